@@ -1,0 +1,58 @@
+# Every target does its own set-up; `make demo` and `make test` work on a fresh machine with Python 3.10 or newer.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PROTOS := $(wildcard src/tensight/*/*.proto)
+
+.PHONY: help demo test lint format bench fixtures conformance lock clean
+
+help: ## Show what make can do
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.lock pyproject.toml build_protos.py $(PROTOS)
+	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
+	@echo "Setting up $(VENV) (once, about a minute) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m compileall -q src/tensight
+	@touch $@
+
+demo: $(READY) ## Check the shipped sick training run: what is wrong, where it began, at which line
+	@$(BIN)/tensight demo
+
+test: $(READY) ## Run all tests on all cores, with coverage
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+
+lint: $(READY) ## Check style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## Format the code and apply safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## Print the figures that the README quotes, beside the peers, in one run
+	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/graph_parse.py
+	$(BIN)/python benchmarks/info.py
+	$(BIN)/python benchmarks/offline_check.py
+
+fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both)
+	$(BIN)/python tests/fixtures/scripts/make_all.py
+
+conformance: $(READY) ## Run the original debugger and compare it with ours, tensor by tensor (installs it)
+	$(BIN)/python tests/conformance/record.py
+	$(BIN)/python -m pytest tests/conformance
+
+lock: ## Resolve the development dependencies anew
+	@$(PYTHON) -m venv .venvs/uv && .venvs/uv/bin/python -m pip install --quiet uv
+	.venvs/uv/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 --generate-hashes \
+	  --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/dev.lock
+
+clean: ## Remove what make made
+	rm -rf $(VENV) .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

@@ -1,0 +1,283 @@
+"""Questions about all tensors of a dump, answered from the statistics table and as few reads as possible."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight import watchpoints
+from tensight.analysis import store
+from tensight.analysis.cache import cache_for
+from tensight.analysis.engine import Engine, Progress, ThreadEngine
+from tensight.analysis.statistics_table import (
+    DEFAULT_ATOL,
+    KNOWN,
+    NO_PREVIOUS,
+    UNKNOWN,
+    UNREADABLE,
+    Range,
+    StatisticsTable,
+    Visit,
+    file_key,
+    to_arrow,
+)
+from tensight.errors import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from tensight.dumps import Dump, TensorFile
+    from tensight.watchpoints import ConditionCheck, Evaluation
+
+CERTAIN_RTOL = 1.0
+"""A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:
+whatever threshold a person tries next is very likely below it, and if not the tensor is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """One condition to be checked on some tensors.
+
+    Attributes
+    ----------
+    check : ConditionCheck
+        The condition with its parameters.
+    files : sequence of TensorFile
+        The tensors, of the dump being analysed.
+    """
+
+    check: ConditionCheck
+    files: Sequence[TensorFile]
+
+
+class Analysis:
+    """A dump and what has been found out about its tensors.
+
+    Parameters
+    ----------
+    dump : Dump
+        The dump. Nothing is written into it.
+    cache_dir : path, optional
+        Where the statistics table is kept; by default ``TENSIGHT_CACHE_DIR`` or the platform's user cache.
+    threads : int, optional
+        How many threads read tensors; by default all cores this process may use.
+    progress : callable, optional
+        Told the bytes visited and the bytes to visit while tensors are read.
+    engine : Engine, optional
+        What does the reading; by default threads of this process.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.dump = dump
+        self.progress = progress
+        self._engine = engine or ThreadEngine(threads)
+        self._cache = cache_for(dump.path, cache_dir)
+        self._table: StatisticsTable | None = None
+        self._rows: dict[tuple[str, str, int], int] = {}
+        self._overflowed: NDArray[np.bool_] | None = None
+
+    @property
+    def known(self) -> StatisticsTable:
+        """The statistics table as far as it has been filled."""
+        if self._table is None:
+            self._table = StatisticsTable.empty(self.dump)
+            store.load(self._table, self._cache)
+            self._rows = {file_key(file): row for row, file in enumerate(self._table.files)}
+        return self._table
+
+    def rows_of(self, files: Iterable[TensorFile]) -> NDArray[np.int64]:
+        """Return the rows of tensors in the table.
+
+        Parameters
+        ----------
+        files : iterable of TensorFile
+            Tensors of this dump, the newest of each.
+
+        Returns
+        -------
+        int64 array, shape (n,)
+        """
+        self.known  # noqa: B018
+        return np.fromiter((self._rows[file_key(file)] for file in files), np.int64)
+
+    def statistics(self, rows: NDArray[np.int64] | None = None) -> StatisticsTable:
+        """Return the table with the statistics of all tensors, or of some rows, filled in.
+
+        Parameters
+        ----------
+        rows : int64 array, shape (n,), optional
+            The rows that matter; all by default.
+        """
+        table = self.known
+        wanted = np.arange(len(table.files)) if rows is None else np.unique(rows)
+        missing = wanted[table.rows["state"][wanted] == UNKNOWN]
+        self._visit([Visit(int(row)) for row in missing])
+        return table
+
+    def table(self) -> pa.Table:
+        """Return the whole statistics table as Arrow, one row for each tensor."""
+        return to_arrow(self.statistics())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be used: problems of the dump, and tensors that could not be read so far."""
+        table = self.known
+        unreadable = (
+            Problem(os.path.relpath(file.path, self.dump.path) if "://" not in file.path else file.path, error)
+            for file, error in zip(table.files, table.errors, strict=True)
+            if error
+        )
+        return (*self.dump.problems, *unreadable)
+
+    def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: str = "evaluate") -> list[Evaluation]:
+        """Check conditions on tensors; each tensor is read at most once, and only if its row cannot answer.
+
+        Parameters
+        ----------
+        requests : sequence of CheckRequest
+            The conditions and their tensors.
+        non_finite : {"evaluate", "report"}
+            What to do with a tensor that has NaN or infinite elements: compare thresholds with its finite elements,
+            or only report it, as MindSpore Insight did.
+
+        Returns
+        -------
+        list of Evaluation
+            One for each request, its arrays aligned with the request's tensors.
+        """
+        table = self.known
+        rows = [self.rows_of(request.files) for request in requests]
+        self._visit(_plan(table, requests, rows))
+        return [
+            watchpoints.evaluate(request.check, self._columns(request.check, chosen), non_finite=non_finite)
+            for request, chosen in zip(requests, rows, strict=True)
+        ]
+
+    def _visit(self, visits: Sequence[Visit]) -> None:
+        """Read tensors and keep what was found, also when a person interrupts it."""
+        if not visits:
+            return
+        table = self.known
+        table.prepare(visits)
+        try:
+            self._engine.run(
+                visits,
+                table.fill,
+                weight=lambda visit: table.files[visit.index].size_bytes,
+                progress=self.progress,
+            )
+        finally:
+            store.save(table, self._cache)
+
+    def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> dict[object, NDArray[np.generic]]:
+        table, needs = self.known, check.needs
+        columns: dict[object, NDArray[np.generic]] = {
+            name: table.rows[name][rows]
+            for name in table.rows.dtype.names or ()
+            if name not in ("state", "content_hash")
+        }
+        for key in needs.ranges:
+            columns["in_range", *key] = _range_counts(table, key)[rows]
+        if needs.changes:
+            atol = needs.atol
+            changes = table.change_rows(atol)[rows]
+            columns["has_previous"] = table.previous[rows] != NO_PREVIOUS
+            columns["changes_comparable"] = changes["state"] == KNOWN
+            for name in ("mean_abs_change", "mean_abs_previous", "required_rtol", "complete"):
+                columns[name] = changes[name]
+        if needs.overflow:
+            columns["overflowed"] = self._overflow_column()[rows]
+        return columns
+
+    def _overflow_column(self) -> NDArray[np.bool_]:
+        """Return which tensors belong to an operator execution that the device reported as overflowing."""
+        if self._overflowed is None:
+            reported = {
+                (record.rank, record.iteration, task, stream)
+                for record in self.dump.overflows()
+                for task, stream in record.executions
+            }
+            files = self.known.files
+            hits = ((f.rank, f.iteration, f.task_id, f.stream_id) in reported for f in files)
+            self._overflowed = np.fromiter(hits, np.bool_, len(files))
+        return self._overflowed
+
+
+def _plan(
+    table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequence[NDArray[np.int64]]
+) -> list[Visit]:
+    """Return the reads that answer all requests, one at most for each tensor."""
+    ranges: dict[int, set[Range]] = {}
+    atols: dict[int, set[float]] = {}
+    wanted: set[int] = set()
+    stop_above = CERTAIN_RTOL
+    for request, chosen in zip(requests, rows, strict=True):
+        needs = request.check.needs
+        unread = chosen[table.rows["state"][chosen] == UNKNOWN]
+        if needs.statistics or needs.ranges or needs.changes:
+            wanted.update(unread.tolist())
+        for key in needs.ranges:
+            missing = chosen[(table.rows["state"][chosen] != UNREADABLE) & (_range_counts(table, key)[chosen] < 0)]
+            for row in missing.tolist():
+                ranges.setdefault(row, set()).add(key)
+        if needs.changes:
+            stop_above = max(stop_above, needs.rtol) if needs.rtol is not None else np.inf
+            for row in _rows_to_compare(table, chosen, needs.atol, needs.rtol).tolist():
+                atols.setdefault(row, set()).add(needs.atol)
+    return [
+        Visit(row, tuple(sorted(ranges.get(row, ()))), tuple(sorted(atols.get(row, ()))), stop_above)
+        for row in sorted(wanted | ranges.keys() | atols.keys())
+    ]
+
+
+def _range_counts(table: StatisticsTable, key: Range) -> NDArray[np.int64]:
+    """Return the elements counted in a range, taking them from the statistics where these decide; -1: unknown."""
+    counts = table.range_counts(key)
+    open_rows = np.flatnonzero((counts < 0) & (table.rows["state"] == KNOWN))
+    if open_rows.size:
+        columns = {name: table.rows[name][open_rows] for name in table.rows.dtype.names or ()}
+        found, decided = watchpoints.range_count_from_statistics(columns, *key)
+        counts[open_rows[decided]] = found[decided]
+    return counts
+
+
+def _rows_to_compare(
+    table: StatisticsTable, chosen: NDArray[np.int64], atol: float, rtol: float | None
+) -> NDArray[np.int64]:
+    """Return the rows whose comparison with the previous iteration is not known well enough."""
+    changes = table.change_rows(atol)
+    chosen = chosen[table.previous[chosen] != NO_PREVIOUS]
+    _take_equal_hashes(table, changes, chosen)
+    state, complete = changes["state"][chosen], changes["complete"][chosen]
+    enough = complete if rtol is None else complete | (changes["required_rtol"][chosen] > rtol)
+    return chosen[(state == UNKNOWN) | ((state == KNOWN) & ~enough)]
+
+
+def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen: NDArray[np.int64]) -> None:
+    """Mark finite tensors with the same content hash as their previous iteration as unchanged, without reading."""
+    open_rows = chosen[changes["state"][chosen] == UNKNOWN]
+    rows, before = table.rows[open_rows], table.rows[table.previous[open_rows]]
+    finite = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"] == 0
+    same = (rows["state"] == KNOWN) & (before["state"] == KNOWN) & finite & (rows["count"] > 0)
+    same &= (rows["content_hash"] == before["content_hash"]) & (rows["size_bytes"] == before["size_bytes"])
+    equal = open_rows[same]
+    changes["state"][equal], changes["complete"][equal] = KNOWN, True
+    for name in ("mean_abs_change", "max_abs_change", "l2_change", "required_rtol"):
+        changes[name][equal] = 0.0
+    changes["mean_abs_previous"][equal] = table.rows["abs_mean"][equal]
+
+
+__all__ = ["DEFAULT_ATOL", "Analysis", "CheckRequest"]

@@ -1,0 +1,103 @@
+"""The engine that visits many tensors: threads that share one list of work.
+
+The kernels release the interpreter's lock and files are read into buffers outside it, so threads use all cores
+without copying a tensor between processes. An engine for several machines has the same interface.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes visited so far and the bytes to visit, from any thread, one call at a time."""
+
+
+class Engine(Protocol):
+    """Does a piece of work for each item."""
+
+    def run(
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item], None],
+        *,
+        weight: Callable[[Item], int],
+        progress: Progress | None,
+    ) -> None:
+        """Call `work` once for each item, in any order, on any thread.
+
+        Parameters
+        ----------
+        items : sequence
+            The work.
+        work : callable
+            Stores its own result; items do not share what they write to. An exception stops the run.
+        weight : callable
+            The size of an item in bytes, for the progress and for starting the largest first.
+        progress : callable, optional
+            Told how far the work is.
+        """
+
+
+class ThreadEngine:
+    """Threads of this process.
+
+    Parameters
+    ----------
+    threads : int, optional
+        How many; by default the cores this process may use.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or available_cores()
+
+    def run(
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item], None],
+        *,
+        weight: Callable[[Item], int],
+        progress: Progress | None,
+    ) -> None:
+        """Call `work` once for each item; see `Engine.run`."""
+        queue = iter(sorted(items, key=weight, reverse=True))
+        total = sum(map(weight, items))
+        lock = threading.Lock()
+        failures: list[BaseException] = []
+        done = 0
+
+        def drain() -> None:
+            nonlocal done
+            try:
+                while not failures:
+                    with lock:
+                        item = next(queue, None)
+                    if item is None:
+                        return
+                    work(item)
+                    with lock:
+                        done += weight(item)
+                        if progress is not None:
+                            progress(done, total)
+            except BaseException as error:  # handed to the caller's thread below
+                failures.append(error)
+
+        workers = [threading.Thread(target=drain, daemon=True) for _ in range(min(self.threads, len(items)) - 1)]
+        for worker in workers:
+            worker.start()
+        drain()
+        for worker in workers:
+            worker.join()
+        if failures:
+            raise failures[0]
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1

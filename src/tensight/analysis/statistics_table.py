@@ -1,0 +1,290 @@
+"""The statistics table of a dump: one row for each tensor, filled when first asked for, kept until its file changes.
+
+The table is a NumPy structured array aligned with the dump's list of tensors, and columns that only some questions
+need: how many elements lie in a range, how far a tensor moved since the previous iteration. At rest it is Parquet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight import tensors
+from tensight.dumps import TensorFile, read_segments, tensor_header
+from tensight.errors import TensightError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from tensight.dumps import Dump
+
+ROW = np.dtype(
+    [
+        ("state", np.uint8),
+        ("count", np.int64),
+        ("size_bytes", np.int64),
+        ("nan_count", np.int64),
+        ("neg_inf_count", np.int64),
+        ("pos_inf_count", np.int64),
+        ("zero_count", np.int64),
+        ("negative_count", np.int64),
+        ("positive_count", np.int64),
+        ("min", np.float64),
+        ("max", np.float64),
+        ("mean", np.float64),
+        ("abs_mean", np.float64),
+        ("std", np.float64),
+        ("l2_norm", np.float64),
+        ("content_hash", np.uint64),
+    ]
+)
+"""One row: `TensorStatistics` without dtype and shape, which are kept beside it as Python objects."""
+
+UNKNOWN, KNOWN, UNREADABLE = range(3)
+"""Values of the row's `state`."""
+
+CHANGE = np.dtype(
+    [
+        ("state", np.uint8),
+        ("complete", np.bool_),
+        ("mean_abs_change", np.float64),
+        ("mean_abs_previous", np.float64),
+        ("max_abs_change", np.float64),
+        ("l2_change", np.float64),
+        ("required_rtol", np.float64),
+    ]
+)
+"""How far a tensor moved since the previous iteration: `tensight.tensors.ChangeStatistics`."""
+
+Range = tuple[float, float]
+NO_PREVIOUS = -1
+DEFAULT_ATOL = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What to find out about one tensor while its bytes are at hand.
+
+    Attributes
+    ----------
+    index : int
+        The row.
+    ranges : tuple of (float, float)
+        Ranges in which to count the elements.
+    atols : tuple of float
+        Compare with the previous iteration, once for each absolute tolerance.
+    stop_above : float
+        Stop comparing as soon as the needed relative tolerance is known to be above this; infinite: never stop.
+    """
+
+    index: int
+    ranges: tuple[Range, ...] = ()
+    atols: tuple[float, ...] = ()
+    stop_above: float = np.inf
+
+
+@dataclass(slots=True)
+class StatisticsTable:
+    """What is known about every tensor of a dump.
+
+    Attributes
+    ----------
+    files : sequence of TensorFile
+        The tensors, in the dump's order; every other column is aligned with it.
+    previous : int64 array, shape (n,)
+        The row of the same tensor at the previous iteration, -1 where there is none.
+    rows : structured array `ROW`, shape (n,)
+        Statistics.
+    dtypes, shapes, errors : list
+        NumPy dtype name, shape, and why a file could not be read (empty when it could).
+    in_range : dict of (start, end) to int64 array
+        Number of elements in the range, -1 where not counted.
+    changes : dict of atol to structured array `CHANGE`
+        Comparison with the previous iteration.
+    """
+
+    files: Sequence[TensorFile]
+    previous: NDArray[np.int64]
+    rows: NDArray[np.void]
+    dtypes: list[str]
+    shapes: list[tuple[int, ...]]
+    errors: list[str]
+    in_range: dict[Range, NDArray[np.int64]] = field(default_factory=dict)
+    changes: dict[float, NDArray[np.void]] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, dump: Dump) -> StatisticsTable:
+        """Return a table of all tensors of a dump in which nothing is known yet."""
+        files = dump.tensors()
+        index = {file_key(file): row for row, file in enumerate(files)}
+        previous = np.full(len(files), NO_PREVIOUS, np.int64)
+        for row, file in enumerate(files):
+            before = dump.previous(file)
+            if before is not None:
+                previous[row] = index.get(file_key(before), NO_PREVIOUS)
+        n = len(files)
+        return cls(files, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n)
+
+    def range_counts(self, key: Range) -> NDArray[np.int64]:
+        """Return the column of element counts in a range, adding it when new."""
+        if key not in self.in_range:
+            self.in_range[key] = np.full(len(self.files), -1, np.int64)
+        return self.in_range[key]
+
+    def change_rows(self, atol: float) -> NDArray[np.void]:
+        """Return the column of comparisons for an absolute tolerance, adding it when new."""
+        if atol not in self.changes:
+            self.changes[atol] = np.zeros(len(self.files), CHANGE)
+        return self.changes[atol]
+
+    def prepare(self, visits: Sequence[Visit]) -> None:
+        """Add the columns that visits will fill, before threads start to fill them."""
+        for visit in visits:
+            for key in visit.ranges:
+                self.range_counts(key)
+            for atol in visit.atols:
+                self.change_rows(atol)
+
+    def fill(self, visit: Visit) -> None:
+        """Read one tensor once and store all that the visit asks for; an unreadable file becomes an error row."""
+        row = visit.index
+        try:
+            self._read(visit)
+        except TensightError as error:
+            self.errors[row] = str(error)
+            self.rows["state"][row] = UNREADABLE
+            for atol in visit.atols:
+                self.changes[atol]["state"][row] = UNREADABLE
+
+    def _read(self, visit: Visit) -> None:
+        row, file = visit.index, self.files[visit.index]
+        header = tensor_header(file)
+        comparisons = self._comparisons(visit)
+        before: Iterator[NDArray[Any] | None] = repeat(None)
+        if comparisons:
+            before = iter(read_segments(self.files[self.previous[row]], tensors.SEGMENT_ELEMENTS))
+        partials = []
+        segments = read_segments(file, tensors.SEGMENT_ELEMENTS)
+        for number, (segment, old) in enumerate(zip(segments, before, strict=False)):
+            partials.append(tensors.scan_segment(segment, number, visit.ranges))
+            if old is not None:
+                for comparison in comparisons:
+                    comparison.add(segment, old)
+        statistics, counts = tensors.merge(partials, dtype=header.dtype, shape=header.shape)
+        self._store_statistics(row, statistics)
+        for key, count in zip_longest(visit.ranges, counts):
+            self.in_range[key][row] = count
+        for comparison in comparisons:
+            comparison.store(self.changes[comparison.atol], row)
+
+    def _comparisons(self, visit: Visit) -> list[_Comparison]:
+        """Return the comparisons to run in a visit; those that the headers decide are stored at once."""
+        if not visit.atols or self.previous[visit.index] == NO_PREVIOUS:
+            return []
+        row, before = visit.index, self.files[self.previous[visit.index]]
+        try:
+            comparable = _element_count(tensor_header(before).shape) == _element_count(
+                tensor_header(self.files[row]).shape
+            )
+        except TensightError:
+            comparable = False
+        if comparable:
+            return [_Comparison(atol, visit.stop_above) for atol in visit.atols]
+        for atol in visit.atols:
+            self.changes[atol][row] = (UNREADABLE, True, np.nan, np.nan, np.nan, np.nan, np.nan)
+        return []
+
+    def _store_statistics(self, row: int, found: tensors.TensorStatistics) -> None:
+        self.dtypes[row], self.shapes[row], self.errors[row] = found.dtype, found.shape, ""
+        self.rows[row] = (KNOWN, *(getattr(found, name) for name in ROW.names[1:]))  # type: ignore[index]
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """The running comparison of one tensor with its previous iteration."""
+
+    atol: float
+    stop_above: float
+    partials: list[tensors.ChangePartial] = field(default_factory=list)
+    stopped: bool = False
+
+    def add(self, segment: NDArray[Any], before: NDArray[Any]) -> None:
+        if not self.stopped:
+            partial = tensors.scan_change_segment(segment, before, atol=self.atol)
+            self.partials.append(partial)
+            self.stopped = partial.required_rtol > self.stop_above
+
+    def store(self, column: NDArray[np.void], row: int) -> None:
+        found = tensors.merge_changes(self.partials, atol=self.atol, complete=not self.stopped)
+        column[row] = (
+            KNOWN,
+            found.complete,
+            found.mean_abs_change,
+            found.mean_abs_previous,
+            found.max_abs_change,
+            found.l2_change,
+            found.required_rtol,
+        )
+
+
+def file_key(file: TensorFile) -> tuple[str, str, int]:
+    """Return what identifies a tensor on disk: its file and, where a file holds several, its slot."""
+    return (file.path, file.io, file.slot)
+
+
+def _element_count(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) if shape else 1
+
+
+FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
+    ("rank", "int32", lambda file: file.rank),
+    ("graph", "string", lambda file: file.graph),
+    ("graph_id", "int32", lambda file: file.graph_id),
+    ("node", "string", lambda file: file.node),
+    ("op_type", "string", lambda file: file.op_type),
+    ("op_name", "string", lambda file: file.op_name),
+    ("io", "string", lambda file: file.io),
+    ("slot", "int32", lambda file: file.slot),
+    ("iteration", "int64", lambda file: file.iteration),
+    ("timestamp", "int64", lambda file: file.timestamp),
+    ("format", "string", lambda file: file.format),
+    ("path", "string", lambda file: file.path),
+    ("file_bytes", "int64", lambda file: file.size_bytes),
+    ("file_mtime_ns", "int64", lambda file: file.mtime_ns),
+)
+"""Columns that come from the file and its name: column, Arrow type, value."""
+
+
+def to_arrow(table: StatisticsTable) -> pa.Table:
+    """Return the table as Arrow: the address of each tensor, its file, and its statistics (null where not read).
+
+    Parameters
+    ----------
+    table : StatisticsTable
+        The table.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row for each tensor; columns as in the reference page "statistics table".
+    """
+    import pyarrow as pa
+
+    files, unknown = table.files, table.rows["state"] != KNOWN
+    columns: dict[str, pa.Array] = {
+        name: pa.array([value(file) for file in files], pa.type_for_alias(kind)) for name, kind, value in FILE_COLUMNS
+    }
+    columns["dtype"] = pa.array([dtype or None for dtype in table.dtypes], pa.string())
+    columns["shape"] = pa.array(
+        [None if missing else list(shape) for shape, missing in zip(table.shapes, unknown, strict=True)],
+        pa.list_(pa.int64()),
+    )
+    for name in ROW.names[1:]:  # type: ignore[index]
+        columns[name] = pa.array(np.ascontiguousarray(table.rows[name]), mask=unknown)
+    columns["error"] = pa.array([error or None for error in table.errors], pa.string())
+    return pa.table(columns)
