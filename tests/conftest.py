@@ -1,0 +1,83 @@
+"""The committed dumps, unpacked once per test session (also under pytest-xdist)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def unpack_once(archive: Path, shared: Path) -> Path:
+    """Unpack into `shared`, or return what another worker unpacked: the rename at the end is atomic, the loser discards its copy."""
+    target = shared / archive.name.removesuffix(".tar.xz")
+    if target.is_dir():
+        return target
+    shared.mkdir(parents=True, exist_ok=True)
+    own = Path(tempfile.mkdtemp(dir=shared, prefix="unpacking-"))
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(own, filter="data")
+        else:
+            tar.extractall(own)  # noqa: S202 - Python before 3.10.12; the archives are ours
+    own.chmod(0o755)
+    try:
+        own.rename(target)
+    except OSError:
+        shutil.rmtree(own)
+    return target
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Returns the folder of a committed dump by its name in planted.json. The folder is shared: do not change it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    return lambda name: unpack_once(FIXTURES / f"{name}.tar.xz", base / "dumps")
+
+
+@pytest.fixture(scope="session")
+def dump_200(unpacked: Callable[[str], Path]) -> Path:
+    """The sick convolutional network, dumped by MindSpore 2.0.0."""
+    return unpacked("sick-2.0.0")
+
+
+@pytest.fixture(scope="session")
+def dump_210(unpacked: Callable[[str], Path]) -> Path:
+    """The sick convolutional network, dumped by MindSpore 2.10.0."""
+    return unpacked("sick-2.10.0")
+
+
+@pytest.fixture(scope="session")
+def dump_200_second(unpacked: Callable[[str], Path]) -> Path:
+    """The healthy perceptron with six graphs and a loop, dumped by MindSpore 2.0.0."""
+    return unpacked("healthy-2.0.0")
+
+
+@pytest.fixture(scope="session")
+def dump_210_second(unpacked: Callable[[str], Path]) -> Path:
+    """The healthy perceptron with six graphs and a loop, dumped by MindSpore 2.10.0."""
+    return unpacked("healthy-2.10.0")
+
+
+@pytest.fixture
+def dump_copy(unpacked: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Returns a copy of a committed dump that the test may damage."""
+    return lambda name: Path(shutil.copytree(unpacked(name), tmp_path / name))
+
+
+@pytest.fixture(scope="session")
+def planted() -> dict[str, Any]:
+    """What is really in each dump: sick operators, their lines and first iterations (see fixtures/README.md)."""
+    return json.loads((FIXTURES / "planted.json").read_text())
