@@ -1,0 +1,56 @@
+"""Build the protobuf modules: every .proto under src/ becomes a _pb2.py and a _pb2.pyi beside it.
+
+Hatchling runs this before it packs a wheel or installs in place; `python build_protos.py` runs it by hand
+(needs grpcio-tools of the version that pyproject.toml pins). The built files are never edited or committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # by hand, in an environment that has protoc but not hatchling
+    BuildHookInterface = object
+
+
+class CustomBuildHook(BuildHookInterface):
+    """Hatchling's way in."""
+
+    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
+        # An sdist carries the .proto files; whoever installs it builds the modules with this same hook.
+        if self.target_name != "sdist":
+            root = Path(self.root)
+            # Version control ignores the built files; named here they are packed all the same.
+            build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in build(root)]
+
+
+def build(root: Path) -> list[Path]:
+    """Run protoc over every .proto under `root`/src and return the files it wrote."""
+    import grpc_tools
+    from grpc_tools import protoc
+
+    source = root / "src"
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    built: list[Path] = []
+    for proto in sorted(source.rglob("*.proto")):
+        # Paths relative to src/ make the built modules import each other as tensight.*, as installed.
+        arguments = [
+            "protoc",
+            f"-I{source}",
+            f"-I{well_known}",
+            f"--python_out={source}",
+            f"--pyi_out={source}",
+            str(proto),
+        ]
+        if protoc.main(arguments) != 0:
+            raise RuntimeError(f"protoc could not compile {proto}; its message is above")
+        built += [proto.with_name(proto.stem + suffix) for suffix in ("_pb2.py", "_pb2.pyi")]
+    return built
+
+
+if __name__ == "__main__":
+    for path in build(Path(__file__).resolve().parent):
+        sys.stdout.write(f"{path}\n")

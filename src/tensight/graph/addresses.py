@@ -1,0 +1,72 @@
+"""Where a tensor is: rank, graph, node, slot, iteration, input or output."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tensight.errors import InputError
+
+_ADDRESS = re.compile(
+    r"(?P<rank>[0-9]{1,9})/(?P<graph>[^/]*)/(?P<node>.+):(?P<io>input\.)?(?P<slot>[0-9]{1,9})@(?P<iteration>-?[0-9]{1,18})",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TensorAddress:
+    """The address of one tensor in a run.
+
+    Attributes
+    ----------
+    rank : int
+        Rank of the process that computed it.
+    graph : str
+        Name of the graph, such as ``kernel_graph_0``.
+    node : str
+        `Node.name`.
+    slot : int
+        Which output (or input) of the node.
+    iteration : int
+        From 0, as in dump folders; -1 for what exists before the first iteration.
+    io : {"output", "input"}
+        Whether `slot` counts outputs or inputs.
+    """
+
+    rank: int
+    graph: str
+    node: str
+    slot: int
+    iteration: int
+    io: Literal["input", "output"] = "output"
+
+    def __str__(self) -> str:
+        """Return for instance ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, for an input ``…:input.0@2``."""
+        slot = f"input.{self.slot}" if self.io == "input" else str(self.slot)
+        return f"{self.rank}/{self.graph}/{self.node}:{slot}@{self.iteration}"
+
+    @classmethod
+    def parse(cls, text: str) -> TensorAddress:
+        """Read what `str` wrote.
+
+        Raises
+        ------
+        InputError
+            When `text` has another form.
+        """
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
+            raise InputError(
+                f"{text!r} is no address of a tensor; one reads RANK/GRAPH/NODE:SLOT@ITERATION "
+                "(for an input RANK/GRAPH/NODE:input.SLOT@ITERATION), "
+                "for instance 0/kernel_graph_0/Default/conv1/Conv2D-op3:0@2"
+            )
+        return cls(
+            rank=int(match["rank"]),
+            graph=match["graph"],
+            node=match["node"],
+            slot=int(match["slot"]),
+            iteration=int(match["iteration"]),
+            io="input" if match["io"] else "output",
+        )

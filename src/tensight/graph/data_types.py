@@ -1,0 +1,80 @@
+"""Numbers that MindSpore's graph files use for data types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PLAIN = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT16", "FLOAT32", "FLOAT64")
+_LISTS = tuple(re.sub(r"(\d+)", r"S\1", name) for name in _PLAIN)
+_KINDS = (
+    *("UNDEFINED", "BOOL", *_PLAIN, "STRING", "TENSOR", "GRAPH"),
+    *("BOOLS", *_LISTS, "STRINGS", "TENSORS", "GRAPHS"),
+    *("TUPLE", "LIST", "DICT", "NONE", "SYM_INST", "BASE_INT", "BASE_UINT", "BASE_FLOAT", "TYPE", "ANY"),
+    *("REFKEY", "REF", "UMONAD", "IOMONAD"),
+)
+_NAMES: dict[int, str] = {number: f"DT_{kind}" for number, kind in enumerate(_KINDS)}
+_NAMES |= {46: "DT_BFLOAT16", 47: "DT_BFLOATS16", 48: "DT_INT4", 49: "DT_SLICE"}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+
+_NUMPY_NAMES: dict[int, str] = {
+    number: _NAMES[number].removeprefix("DT_").lower() for number in (*range(1, 13), _NUMBERS["DT_BFLOAT16"])
+}
+_NUMPY_NAMES[_NUMBERS["DT_INT4"]] = "int4"
+
+DT_TENSOR = _NUMBERS["DT_TENSOR"]
+DT_STRING = _NUMBERS["DT_STRING"]
+DT_TUPLE = _NUMBERS["DT_TUPLE"]
+DT_LIST = _NUMBERS["DT_LIST"]
+DT_DICT = _NUMBERS["DT_DICT"]
+DT_NONE = _NUMBERS["DT_NONE"]
+MONADS = frozenset({_NUMBERS["DT_UMONAD"], _NUMBERS["DT_IOMONAD"]})
+
+# More dimensions than any framework allows: the shape is damaged.
+_MOST_DIMENSIONS = 64
+
+
+def data_type_name(number: int) -> str:
+    """Return MindSpore's name of a DataType number, ``DT_UNKNOWN_77`` for one that it does not have."""
+    return _NAMES.get(number, f"DT_UNKNOWN_{number}")
+
+
+def data_type_number(name: str) -> int | None:
+    """Return the DataType number of a name such as ``DT_FLOAT32``, None for an unknown name."""
+    return _NUMBERS.get(name)
+
+
+def numpy_dtype_name(number: int) -> str:
+    """Return the name of the dtype of a tensor's elements, empty where a DataType is no element type.
+
+    Names are NumPy's; ``bfloat16`` and ``int4`` are those of ml_dtypes.
+    """
+    return _NUMPY_NAMES.get(number, "")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSlot:
+    """What one output of a node holds.
+
+    Attributes
+    ----------
+    data_type : int
+        MindSpore's DataType number: of the elements for a tensor, of the value itself otherwise.
+    dtype : str
+        Name of the elements' dtype, such as ``float32`` or ``bfloat16``; empty for an unknown type and for anything
+        that is no tensor.
+    shape : tuple of int or None
+        -1 for a dimension that is known only at run time. None for what is no tensor, for a tensor whose number of
+        dimensions is unknown, and for the elements of a tuple (the file does not give their shapes).
+    """
+
+    data_type: int
+    dtype: str
+    shape: tuple[int, ...] | None
+
+    @classmethod
+    def of_tensor(cls, data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
+        """Describe a tensor; a shape that cannot be one counts as unknown."""
+        if shape is not None and (len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < -1):
+            shape = None
+        return cls(data_type, numpy_dtype_name(data_type), shape)

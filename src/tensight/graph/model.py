@@ -1,0 +1,224 @@
+"""A computation graph and the questions a debugger asks of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections import deque
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from tensight.errors import InputError, Problem
+from tensight.graph.dataflow import Dataflow, tuple_index
+from tensight.graph.node import EdgeKind, Node
+from tensight.graph.scopes import Scope, scope_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Direction = Literal["both", "inputs", "outputs"]
+
+# Comparing a misspelt name with each of 100,000 takes seconds; so many are compared at most.
+_MOST_COMPARED = 2_000
+
+
+class Graph:
+    """One graph of a rank: what is computed, in which order, from which lines of code.
+
+    Parameters
+    ----------
+    name : str
+        As in the file: ``kernel_graph_0``, since MindSpore 2.10 ``kernel_graph0``.
+    nodes : iterable of Node
+        Parameters, constants, operators in topological order. Names must be unique.
+    graph_id, root_id : int
+        Number of the graph, and of the graph that it is a part of.
+    problems : iterable of Problem
+        What could not be used of the file that the graph was read from.
+
+    Raises
+    ------
+    InputError
+        When two nodes have one name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Iterable[Node],
+        *,
+        graph_id: int = 0,
+        root_id: int = 0,
+        problems: Iterable[Problem] = (),
+    ) -> None:
+        self.name = name
+        self.graph_id = graph_id
+        self.root_id = root_id
+        self.nodes = tuple(nodes)
+        self.problems = tuple(problems)
+        self._by_name = {node.name: node for node in self.nodes}
+        if len(self._by_name) != len(self.nodes):
+            raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self.nodes)} nodes)"
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    @cached_property
+    def operators(self) -> tuple[Node, ...]:
+        """The nodes that compute something, in topological order."""
+        return tuple(node for node in self.nodes if node.is_operator)
+
+    @cached_property
+    def parameters(self) -> tuple[Node, ...]:
+        """Weights, states of the optimizer and inputs of the network."""
+        return tuple(node for node in self.nodes if node.is_parameter)
+
+    @cached_property
+    def constants(self) -> tuple[Node, ...]:
+        """The constants."""
+        return tuple(node for node in self.nodes if node.is_constant)
+
+    def get(self, name: str) -> Node | None:
+        """Return the node `name`, None when the graph has none."""
+        return self._by_name.get(name)
+
+    def node(self, name: str) -> Node:
+        """Return the node `name`.
+
+        Raises
+        ------
+        InputError
+            When the graph has none; it names similar ones.
+        """
+        node = self._by_name.get(name)
+        if node is None:
+            similar = self._similar_names(name)
+            hint = f"; similar: {', '.join(similar)}" if similar else ""
+            raise InputError(f"graph {self.name!r} has no node {name!r}{hint}")
+        return node
+
+    def inputs(self, node: Node) -> tuple[Node, ...]:
+        """Return the nodes that the inputs of `node` come from, in order; dangling inputs are left out."""
+        found = (self._by_name.get(edge.source) for edge in node.inputs)
+        return tuple(source for source in found if source is not None)
+
+    def consumers(self, node: Node, slot: int | None = None) -> tuple[Node, ...]:
+        """Return the nodes that take `node` as an input, in topological order.
+
+        Parameters
+        ----------
+        node : Node
+            A node of this graph.
+        slot : int, optional
+            Leave out those that take only another output of it (``TupleGetItem`` of another index).
+        """
+        consumers = self._consumers.get(node.name, ())
+        if slot is None:
+            return consumers
+        return tuple(consumer for consumer in consumers if self._item_of(consumer, node) in (None, slot))
+
+    def neighbours(self, node: Node, hops: int, direction: Direction = "both") -> tuple[Node, ...]:
+        """Return the nodes at most `hops` edges away from `node`, nearest first, without `node` itself.
+
+        Raises
+        ------
+        InputError
+            When `hops` is negative or `direction` is not one of ``both``, ``inputs``, ``outputs``.
+        """
+        if hops < 0:
+            raise InputError(f"hops is {hops}; it must be at least 0")
+        steps: dict[str, Callable[[Node], tuple[Node, ...]]] = {
+            "inputs": self.inputs,
+            "outputs": self.consumers,
+            "both": lambda at: self.inputs(at) + self.consumers(at),
+        }
+        if direction not in steps:
+            raise InputError(f"direction is {direction!r}; it must be one of 'both', 'inputs', 'outputs'")
+        step = steps[direction]
+        found: dict[Node, None] = {node: None}
+        waiting = deque([(node, 0)])
+        while waiting:
+            at, distance = waiting.popleft()
+            if distance == hops:
+                break
+            for next_node in step(at):
+                if next_node not in found:
+                    found[next_node] = None
+                    waiting.append((next_node, distance + 1))
+        return tuple(found)[1:]
+
+    def producers(self, node: Node) -> tuple[tuple[Node, int] | None, ...]:
+        """Return for each input of `node` the node that really computes it, and which of its outputs that is.
+
+        Nodes that only pass values on (``Load``, ``Depend``, ``TupleGetItem``, ``MakeTuple``, ``Return``) are looked
+        through. The entry is None for an input that carries no value: the order of side effects (``UpdateState``, a
+        monad), a control edge, a dangling input. An input that cannot be followed further (a whole tuple, an index
+        known only at run time, a cycle) gives the node up to which it could be followed, slot 0. A call of another
+        graph is a producer like an operator.
+        """
+        return tuple(
+            self._dataflow.producer(edge.source) if edge.kind is EdgeKind.DATA else None for edge in node.inputs
+        )
+
+    def flat_producers(self, node: Node) -> tuple[tuple[Node, int] | None, ...]:
+        """Return the producers of `node` with each whole tuple replaced by the producers of its elements.
+
+        That is how the input slots of a dumped operator count.
+        """
+        return tuple(
+            producer
+            for edge in node.inputs
+            for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
+        )
+
+    @cached_property
+    def scopes(self) -> Scope:
+        """The root of the tree of scopes."""
+        return scope_tree(self.nodes)
+
+    def source_lines(self) -> Mapping[tuple[str, int], tuple[Node, ...]]:
+        """Return for each (file, line) the operators whose stack passes through it, in topological order."""
+        return self._source_lines
+
+    @cached_property
+    def _source_lines(self) -> Mapping[tuple[str, int], tuple[Node, ...]]:
+        lines: dict[tuple[str, int], dict[Node, None]] = {}
+        for node in self.operators:
+            for frame in node.frames:
+                if frame.line is not None:
+                    lines.setdefault((frame.file, frame.line), {})[node] = None
+        return MappingProxyType({line: tuple(nodes) for line, nodes in lines.items()})
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[Node, ...]]:
+        consumers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            # A node that takes one value twice is one consumer.
+            for source in dict.fromkeys(edge.source for edge in node.inputs):
+                consumers.setdefault(source, []).append(node)
+        return {name: tuple(nodes) for name, nodes in consumers.items()}
+
+    @cached_property
+    def _dataflow(self) -> Dataflow:
+        return Dataflow(self._by_name)
+
+    def _item_of(self, consumer: Node, node: Node) -> int | None:
+        """Return which output of `node` a TupleGetItem takes; None when `consumer` takes all or it is unknown."""
+        if consumer.type != "TupleGetItem" or not consumer.inputs or consumer.inputs[0].source != node.name:
+            return None
+        return tuple_index(self._by_name, consumer)
+
+    def _similar_names(self, name: str) -> list[str]:
+        short = name.rpartition("/")[2]
+        same_end = [known for known in self._by_name if known.rpartition("/")[2] == short]
+        if same_end:
+            return same_end[:3]
+        stem = short.partition("-")[0].lower()
+        related = [known for known in self._by_name if stem and stem in known.lower()] or list(self._by_name)
+        return difflib.get_close_matches(name, related[:_MOST_COMPARED], n=3, cutoff=0.5)

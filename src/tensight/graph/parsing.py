@@ -1,0 +1,296 @@
+"""Reading graphs: the files beside a dump, and what a training process sends."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from tensight.errors import GraphError, Problem
+from tensight.graph.data_types import DT_TENSOR, OutputSlot
+from tensight.graph.model import Graph
+from tensight.graph.node import CONSTANT, PARAMETER, Edge, EdgeKind, Node
+from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
+from tensight.graph.values import decode_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tensight.graph.ms_graph_pb2 import TypeProto
+
+# protobuf itself allows no longer message.
+MOST_BYTES = 2**31 - 1
+# Of one kind of problem so many are listed one by one; a damaged file has thousands.
+_MOST_LISTED = 20
+
+_MODEL_GRAPH = 4
+_GRAPH_NODE, _GRAPH_NAME, _GRAPH_PARAMETER, _GRAPH_CONSTANT, _GRAPH_ROOT_NAME = 1, 2, 3, 5, 6
+_CONTROL_EDGE = 1
+
+_TRAILING_NUMBER = re.compile(r"[0-9]{1,18}\Z")
+
+
+def parse_graph(data: bytes | memoryview, *, where: str) -> Graph:
+    """Read a graph file that MindSpore wrote beside a dump (``ms_output_trace_code_graph_0.pb``).
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        The file: a serialized ModelProto.
+    where : str
+        The file's name, for messages.
+
+    Returns
+    -------
+    Graph
+        Its `problems` list what could not be used.
+
+    Raises
+    ------
+    GraphError
+        When the data are no such graph, damaged, or too large.
+    """
+    # The graph may come in pieces; to put them one after the other is how protobuf merges them.
+    pieces = [piece for number, piece in _fields(data, where) if number == _MODEL_GRAPH]
+    if not pieces:
+        raise GraphError(f"{where}: there is no graph in it; it is empty or no graph file of MindSpore")
+    return _GraphReader(where).read(pieces)
+
+
+def parse_graph_proto(data: bytes | memoryview, *, where: str) -> Graph:
+    """Read a graph as a training process sends it: a serialized GraphProto.
+
+    Parameters, result and errors are those of `parse_graph`.
+    """
+    if not len(data):
+        raise GraphError(f"{where}: there is no graph in it; it is empty")
+    return _GraphReader(where).read([memoryview(data)])
+
+
+def _fields(data: bytes | memoryview, where: str) -> Iterator[tuple[int, memoryview]]:
+    if len(data) > MOST_BYTES:
+        raise GraphError(f"{where}: {len(data)} bytes; a graph file has at most {MOST_BYTES}")
+    try:
+        yield from length_delimited_fields(data)
+    except ProtobufFormatError as error:
+        raise GraphError(f"{where}: damaged, or no graph file of MindSpore: {error}") from error
+
+
+class _Names:
+    """The names of the nodes of one graph; makes repeated ones unique."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self.repeated: list[str] = []
+        self._next: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        if name in self.taken:
+            self.repeated.append(name)
+            number = self._next.get(name, 2)
+            while f"{name}#{number}" in self.taken:
+                number += 1
+            self._next[name] = number + 1
+            name = f"{name}#{number}"
+        self.taken.add(name)
+        return name
+
+
+class _GraphReader:
+    """Reads one graph.
+
+    A file of 100,000 nodes has hundreds of megabytes, most of it repeated: the outer lines of every stack, the same
+    attributes on every operator of a type. Nodes are therefore parsed one at a time, and equal pieces are kept once.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._names = _Names()
+        self._nodes: list[Node] = []
+        self._by_id: dict[str, str] = {}
+        self._dangling: list[str] = []
+        self._ambiguous_ids: list[str] = []
+        self._pieces: dict[bytes, bytes] = {}
+        self._texts: dict[bytes, str] = {}
+        self._lines: dict[str, str] = {}
+        self._stacks: dict[bytes, tuple[str, ...]] = {b"": ()}
+        self._types: dict[bytes, tuple[OutputSlot, ...]] = {b"": ()}
+        self._edges: dict[tuple[str, int], Edge] = {}
+
+    def read(self, graph_pieces: Sequence[memoryview]) -> Graph:
+        """Read a graph from the concatenation of `graph_pieces`."""
+        found: dict[int, list[memoryview]] = {
+            number: [] for number in (_GRAPH_NODE, _GRAPH_NAME, _GRAPH_PARAMETER, _GRAPH_CONSTANT, _GRAPH_ROOT_NAME)
+        }
+        for piece in graph_pieces:
+            for number, content in _fields(piece, self._where):
+                if number in found:
+                    found[number].append(content)
+        try:
+            self._read_parameters(found[_GRAPH_PARAMETER])
+            self._read_constants(found[_GRAPH_CONSTANT])
+            self._read_operators(found[_GRAPH_NODE])
+        except DecodeError as error:
+            raise GraphError(f"{self._where}: damaged, or no graph file of MindSpore: {error}") from error
+        name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
+        root_name = decode_text(bytes(found[_GRAPH_ROOT_NAME][-1])) if found[_GRAPH_ROOT_NAME] else ""
+        graph_id = _trailing_number(name)
+        root_id = _trailing_number(root_name)
+        problems = list(self._problems())
+        if graph_id is None:
+            graph_id = root_id if root_id is not None else 0
+            what = f"the name of the graph, {name!r}, does not end with its number"
+            problems.append(Problem(self._where, what, f"taken as graph {graph_id}"))
+        return Graph(
+            name,
+            self._nodes,
+            graph_id=graph_id,
+            root_id=graph_id if root_id is None else root_id,
+            problems=problems,
+        )
+
+    def _read_parameters(self, parameters: Sequence[memoryview]) -> None:
+        from tensight.graph.ms_graph_pb2 import ParameterProto
+
+        for data in parameters:
+            parameter = ParameterProto.FromString(data)
+            text = decode_text(parameter.name)
+            name = self._names.unique(text)
+            outputs = _output_slots(parameter.type)
+            self._register(text, name)
+            self._nodes.append(Node(name, PARAMETER, id=text, full_name=text, outputs=outputs))
+
+    def _read_constants(self, constants: Sequence[memoryview]) -> None:
+        from tensight.graph.ms_graph_pb2 import NamedValueProto
+
+        for data in constants:
+            constant = NamedValueProto.FromString(data)
+            key, full_name = decode_text(constant.key), decode_text(constant.full_name)
+            name = self._names.unique(full_name or key)
+            self._register(key, name)
+            outputs = (OutputSlot(_declared_type(constant.value), "", None),)
+            self._nodes.append(
+                Node(name, CONSTANT, id=key, full_name=full_name, outputs=outputs, raw_value=constant.value)
+            )
+
+    def _read_operators(self, nodes: Sequence[memoryview]) -> None:
+        from tensight.graph.ms_graph_pb2 import NodeProto
+
+        # Two passes, because an input may refer to an operator further down.
+        begun: list[tuple[Node, tuple[tuple[str, int], ...]]] = []
+        for data in nodes:
+            proto = NodeProto.FromString(data)
+            identifier, scope = decode_text(proto.name), self._text(proto.scope)
+            kind = self._text(proto.op_type)
+            full_name = decode_text(proto.full_name)
+            name = self._names.unique(full_name or _made_up_name(scope, kind, identifier))
+            self._register(identifier, name)
+            begun.append(
+                (
+                    Node(
+                        name,
+                        kind,
+                        scope or full_name.rpartition("/")[0],
+                        identifier,
+                        full_name if full_name != name else name,
+                        (),
+                        self._outputs(proto.output_type),
+                        self._stack(proto.source_address),
+                        tuple([self._pieces.setdefault(piece, piece) for piece in proto.attribute]),
+                    ),
+                    tuple([(decode_text(edge.name), edge.type) for edge in proto.input]),
+                )
+            )
+        for node, references in begun:
+            # The node is not yet known to anybody; to fill it in beats making 100,000 nodes twice.
+            object.__setattr__(node, "inputs", tuple([self._edge(reference) for reference in references]))
+            self._nodes.append(node)
+
+    def _register(self, identifier: str, name: str) -> None:
+        if identifier in self._by_id:
+            self._ambiguous_ids.append(identifier)
+        self._by_id[identifier] = name
+
+    def _edge(self, reference: tuple[str, int]) -> Edge:
+        edge = self._edges.get(reference)
+        if edge is None:
+            identifier, kind = reference
+            source = self._by_id.get(identifier)
+            if source is None:
+                self._dangling.append(identifier)
+                # A reference that happens to be the name of some other node must not point to it.
+                source = identifier if identifier not in self._names.taken else f"{identifier} (missing)"
+            edge = Edge(source, EdgeKind.CONTROL if kind == _CONTROL_EDGE else EdgeKind.DATA)
+            self._edges[reference] = edge
+        return edge
+
+    def _text(self, data: bytes) -> str:
+        text = self._texts.get(data)
+        if text is None:
+            text = self._texts[data] = decode_text(data)
+        return text
+
+    def _stack(self, source_address: bytes) -> tuple[str, ...]:
+        stack = self._stacks.get(source_address)
+        if stack is None:
+            keep = self._lines.setdefault
+            stack = tuple([keep(line, line) for line in decode_text(source_address).split("\n")])
+            # Whole stacks repeat less often than their lines, so they are not worth keeping as keys when long.
+            if len(source_address) <= 64:
+                self._stacks[source_address] = stack
+        return stack
+
+    def _outputs(self, output_type: bytes) -> tuple[OutputSlot, ...]:
+        outputs = self._types.get(output_type)
+        if outputs is None:
+            from tensight.graph.ms_graph_pb2 import TypeProto
+
+            outputs = self._types[output_type] = _output_slots(TypeProto.FromString(output_type))
+        return outputs
+
+    def _problems(self) -> Iterator[Problem]:
+        kinds = (
+            (self._names.repeated, "several nodes have the name {}", "the later ones got a number after a #"),
+            (self._ambiguous_ids, "several nodes have the id {}", "inputs are taken to mean the last of them"),
+            (self._dangling, "an input refers to {}, which is not in the graph", ""),
+        )
+        for names, what, advice in kinds:
+            listed = list(dict.fromkeys(names))
+            for name in listed[:_MOST_LISTED]:
+                yield Problem(self._where, what.format(repr(name)), advice)
+            if len(listed) > _MOST_LISTED:
+                yield Problem(self._where, what.format(f"{len(listed) - _MOST_LISTED} more names"), advice)
+
+
+def _made_up_name(scope: str, kind: str, identifier: str) -> str:
+    """Name an operator that the file does not name, the way the others are named."""
+    return f"{scope}/{kind}-op{identifier}" if scope else f"{kind}-op{identifier}"
+
+
+def _output_slots(declared: TypeProto, *, in_tuple: bool = False) -> tuple[OutputSlot, ...]:
+    """Describe the outputs of a type; protobuf's own bound on nesting (100) bounds this recursion."""
+    if declared.HasField("sequence_type"):
+        return tuple(
+            slot for element in declared.sequence_type.elem_types for slot in _output_slots(element, in_tuple=True)
+        )
+    if declared.data_type != DT_TENSOR and not declared.HasField("tensor_type"):
+        return (OutputSlot(declared.data_type, "", None),)
+    tensor = declared.tensor_type
+    if tensor.HasField("shape"):
+        shape: tuple[int, ...] | None = tuple([dimension.size for dimension in tensor.shape.dim])
+    else:
+        # A scalar has no shape in the file; neither has any element of a tuple, whatever its shape.
+        shape = None if in_tuple else ()
+    return (OutputSlot.of_tensor(tensor.elem_type, shape),)
+
+
+def _declared_type(value: bytes) -> int:
+    """Return the DataType that a serialized ValueProto declares, 0 when there is none."""
+    # It is the first field wherever MindSpore wrote it, and small enough for one byte.
+    return value[1] if len(value) > 1 and value[0] == 0x08 and value[1] < 0x80 else 0
+
+
+def _trailing_number(name: str) -> int | None:
+    match = _TRAILING_NUMBER.search(name)
+    return int(match[0]) if match else None

@@ -1,0 +1,67 @@
+"""The outermost level of a protobuf message, without a copy of what is inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+class ProtobufFormatError(ValueError):
+    """The bytes are no protobuf message."""
+
+
+def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Go through the fields of a message that hold bytes, text or messages; others are skipped.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        A serialized message.
+
+    Yields
+    ------
+    tuple of int and memoryview
+        The field's number, and its content as a view of `data`.
+
+    Raises
+    ------
+    ProtobufFormatError
+        When a field reaches past the end, or is none.
+    """
+    view = memoryview(data).cast("B")
+    position, end = 0, len(view)
+    while position < end:
+        start = position
+        tag, position = _varint(view, position, end)
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            _, position = _varint(view, position, end)
+            continue
+        if wire_type == _LENGTH_DELIMITED:
+            length, position = _varint(view, position, end)
+        elif wire_type == _FIXED64:
+            length = 8
+        elif wire_type == _FIXED32:
+            length = 4
+        else:
+            raise ProtobufFormatError(f"byte {start} begins no field")
+        if length > end - position:
+            raise ProtobufFormatError(f"the field at byte {start} needs {length - (end - position)} bytes more")
+        if wire_type == _LENGTH_DELIMITED:
+            yield tag >> 3, view[position : position + length]
+        position += length
+
+
+def _varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Read a number in protobuf's variable length; return it and where it ends."""
+    value = 0
+    for index, byte in enumerate(view[position : min(end, position + _LONGEST_VARINT)]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    raise ProtobufFormatError(f"byte {position} begins no number, or the file ends in it")

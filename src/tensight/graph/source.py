@@ -1,0 +1,102 @@
+"""Lines of a user's code: the stack that a graph file records for each operator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+# `# In file /p/net.py:313/  code/`, `/p/net.py(175)/`, `/p/net.py:373, 17~44/`, `/p/net.py:372~376, 4~21/`,
+# `/p/net.py:372~376/`. The code may be missing, may hold anything, and ends with a slash. The left-most position
+# counts: code such as `x[:2/n]` looks like a position too, a folder name hardly ever does.
+_FRAME = re.compile(
+    r"""
+    \#(?:[ ]{1,3}(?P<mark>-))?\s{1,8}In\ file\s
+    (?P<file>.+?)
+    (?: \((?P<old_line>[0-9]{1,9})\)
+      | :(?P<line>[0-9]{1,9})(?:~(?P<end_line>[0-9]{1,9}))?
+        (?:,\ (?P<column>[0-9]{1,9})~(?P<end_column>[0-9]{1,9}))? )
+    /(?P<code>.*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Longer lines are no source lines; a bound keeps a hostile one from costing more than a look.
+_LONGEST_LINE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """One line of the stack of an operator.
+
+    Attributes
+    ----------
+    file : str
+        Path as written by the training process; empty when the line could not be understood.
+    line, end_line : int or None
+        First and last line of the code, from 1. `end_line` is None when the file gives only one line.
+    column, end_column : int or None
+        First column and the one after the last, from 0, where the file gives them (MindSpore 2.10).
+    code : str
+        The code itself without indentation; the whole line when it could not be understood
+        (a heading such as ``# Corresponding forward node candidate:``).
+    has_substack : bool
+        Whether the code called something whose frames are listed too (``# - In file``).
+    raw : str
+        The line as in the graph file, without the blanks around it.
+    """
+
+    file: str
+    line: int | None
+    end_line: int | None
+    column: int | None
+    end_column: int | None
+    code: str
+    has_substack: bool
+    raw: str
+
+    @property
+    def text(self) -> str:
+        """The frame as people search it: mark, file, line, code; the raw line when it was not understood."""
+        if not self.file:
+            return self.raw
+        return f"# {'-' if self.has_substack else ' '} {self.file}:{self.line}  {self.code}"
+
+
+@lru_cache(maxsize=65_536)
+def parse_frame(line: str) -> SourceFrame:
+    """Parse one line of a source address.
+
+    Parameters
+    ----------
+    line : str
+        For instance ``# In file /home/me/net.py:313/    out = self.conv(x)/``.
+
+    Returns
+    -------
+    SourceFrame
+        With an empty `file` when the line has none of the known forms.
+    """
+    raw = line.strip()
+    match = _FRAME.fullmatch(raw) if len(raw) <= _LONGEST_LINE else None
+    if match is None:
+        return SourceFrame("", None, None, None, None, raw, has_substack=False, raw=raw)
+    number = match["line"] or match["old_line"]
+    return SourceFrame(
+        file=match["file"],
+        line=int(number),
+        end_line=_optional_int(match["end_line"]),
+        column=_optional_int(match["column"]),
+        end_column=_optional_int(match["end_column"]),
+        code=match["code"].removesuffix("/").strip(),
+        has_substack=match["mark"] is not None,
+        raw=raw,
+    )
+
+
+def parse_stack(lines: tuple[str, ...]) -> tuple[SourceFrame, ...]:
+    """Parse the lines of a source address; blank lines are no frames."""
+    return tuple(parse_frame(line) for line in lines if line and not line.isspace())
+
+
+def _optional_int(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
