@@ -1,0 +1,205 @@
+"""Watchpoints checked on a dump: which tensors each one watches, and what it found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.analysis.analysis import Analysis, CheckRequest
+from tensight.errors import InputError
+from tensight.graph import NodeKind, kinds, trainable_weights
+from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
+
+if TYPE_CHECKING:
+    from tensight.dumps import Dump, TensorFile
+    from tensight.graph import Graph, Node
+    from tensight.watchpoints import Evaluation
+
+INPUTS_ONLY = 1
+"""Value of the dump setting ``input_output`` that leaves out the outputs."""
+
+TARGET_SELECTORS = {
+    Target.TENSOR: Selector(SelectorKind.ALL),
+    Target.WEIGHT: Selector(SelectorKind.WEIGHTS),
+    Target.GRADIENT: Selector(SelectorKind.GRADIENTS),
+    Target.ACTIVATION: Selector(SelectorKind.ACTIVATIONS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one watchpoint found.
+
+    Attributes
+    ----------
+    watchpoint : Watchpoint
+        The watchpoint.
+    tensors : int
+        How many tensors it looked at.
+    hits : tuple of Hit
+        What it found, in the order of iterations and execution; `Hit.tensor` is a `TensorFile`.
+    not_checked : tuple of (Status, int)
+        Why some tensors could not be checked, and how many.
+    """
+
+    watchpoint: Watchpoint
+    tensors: int
+    hits: tuple[Hit, ...]
+    not_checked: tuple[tuple[Status, int], ...]
+
+
+def natural_selector(check: ConditionCheck) -> Selector:
+    """Return the tensors that a condition is meant for, for a watchpoint that does not say."""
+    return TARGET_SELECTORS[check.condition.target]
+
+
+def check(
+    analysis: Analysis,
+    watchpoints: Sequence[Watchpoint],
+    *,
+    ranks: Collection[int] | None = None,
+    iterations: Collection[int] | None = None,
+) -> list[CheckResult]:
+    """Check watchpoints on a dump.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        The dump; every tensor is read once at most, however many watchpoints look at it.
+    watchpoints : sequence of Watchpoint
+        What to look for, and on which tensors.
+    ranks, iterations : collection of int, optional
+        Where to look; everywhere by default.
+
+    Returns
+    -------
+    list of CheckResult
+        One for each watchpoint, in their order.
+
+    Raises
+    ------
+    InputError
+        If a rank or an iteration is not in the dump.
+    """
+    dump = analysis.dump
+    _require(ranks, dump.ranks, "rank")
+    _require(iterations, dump.iterations(), "iteration")
+    watched = _watchable(dump, ranks, iterations)
+    requests = []
+    for watchpoint in watchpoints:
+        if watchpoint.check.condition.initial_only:
+            files = _initial_weights(dump, watchpoint.selection, ranks)
+        else:
+            selected = _Selected(dump, watchpoint.selection)
+            files = [file for file in watched if selected(file)]
+        requests.append(CheckRequest(watchpoint.check, files))
+    evaluations = analysis.evaluate(requests)
+    return [
+        CheckResult(watchpoint, len(request.files), tuple(hits(watchpoint, evaluation, request.files)), _skipped(evaluation))
+        for watchpoint, request, evaluation in zip(watchpoints, requests, evaluations, strict=True)
+    ]
+
+
+def _require(given: Collection[int] | None, known: Collection[int], what: str) -> None:
+    unknown = sorted(set(given or ()) - set(known))
+    if unknown:
+        listed = ", ".join(map(str, sorted(known)[:20])) + (", …" if len(known) > 20 else "")
+        raise InputError(f"{what} {unknown[0]} is not in the dump; it has {listed or 'none'}")
+
+
+def _watchable(dump: Dump, ranks: Collection[int] | None, iterations: Collection[int] | None) -> list[TensorFile]:
+    """Return the tensors that watchpoints look at: what nodes put out, or what they read if nothing else was dumped."""
+    side = "input" if dump.metadata.input_output == INPUTS_ONLY else "output"
+    return [
+        file
+        for file in dump.tensors(ranks=ranks, iterations=iterations)
+        if not file.is_constant and (file.io == side or file.op_type == "Parameter")
+    ]
+
+
+def _skipped(evaluation: Evaluation) -> tuple[tuple[Status, int], ...]:
+    states, amounts = np.unique(evaluation.status[evaluation.not_checked], return_counts=True)
+    return tuple((Status(int(state)), int(amount)) for state, amount in zip(states, amounts, strict=True))
+
+
+class _Selected:
+    """Decides which tensors a selector means; each graph is looked at once."""
+
+    def __init__(self, dump: Dump, selector: Selector) -> None:
+        self._dump = dump
+        self._selector = selector
+        self._pattern = re.compile(selector.argument) if selector.kind is SelectorKind.NAME else None
+        self._names: dict[int, frozenset[str]] = {}
+
+    def __call__(self, file: TensorFile) -> bool:
+        if self._pattern is not None:
+            return self._pattern.search(file.node or file.op_name) is not None
+        if self._selector.kind is SelectorKind.ALL:
+            return True
+        graph = self._dump.graph_of(file)
+        if graph is None:
+            return False
+        if id(graph) not in self._names:
+            self._names[id(graph)] = selected_nodes(graph, self._selector)
+        return file.node in self._names[id(graph)]
+
+
+def selected_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
+    """Return the names of the nodes of a graph that a selector means.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    selector : Selector
+        The rule.
+    """
+    types = {name.lower() for name in selector.names}
+    rules: dict[SelectorKind, Callable[[Node], bool]] = {
+        SelectorKind.ALL: lambda node: not node.is_constant,
+        SelectorKind.WEIGHTS: lambda node: NodeKind.WEIGHT in kinds(graph, node),
+        SelectorKind.GRADIENTS: lambda node: NodeKind.GRADIENT in kinds(graph, node),
+        SelectorKind.ACTIVATIONS: lambda node: NodeKind.ACTIVATION in kinds(graph, node),
+        SelectorKind.ACTIVATION: lambda node: (
+            node.type.lower() in types and NodeKind.ACTIVATION in kinds(graph, node)
+        ),
+        SelectorKind.TYPE: lambda node: node.type.lower() in types,
+        SelectorKind.NAME: lambda node: re.search(selector.argument, node.name) is not None,
+    }
+    if selector.kind is SelectorKind.TRAINABLE_WEIGHTS:
+        return frozenset(node.name for node in trainable_weights(graph))
+    rule = rules[selector.kind]
+    return frozenset(node.name for node in graph.nodes if rule(node))
+
+
+def _initial_weights(dump: Dump, selector: Selector, ranks: Collection[int] | None) -> list[TensorFile]:
+    """Return the weights before the first update, as the first operator to read each of them saw it.
+
+    A dump has no initial weights of its own: a parameter's file holds the value after the step.
+    """
+    first: dict[tuple[int, str, str], TensorFile] = {}
+    iterations = [iteration for iteration in dump.iterations() if iteration >= 0]
+    for file in dump.tensors(ranks=ranks, iterations=iterations[:1]):
+        graph = dump.graph_of(file) if file.io == "input" and file.node is not None else None
+        node = graph.get(file.node) if graph is not None and file.node is not None else None
+        if graph is None or node is None or iterations[0] != 0:
+            continue
+        producers = graph.flat_producers(node)
+        producer = producers[file.slot] if file.slot < len(producers) else None
+        if producer is not None and producer[0].is_parameter:
+            key = (file.rank, graph.name, producer[0].name)
+            if key not in first or dump.execution_position(file) < dump.execution_position(first[key]):
+                first[key] = file
+    names: dict[str, frozenset[str]] = {}
+    found = []
+    for (_, graph_name, weight), file in first.items():
+        graph = dump.graph_of(file)
+        if graph is not None:
+            names.setdefault(graph_name, selected_nodes(graph, selector))
+            if weight in names[graph_name]:
+                found.append(file)
+    return found

@@ -1,0 +1,437 @@
+"""Where an anomaly was born: the first operator whose output shows it while its inputs do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.analysis.statistics_table import KNOWN, StatisticsTable
+from tensight.errors import InputError
+from tensight.graph import Node, SourceFrame, TensorAddress
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.analysis.analysis import Analysis
+    from tensight.dumps import Dump
+    from tensight.graph import Graph
+
+EXPLOSION_LIMIT = 1e6
+"""Finite values beyond this count as an explosion, unless a person names another limit."""
+
+ZERO_MAKERS = frozenset({"ZerosLike", "Zeros", "Fill", "FillV2", "DropoutGenMask", "TensorShape", "Shape", "OneHot"})
+"""Operators whose zeros are what they were asked for."""
+
+
+class Anomaly(Enum):
+    """A kind of anomaly that spreads from operator to operator."""
+
+    NAN = "nan"
+    INF = "inf"
+    OVERFLOW = "overflow"
+    ALL_ZERO = "all_zero"
+    EXPLOSION = "explosion"
+
+    @property
+    def words(self) -> str:
+        """What it is called in a sentence."""
+        return {
+            "nan": "NaN",
+            "inf": "Inf",
+            "overflow": "NaN or Inf",
+            "all_zero": "All-zero output",
+            "explosion": "Explosion",
+        }[self.value]
+
+
+class InputState(Enum):
+    """What is known about one input of an operator."""
+
+    CLEAN = "clean"
+    SHOWS_IT = "shows it"
+    NOT_DUMPED = "not dumped"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginInput:
+    """One input of the operator where an anomaly began.
+
+    Attributes
+    ----------
+    index : int
+        Position among the operator's inputs.
+    source : str
+        Name of the node that produced it.
+    state : InputState
+        Whether it shows the anomaly.
+    row : int
+        Row of the statistics table that was looked at, -1 when none was dumped.
+    """
+
+    index: int
+    source: str
+    state: InputState
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an anomaly began on one rank.
+
+    Attributes
+    ----------
+    anomaly : Anomaly
+        What began.
+    address : TensorAddress
+        The first output that shows it.
+    op_type : str
+        Type of the operator; "Parameter" when the anomaly came from outside the step.
+    frames : tuple of SourceFrame
+        The operator's stack, innermost frame first as MindSpore wrote it.
+    inputs : tuple of OriginInput
+        The operator's inputs.
+    row : int
+        Row of the first output in the statistics table.
+    candidates : tuple of str
+        Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
+        values were not dumped.
+    arrived : bool
+        True when the node only carries the anomaly in: a network input, or a weight from the previous iteration.
+    also : tuple of str
+        Other nodes where the same anomaly began independently in the same iteration, in execution order.
+    """
+
+    anomaly: Anomaly
+    address: TensorAddress
+    op_type: str
+    frames: tuple[SourceFrame, ...]
+    inputs: tuple[OriginInput, ...]
+    row: int
+    candidates: tuple[str, ...]
+    arrived: bool
+    also: tuple[str, ...]
+
+    @property
+    def certain(self) -> bool:
+        """Whether all inputs were seen and none showed the anomaly."""
+        return not self.candidates
+
+    @property
+    def user_frame(self) -> SourceFrame | None:
+        """The frame most likely to be the person's own code: the first outside of an installed package."""
+        located = [frame for frame in self.frames if frame.file]
+        own = [frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file]
+        return next(iter(own or located), None)
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one sentence."""
+        where = f"iteration {self.address.iteration} in {self.address.node}"
+        if self.arrived:
+            return f"{self.anomaly.words} came in at {where}, which no operator of this step computed"
+        if self.certain:
+            clean = "its inputs were clean" if self.inputs else "it has no inputs"
+            return f"{self.anomaly.words} began at {where} ({clean})"
+        return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
+
+
+Predicate = Callable[[StatisticsTable, float], "NDArray[np.bool_]"]
+
+
+def _non_finite(table: StatisticsTable) -> NDArray[np.bool_]:
+    rows = table.rows
+    found: NDArray[np.bool_] = rows["nan_count"] + rows["pos_inf_count"] + rows["neg_inf_count"] > 0
+    return found
+
+
+def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
+    flags = (dtype.startswith(("float", "bfloat", "complex")) for dtype in table.dtypes)
+    return np.fromiter(flags, np.bool_, len(table.dtypes))
+
+
+PREDICATES: Mapping[Anomaly, Predicate] = {
+    Anomaly.NAN: lambda table, _: table.rows["nan_count"] > 0,
+    Anomaly.INF: lambda table, _: table.rows["pos_inf_count"] + table.rows["neg_inf_count"] > 0,
+    Anomaly.OVERFLOW: lambda table, _: _non_finite(table),
+    Anomaly.ALL_ZERO: lambda table, _: (
+        (table.rows["count"] > 1) & (table.rows["zero_count"] == table.rows["count"]) & _is_float(table)
+    ),
+    Anomaly.EXPLOSION: lambda table, limit: (
+        np.fmax(np.abs(table.rows["min"]), np.abs(table.rows["max"])) > limit
+    ) & _is_float(table),
+}
+"""Which rows show an anomaly, by the statistics alone."""
+
+
+def origins(
+    analysis: Analysis,
+    anomalies: Sequence[Anomaly] = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO),
+    *,
+    ranks: Sequence[int] | None = None,
+    explosion_limit: float = EXPLOSION_LIMIT,
+) -> list[Origin]:
+    """Find where anomalies began.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        The dump to look at.
+    anomalies : sequence of Anomaly
+        Which kinds to look for.
+    ranks : sequence of int, optional
+        Which ranks; all by default.
+    explosion_limit : float
+        Finite values whose magnitude is above this count as an explosion.
+
+    Returns
+    -------
+    list of Origin
+        At most one for each kind and rank: the first in iteration and execution order, certain ones first.
+
+    Raises
+    ------
+    InputError
+        If the limit is not a positive number.
+    """
+    if not explosion_limit > 0:
+        raise InputError(f"the explosion limit must be a positive number, not {explosion_limit}")
+    table = analysis.statistics()
+    steps = _Steps(analysis.dump, table)
+    found = []
+    for anomaly in anomalies:
+        shows = PREDICATES[anomaly](table, explosion_limit) & (table.rows["state"] == KNOWN)
+        for rank in analysis.dump.ranks if ranks is None else ranks:
+            origin = _first_origin(anomaly, shows, steps.of_rank(rank))
+            if origin is not None:
+                found.append(origin)
+    return found
+
+
+def _first_origin(anomaly: Anomaly, shows: NDArray[np.bool_], steps: Iterator[_Step]) -> Origin | None:
+    """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
+    for step in steps:
+        if not shows[step.row_numbers].any():
+            continue
+        births = [birth for node in step.nodes if (birth := _birth(anomaly, shows, step, node)) is not None]
+        births.sort(key=lambda birth: bool(birth.candidates))
+        if births:
+            first = births[0]
+            also = tuple(birth.node.name for birth in births[1:])
+            return Origin(
+                anomaly=anomaly,
+                address=TensorAddress(
+                    step.rank, step.graph.name, first.node.name, first.slot, step.iteration, first.io
+                ),
+                op_type=first.node.type,
+                frames=first.node.frames,
+                inputs=first.inputs,
+                row=first.row,
+                candidates=first.candidates,
+                arrived=not first.node.is_operator,
+                also=also,
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    node: Node
+    slot: int
+    io: Any
+    row: int
+    inputs: tuple[OriginInput, ...]
+    candidates: tuple[str, ...]
+
+
+def _birth(anomaly: Anomaly, shows: NDArray[np.bool_], step: _Step, node: Node) -> _Birth | None:
+    """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
+    if anomaly is Anomaly.ALL_ZERO and node.type in ZERO_MAKERS:
+        return None
+    outputs = [(slot, row) for slot, row in step.outputs(node) if shows[row]]
+    if not outputs:
+        return None
+    slot, row = outputs[0]
+    inputs = tuple(step.inputs(node, shows))
+    if any(entry.state is InputState.SHOWS_IT for entry in inputs):
+        return None
+    hidden = [entry.source for entry in inputs if entry.state is InputState.NOT_DUMPED]
+    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if hidden else ()
+    return _Birth(node, slot, "output", row, inputs, candidates)
+
+
+class _Steps:
+    """The iterations of a dump, each with the rows of its tensors."""
+
+    def __init__(self, dump: Dump, table: StatisticsTable) -> None:
+        self._dump = dump
+        self._table = table
+        self._rows: dict[tuple[int, int, int], list[int]] = {}
+        for row, file in enumerate(table.files):
+            if file.node is not None:
+                self._rows.setdefault((file.rank, file.iteration, file.graph_id), []).append(row)
+
+    def of_rank(self, rank: int) -> Iterator[_Step]:
+        """Yield the graph executions of a rank in the order of time."""
+        before: dict[str, int] = {}
+        for key in sorted(key for key in self._rows if key[0] == rank and key[1] >= 0):
+            rows = self._rows[key]
+            for graph in self._graphs(rows):
+                yield _Step(self._dump, self._table, graph, rows, dict(before))
+            before.update(
+                (file.node, row)
+                for row in rows
+                if (file := self._table.files[row]).op_type == "Parameter" and file.node is not None
+            )
+
+    def _graphs(self, rows: Sequence[int]) -> list[Graph]:
+        """Return the graphs (a root graph and its sub-graphs) that tensors of one execution belong to."""
+        graphs = {}
+        for row in rows:
+            graph = self._dump.graph_of(self._table.files[row])
+            if graph is not None:
+                graphs[graph.name] = graph
+        return [graphs[name] for name in sorted(graphs)]
+
+
+class _Step:
+    """One execution of a graph: which row of the table holds the value of which slot."""
+
+    def __init__(
+        self, dump: Dump, table: StatisticsTable, graph: Graph, rows: Sequence[int], parameters_before: dict[str, int]
+    ) -> None:
+        files = table.files
+        self.graph = graph
+        self.rank, self.iteration = files[rows[0]].rank, files[rows[0]].iteration
+        self.row_numbers = np.array(rows)
+        self._hashes = table.rows["content_hash"]
+        self._before = parameters_before
+        self._position = {row: dump.execution_position(files[row]) for row in rows}
+        self._outputs: dict[str, dict[int, int]] = {}
+        self._inputs: dict[str, dict[int, int]] = {}
+        for row in rows:
+            file = files[row]
+            if file.graph == graph.name and file.node is not None:
+                side = self._outputs if file.io == "output" else self._inputs
+                side.setdefault(file.node, {})[file.slot] = row
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """Nodes with a value in this step: what comes in from outside first, then operators as they were executed."""
+        seen = [node for name in {*self._outputs, *self._inputs} if (node := self.graph.get(name)) is not None]
+        # A parameter's own file holds its value after the update: what it was before is seen by its consumers.
+        outside = [node for node in self.graph.nodes if not node.is_operator and self._outside_row(node) is not None]
+        operators = [node for node in seen if node.is_operator]
+        return outside + sorted(operators, key=lambda node: (self._order(node), node.name))
+
+    def _order(self, node: Node) -> int:
+        rows = (*self._outputs.get(node.name, {}).values(), *self._inputs.get(node.name, {}).values())
+        return min(self._position[row] for row in rows)
+
+    def outputs(self, node: Node) -> list[tuple[int, int]]:
+        """Return slot and row of a node's outputs; a consumer's input stands in for an output not dumped."""
+        if not node.is_operator:
+            row = self._outside_row(node)
+            return [] if row is None else [(0, row)]
+        found = dict(self._outputs.get(node.name, {}))
+        for slot in range(len(node.outputs)):
+            if slot not in found and (row := self._seen_by_consumer(node, slot)) is not None:
+                found[slot] = row
+        return sorted(found.items())
+
+    def inputs(self, node: Node, shows: NDArray[np.bool_]) -> Iterator[OriginInput]:
+        """Yield the state of each data input of an operator, before the operator ran."""
+        if not node.is_operator:
+            return
+        for index, producer in enumerate(self.graph.flat_producers(node)):
+            if producer is None:
+                continue
+            source, slot = producer
+            row = self._input_row(node, index, source, slot)
+            if row is None:
+                state = InputState.NOT_DUMPED
+            else:
+                state = InputState.SHOWS_IT if shows[row] else InputState.CLEAN
+            yield OriginInput(index, source.name, state, -1 if row is None else row)
+
+    def hidden_upstream(self, names: Sequence[str]) -> list[str]:
+        """Return the producers that may hide the origin: those not dumped, and what feeds them unseen."""
+        hidden: dict[str, None] = {}
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop(0)
+            if name in hidden or (node := self.graph.get(name)) is None:
+                continue
+            hidden[name] = None
+            for index, producer in enumerate(self.graph.flat_producers(node) if node.is_operator else ()):
+                if producer is not None and self._input_row(node, index, *producer) is None:
+                    waiting.append(producer[0].name)
+        return list(hidden)
+
+    def _input_row(self, node: Node, index: int, source: Node, slot: int) -> int | None:
+        own = self._inputs.get(node.name, {}).get(index)
+        if own is not None and not (source.is_parameter and self._updated_in_place(node, own)):
+            return own
+        if source.is_parameter:
+            # The file shows the value after an in-place update; what went in is what was there before.
+            return self._outside_row(source, before=self._order(node))
+        if own is not None:
+            return own
+        produced = self._outputs.get(source.name, {}).get(slot)
+        return produced if produced is not None else self._seen_by_consumer(source, slot)
+
+    def _updated_in_place(self, node: Node, row: int) -> bool:
+        outputs = self._outputs.get(node.name, {})
+        return any(self._hashes[row] == self._hashes[output] for output in outputs.values())
+
+    def _outside_row(self, node: Node, before: int | None = None) -> int | None:
+        """Return the row that shows a parameter or constant as it was when the step began."""
+        for consumer, index in self._direct_consumers(node):
+            row = self._inputs.get(consumer.name, {}).get(index)
+            early = before is None or (row is not None and self._position[row] < before)
+            if row is not None and early and not self._updated_in_place(consumer, row):
+                return row
+        if node.name in self._before:
+            return self._before[node.name]
+        return None if node.name in self._updated else self._outputs.get(node.name, {}).get(0)
+
+    @cached_property
+    def _updated(self) -> frozenset[str]:
+        """Parameters that an operator of this step wrote to."""
+        return frozenset(
+            source.name
+            for name, inputs in self._inputs.items()
+            if (node := self.graph.get(name)) is not None
+            for index, producer in enumerate(self.graph.flat_producers(node))
+            if producer is not None
+            and (source := producer[0]).is_parameter
+            and index in inputs
+            and self._updated_in_place(node, inputs[index])
+        )
+
+    def _seen_by_consumer(self, node: Node, slot: int) -> int | None:
+        for consumer, index in self._direct_consumers(node, slot):
+            row = self._inputs.get(consumer.name, {}).get(index)
+            if row is not None:
+                return row
+        return None
+
+    def _direct_consumers(self, node: Node, slot: int = 0) -> Iterator[tuple[Node, int]]:
+        """Yield the operators that read a slot, and at which input, looking through virtual nodes."""
+        yield from self._readers.get((node.name, slot), ())
+
+    @cached_property
+    def _readers(self) -> dict[tuple[str, int], list[tuple[Node, int]]]:
+        readers: dict[tuple[str, int], list[tuple[Node, int]]] = {}
+        for node in self.graph.operators:
+            if node.name in self._inputs:
+                for index, producer in enumerate(self.graph.flat_producers(node)):
+                    if producer is not None:
+                        readers.setdefault((producer[0].name, producer[1]), []).append((node, index))
+        for found in readers.values():
+            found.sort(key=lambda reader: self._order(reader[0]))
+        return readers

@@ -1,0 +1,160 @@
+"""How findings reach a person or a program: tables on a terminal, JSON or CSV for machines, progress on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tensight.analysis import Analysis
+    from tensight.errors import Problem
+    from tensight.graph import SourceFrame
+
+PROBLEMS_SHOWN = 8
+REFRESH_S = 0.1
+
+
+class Format(str, Enum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for people; off a terminal it is wide enough that no table is cut."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else 200, highlight=False, soft_wrap=not stream.isatty())
+
+
+def print_json(data: object) -> None:
+    """Print data as one JSON document; NaN and infinite numbers become the strings "NaN", "Infinity", "-Infinity"."""
+    sys.stdout.write(json.dumps(_plain(data), indent=2, allow_nan=False, default=str) + "\n")
+
+
+def print_csv(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
+    """Print rows as CSV with a header."""
+    writer = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _plain(data: object) -> object:
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else ("Infinity" if data > 0 else "-Infinity")
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple, set, frozenset)):
+        return [_plain(value) for value in data]
+    return data
+
+
+def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) -> Table:
+    """Return an empty table in the house style; columns named in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return result
+
+
+def number(value: float | int | None, digits: int = 5) -> str:
+    """Return a number for a table: short, and plain about what it is not."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}"
+
+
+def size(size_bytes: int) -> str:
+    """Return a number of bytes in the unit a person would choose."""
+    amount, units = float(size_bytes), iter(("B", "KB", "MB", "GB", "TB"))
+    unit = next(units)
+    while amount >= 1000 and unit != "TB":
+        amount, unit = amount / 1000, next(units)
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def count(amount: int, noun: str) -> str:
+    """Return a number with its noun: "1 hit", "2 hits"."""
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
+
+
+def frame_text(frame: SourceFrame) -> str:
+    """Return a source frame as editors link it: file:line."""
+    return f"{frame.file}:{frame.line}" if frame.file and frame.line is not None else frame.raw.strip()
+
+
+def frame_data(frame: SourceFrame) -> dict[str, object]:
+    """Return a source frame for machines."""
+    return {"file": frame.file, "line": frame.line, "code": frame.code}
+
+
+def print_problems(problems: Sequence[Problem]) -> None:
+    """List on stderr what could not be used."""
+    if not problems:
+        return
+    out = console(stderr=True)
+    out.print(f"[yellow]{count(len(problems), 'problem')} in this dump; the rest was analysed:[/]")
+    from rich.markup import escape
+
+    for problem in problems[:PROBLEMS_SHOWN]:
+        out.print(f"  [yellow]•[/] {escape(str(problem))}")
+    if len(problems) > PROBLEMS_SHOWN:
+        out.print(f"  … and {len(problems) - PROBLEMS_SHOWN} more (--json lists all)")
+
+
+@contextmanager
+def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
+    """Show a bar on stderr while tensors are read, if a person is watching and it takes long enough to see."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    bar = Progress(
+        TextColumn("Reading tensors"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("", total=None)
+    last = 0.0
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= REFRESH_S or done == total:
+            last = now
+            bar.update(task, completed=done, total=total)
+
+    analysis.progress = show
+    try:
+        with bar:
+            yield
+    finally:
+        analysis.progress = None
+
+
+def problem_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Return problems for machines."""
+    return [{"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in problems]
