@@ -1,0 +1,72 @@
+"""What counts as wrong: the catalogue of conditions, watchpoints and their hits, the recommended set, advice.
+
+Nothing here knows how a statistic was obtained, or reads a tensor.
+"""
+
+from __future__ import annotations
+
+from tensight.watchpoints.advice import ADVICE, Advice, advice
+from tensight.watchpoints.catalogue import CONDITIONS, condition, conditions_by_wire_number, register, unregister
+from tensight.watchpoints.checks import ConditionCheck, Needs, Threshold
+from tensight.watchpoints.conditions import (
+    Comparator,
+    Condition,
+    Parameter,
+    ParameterKind,
+    Platform,
+    Target,
+    ValueRange,
+)
+from tensight.watchpoints.description import describe
+from tensight.watchpoints.error_codes import ErrorCode, error_words
+from tensight.watchpoints.evaluation import Evaluation, Status, evaluate
+from tensight.watchpoints.parsing import parse_check
+from tensight.watchpoints.quantities import QUANTITIES, Columns, Quantity, Source
+from tensight.watchpoints.ranges import range_count_bounds, range_count_from_statistics
+from tensight.watchpoints.recommended import RECOMMENDED, Recommendation, recommended, recommended_watchpoints
+from tensight.watchpoints.watchpoint import ALL_TENSORS, Hit, Selector, SelectorKind, Severity, Watchpoint, hits
+
+__all__ = [
+    "ADVICE",
+    "ALL_TENSORS",
+    "CONDITIONS",
+    "QUANTITIES",
+    "RECOMMENDED",
+    "Advice",
+    "Columns",
+    "Comparator",
+    "Condition",
+    "ConditionCheck",
+    "ErrorCode",
+    "Evaluation",
+    "Hit",
+    "Needs",
+    "Parameter",
+    "ParameterKind",
+    "Platform",
+    "Quantity",
+    "Recommendation",
+    "Selector",
+    "SelectorKind",
+    "Severity",
+    "Source",
+    "Status",
+    "Target",
+    "Threshold",
+    "ValueRange",
+    "Watchpoint",
+    "advice",
+    "condition",
+    "conditions_by_wire_number",
+    "describe",
+    "error_words",
+    "evaluate",
+    "hits",
+    "parse_check",
+    "range_count_bounds",
+    "range_count_from_statistics",
+    "recommended",
+    "recommended_watchpoints",
+    "register",
+    "unregister",
+]

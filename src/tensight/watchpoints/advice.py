@@ -1,0 +1,256 @@
+"""What a hit means and what to try next, for every condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tensight.watchpoints.catalogue import condition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Help with a hit.
+
+    Attributes
+    ----------
+    summary : str
+        One sentence: what the condition says about the training.
+    steps : tuple of str
+        What to do next, most promising first.
+    """
+
+    summary: str
+    steps: tuple[str, ...]
+
+
+_UPSTREAM = (
+    "Look at the inputs of the operator that produced this tensor in the same step: if one of them is already"
+    " abnormal, go on from there, upstream, until the inputs are sound and the output is not. `tensight origin`"
+    " does this walk."
+)
+_LEARNING_RATE_HIGH = (
+    "Lower the learning rate by a factor of 3 to 10, or lengthen the warm-up, and see whether the hit comes"
+    " later or not at all."
+)
+_LEARNING_RATE_LOW = (
+    "Print the learning rate that the optimizer uses in this step: it may be too low, or a schedule may have"
+    " brought it to zero."
+)
+_GRADIENT_LARGE = (
+    "Check the gradients of this weight with gradient_too_large; if they are large, clip them by their global"
+    " norm and look for the layer where they grow."
+)
+_GRADIENT_SMALL = (
+    "Check the gradients of this weight with gradient_vanishing; if they are tiny or zero, the cause lies"
+    " between the loss and this layer."
+)
+_OPTIMIZER = (
+    "Check the optimizer: its hyper-parameters (epsilon, betas, momentum, weight decay), its moments for"
+    " non-finite or huge values, and whether loss scaling is undone before the update."
+)
+_FROZEN = (
+    "Make sure that the weight is meant to be trained and reaches the optimizer: requires_grad is on, its"
+    " parameter group includes it, and nothing detaches or stops its gradient."
+)
+_BEFORE_UPDATE = (
+    "Look at the weight before this update: if it was already out of range in the first step, the"
+    " initialization or the loaded checkpoint is the cause."
+)
+_DATA = (
+    "Look at the batch of this step: values that are not normalised, missing ones coded as huge numbers, or a"
+    " label outside the expected range."
+)
+_PRECISION = (
+    "If the tensor is float16, compare its size with 65504, the largest float16: compute this operator in"
+    " float32 or bfloat16, or adjust the loss scale."
+)
+_DIVISION = (
+    "Look for a division by zero, a logarithm or a square root of zero or less, or an exponential of a large"
+    " number at the operator's line of code; clamp the argument or add a small constant."
+)
+
+_WEIGHT_RANGE_STEPS = (_BEFORE_UPDATE, _LEARNING_RATE_HIGH, _GRADIENT_LARGE, _OPTIMIZER)
+_OVERFLOW_STEPS = (_UPSTREAM, _DIVISION, _PRECISION, _DATA)
+
+ADVICE: Mapping[str, Advice] = MappingProxyType(
+    {
+        "weight_initialization": Advice(
+            "A weight starts with values from which training may never move: all zero, or unusually large.",
+            (
+                "Check the initializer of this layer in the script; weights of dense and convolution layers"
+                " usually start from a Xavier or He distribution, only biases and normalisation shifts from"
+                " zero.",
+                "If a checkpoint is loaded, compare names and shapes of its entries with the network's: an"
+                " entry that was not found leaves the weight as it was constructed.",
+                "Check the order of construction, loading and any copying or quantising of weights: a later"
+                " step may overwrite a good initialization.",
+            ),
+        ),
+        "weight_overflow": Advice(
+            "A weight holds NaN or infinite elements; every later step computes with them and the training is"
+            " lost from here on.",
+            (
+                "Find the first step with a hit and look at the gradient of this weight there: if it is not"
+                " finite, follow it upstream with `tensight origin`.",
+                _LEARNING_RATE_HIGH,
+                _GRADIENT_LARGE,
+                _OPTIMIZER,
+                "Go back to the last checkpoint before the first hit: values that are not finite do not recover.",
+            ),
+        ),
+        "weight_too_large": Advice(
+            "A weight has grown beyond the limit that was set, which points to an unstable update.", _WEIGHT_RANGE_STEPS
+        ),
+        "weight_too_small": Advice(
+            "A weight has shrunk or drifted below the limit that was set, so its layer may pass on almost nothing.",
+            (
+                _BEFORE_UPDATE,
+                "Lower the weight decay: with little gradient it pulls a weight towards zero in every step.",
+                _LEARNING_RATE_LOW,
+                _GRADIENT_SMALL,
+                _OPTIMIZER,
+            ),
+        ),
+        "weight_not_changed": Advice(
+            "A weight is the same as one step before, within the tolerance: the layer is not learning.",
+            (
+                _FROZEN,
+                _LEARNING_RATE_LOW,
+                _GRADIENT_SMALL,
+                "Check whether this step was skipped, as loss scaling does after an overflow, or lies between"
+                " two updates of gradient accumulation.",
+                _OPTIMIZER,
+            ),
+        ),
+        "weight_change_too_large": Advice(
+            "One update has moved a weight by a large part of its own size, which often comes before divergence.",
+            (
+                "See whether it happens only in the first updates of a weight that starts at zero; that is harmless.",
+                _LEARNING_RATE_HIGH,
+                _GRADIENT_LARGE,
+                _OPTIMIZER,
+            ),
+        ),
+        "weight_change_too_small": Advice(
+            "One update has moved a weight by a negligible part of its own size: the layer learns very slowly"
+            " or not at all.",
+            (_LEARNING_RATE_LOW, _GRADIENT_SMALL, _FROZEN, _OPTIMIZER),
+        ),
+        "gradient_exploding": Advice(
+            "A gradient holds NaN or infinite elements, and the next update would carry them into the weights.",
+            (
+                _UPSTREAM,
+                "Check the loss of this step: if it is not finite, the cause lies in the forward pass.",
+                _DIVISION,
+                _PRECISION,
+            ),
+        ),
+        "gradient_too_large": Advice(
+            "A gradient exceeds the limit that was set; the update that follows may throw the weights off.",
+            (
+                _UPSTREAM,
+                "Compare the gradients along the backward pass: where they start to grow from layer to layer,"
+                " look at the initialization and at missing normalisation.",
+                "Clip gradients by their global norm.",
+                _DATA,
+            ),
+        ),
+        "gradient_vanishing": Advice(
+            "A gradient is so small that the layers behind it hardly learn.",
+            (
+                _UPSTREAM,
+                "Look at the activation functions on the way: a saturated tanh or sigmoid and a dead ReLU pass"
+                " no gradient back; activation_range shows them.",
+                "In a deep network without residual connections or normalisation, add them, or choose another"
+                " initialization.",
+                "In float16, small gradients round to zero: raise the loss scale or use bfloat16.",
+            ),
+        ),
+        "activation_range": Advice(
+            "An activation function works outside its useful range, for example a saturated tanh or a ReLU that"
+            " is almost always off.",
+            (
+                "Look at the input of the activation function: if it is far from zero, find out what shifted or"
+                " scaled it, starting with the weight and bias of the layer before.",
+                "Put a normalisation layer before the activation function, or reduce the scale of the initialization.",
+                "For a ReLU that is off for the whole batch: lower the learning rate, start biases at or above"
+                " zero, or use a leaky variant.",
+                _UPSTREAM,
+            ),
+        ),
+        "tensor_overflow": Advice("A tensor holds NaN or infinite elements.", _OVERFLOW_STEPS),
+        "operator_overflow": Advice(
+            "The device reported that this operator exceeded the range of its number format while computing,"
+            " even if its output looks finite.",
+            (
+                _UPSTREAM,
+                _PRECISION,
+                "Check the operator's intermediate sums: a long reduction or a large product overflows before"
+                " the result is scaled back.",
+                "With dynamic loss scaling, a rare overflow is expected; many in a row mean that the scale does"
+                " not settle.",
+            ),
+        ),
+        "tensor_too_large": Advice("A tensor exceeds the limit that was set.", (_UPSTREAM, _DATA, _PRECISION)),
+        "tensor_too_small": Advice(
+            "A tensor lies below the limit that was set.",
+            (_UPSTREAM, _DATA, "In float16, numbers below about 6e-8 round to zero: compute this operator in float32."),
+        ),
+        "tensor_all_zero": Advice(
+            "A tensor consists of zeros, or of more zeros than was allowed, so it carries no information on.",
+            (
+                "Decide whether zeros are normal here: a mask, a counter, a bias or a moment before its first update.",
+                _UPSTREAM,
+                "If the inputs are not zero, look for a dead ReLU, a multiplication by an empty mask, dropout"
+                " with a rate of 1, or an integer division.",
+                _DATA,
+            ),
+        ),
+        "tensor_range": Advice(
+            "The values of a tensor are spread differently from what was expected.",
+            (
+                _UPSTREAM,
+                "Look at the tensor's histogram: one far outlier, a shift of everything, and a collapse to one"
+                " value have different causes.",
+                _DATA,
+            ),
+        ),
+    }
+)
+"""Advice for each of the seventeen conditions."""
+
+_LEGACY = {"nan": "tensor_overflow", "inf": "tensor_overflow"}
+_LEGACY |= dict.fromkeys(("max_gt", "min_gt", "mean_gt"), "tensor_too_large")
+_LEGACY |= dict.fromkeys(("max_lt", "min_lt", "mean_lt"), "tensor_too_small")
+_LEGACY |= dict.fromkeys(("max_min_gt", "max_min_lt", "sd_gt", "sd_lt"), "tensor_range")
+
+
+def advice(condition_id: str) -> Advice:
+    """Return what a hit of a condition means and what to do next.
+
+    Parameters
+    ----------
+    condition_id : str
+        The id or abbreviation of a condition. A legacy condition has the advice of the one that replaced it; a
+        condition that a user registered has its own meaning and the general steps.
+
+    Returns
+    -------
+    Advice
+        Never without steps.
+
+    Raises
+    ------
+    InputError
+        There is no such condition.
+    """
+    found = condition(condition_id)
+    known = ADVICE.get(_LEGACY.get(found.id, found.id))
+    if known is not None:
+        return known
+    return Advice(found.meaning or f"The condition {found.id} hit.", (_UPSTREAM, _DATA))

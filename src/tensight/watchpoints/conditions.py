@@ -1,0 +1,222 @@
+"""What a condition is: a name, what it is for, and thresholds on quantities of a tensor, declared as data."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.quantities import BoolColumn, FloatColumn, Quantity
+
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_ABBREVIATION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,7}", re.ASCII)
+
+
+class Target(Enum):
+    """The kind of tensor that a condition is meant for."""
+
+    TENSOR = "tensor"
+    WEIGHT = "weight"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+
+
+class Platform(Enum):
+    """A kind of device on which a condition can be checked."""
+
+    ASCEND = "Ascend"
+    GPU = "GPU"
+    CPU = "CPU"
+
+
+ALL_PLATFORMS: frozenset[Platform] = frozenset(Platform)
+
+
+class ParameterKind(Enum):
+    """What a parameter does in its condition."""
+
+    CHECK = "check"
+    """A threshold that can hit."""
+    SUPPORT = "support"
+    """A value that a threshold needs beside it."""
+    HIDDEN = "hidden"
+    """A value with a default that few people change."""
+
+
+class ValueRange(Enum):
+    """The values a parameter accepts; the value of each member completes "must be …"."""
+
+    FINITE = "a finite number"
+    NOT_NEGATIVE = "a finite number, 0 or greater"
+    POSITIVE = "a finite number greater than 0"
+    PERCENTAGE = "a percentage from 0 to 100"
+    FALSE = "false"
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether the parameter is a switch instead of a number."""
+        return self is ValueRange.FALSE
+
+    def contains(self, value: float | bool) -> bool:
+        """Return whether a value of the right type lies in the range; NaN lies in none."""
+        if self is ValueRange.FALSE:
+            return value is False
+        if self is ValueRange.PERCENTAGE:
+            return 0 <= value <= 100
+        if self is ValueRange.NOT_NEGATIVE:
+            return 0 <= value < math.inf
+        if self is ValueRange.POSITIVE:
+            return 0 < value < math.inf
+        return math.isfinite(value)
+
+
+class Comparator(Enum):
+    """How a quantity is compared with its threshold; the value of each member is its sign in a formula."""
+
+    GREATER = ">"
+    LESS = "<"
+    AT_LEAST = "≥"
+    AT_MOST = "≤"
+
+    @property
+    def words(self) -> str:
+        """The comparison in a sentence."""
+        return {">": "greater than", "<": "less than", "≥": "at least", "≤": "at most"}[self.value]
+
+    @property
+    def grows(self) -> bool:
+        """Whether a larger quantity is nearer to a hit."""
+        return self in (Comparator.GREATER, Comparator.AT_LEAST)
+
+    def compare(self, quantity: FloatColumn, threshold: float) -> BoolColumn:
+        """Compare each element of a column with a threshold; NaN compares false."""
+        if self is Comparator.GREATER:
+            return quantity > threshold
+        if self is Comparator.LESS:
+            return quantity < threshold
+        if self is Comparator.AT_LEAST:
+            return quantity >= threshold
+        return quantity <= threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a condition.
+
+    Attributes
+    ----------
+    name : str
+        The name, as on the wire.
+    kind : ParameterKind
+        Threshold, companion of a threshold, or hidden.
+    values : ValueRange
+        The values it accepts.
+    default : float, bool or None
+        The value it takes when none is given; None if it is then off.
+    quantity, comparator : Quantity and Comparator, or None
+        What a threshold is compared with, and how; None unless ``kind`` is CHECK.
+    requires : tuple of str
+        The SUPPORT parameters that must be given with it.
+    ignored_by_original : bool
+        The original accepts a value and then uses the default all the same.
+    """
+
+    name: str
+    kind: ParameterKind = ParameterKind.CHECK
+    values: ValueRange = ValueRange.FINITE
+    default: float | bool | None = None
+    quantity: Quantity | None = None
+    comparator: Comparator | None = None
+    requires: tuple[str, ...] = ()
+    ignored_by_original: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a declaration that could not be evaluated."""
+        if not _IDENTIFIER.fullmatch(self.name):
+            raise InputError(f"parameter name {self.name!r} must be lower-case letters, digits and underscores")
+        compares = self.quantity is not None and self.comparator is not None
+        if compares != (self.kind is ParameterKind.CHECK):
+            raise InputError(f"parameter {self.name}: exactly the CHECK parameters have a quantity and a comparator")
+        if self.default is not None and not self.values.contains(self.default):
+            raise InputError(f"parameter {self.name}: its default {self.default!r} is not {self.values.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A rule that says when a tensor is wrong.
+
+    Attributes
+    ----------
+    id : str
+        The name in checks, for example ``tensor_too_large``.
+    abbreviation : str
+        The short name, for example ``TL``; empty if there is none.
+    target : Target
+        The kind of tensor it is meant for.
+    parameters : tuple of Parameter
+        In the order in which they travel on the wire.
+    flag : Quantity or None
+        For a condition without thresholds: it hits when this quantity is greater than 0.
+    wire_number, wire_name : int or None, str
+        The value of ``WatchCondition.Condition`` in the original's protocol; None for users' own conditions.
+    platforms : frozenset of Platform
+        Where it can be checked.
+    initial_only : bool
+        Only the state before the first step is checked.
+    legacy : bool
+        One of the original's oldest conditions, kept for its protocol; people are offered the newer ones.
+    meaning : str
+        One sentence on what a hit means, for users' own conditions; the built-in ones have theirs in ``advice``.
+    """
+
+    id: str
+    abbreviation: str
+    target: Target
+    parameters: tuple[Parameter, ...] = ()
+    flag: Quantity | None = None
+    wire_number: int | None = None
+    wire_name: str = ""
+    platforms: frozenset[Platform] = ALL_PLATFORMS
+    initial_only: bool = False
+    legacy: bool = False
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a declaration that could not be named or evaluated."""
+        if not _IDENTIFIER.fullmatch(self.id):
+            raise InputError(f"condition id {self.id!r} must be lower-case letters, digits and underscores")
+        if self.abbreviation and not _ABBREVIATION.fullmatch(self.abbreviation):
+            raise InputError(
+                f"condition {self.id}: abbreviation {self.abbreviation!r} must be 1 to 8 letters and digits"
+            )
+        names = [parameter.name for parameter in self.parameters]
+        if len(set(names)) != len(names):
+            raise InputError(f"condition {self.id}: a parameter name occurs twice in {', '.join(names)}")
+        if (self.flag is None) == (not self.checks):
+            raise InputError(f"condition {self.id} needs either thresholds (CHECK parameters) or a flag, not both")
+        supports = {p.name for p in self.parameters if p.kind is ParameterKind.SUPPORT}
+        for parameter in self.parameters:
+            if unknown := set(parameter.requires) - supports:
+                raise InputError(
+                    f"condition {self.id}: {parameter.name} requires undeclared {', '.join(sorted(unknown))}"
+                )
+
+    @property
+    def checks(self) -> tuple[Parameter, ...]:
+        """The parameters that are thresholds."""
+        return tuple(p for p in self.parameters if p.kind is ParameterKind.CHECK)
+
+    @property
+    def needs_previous(self) -> bool:
+        """Whether every evaluation compares with the previous step."""
+        quantities = [p.quantity for p in self.checks if p.quantity is not None]
+        return bool(quantities) and all("has_previous" in quantity.columns for quantity in quantities)
+
+    def parameter(self, name: str) -> Parameter | None:
+        """Return the parameter of that name, or None."""
+        return next((p for p in self.parameters if p.name == name), None)

@@ -1,0 +1,130 @@
+"""The text form of a check: ``tensor_too_large(max_gt=1e3, mean_gt=5)``, ``TO``, ``tensor_overflow()``."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from tensight.errors import InputError
+from tensight.watchpoints.catalogue import condition
+from tensight.watchpoints.checks import ConditionCheck
+
+MAX_LENGTH = 1000
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+      | (?P<word>[-+]?[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<sign>[(),=])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+
+
+def parse_check(text: str) -> ConditionCheck:
+    """Read a check from its text.
+
+    Parameters
+    ----------
+    text : str
+        A condition's id or abbreviation, in any case, and its parameters in parentheses: ``name=number``, with
+        exponents if wanted, ``true`` or ``false``, separated by commas. The parentheses may be left out when there are
+        no parameters.
+
+    Returns
+    -------
+    ConditionCheck
+        The validated check.
+
+    Raises
+    ------
+    InputError
+        The text cannot be read (the message points at the character), the condition or a parameter is unknown, or a
+        value is out of its range.
+
+    Examples
+    --------
+    >>> parse_check("TL(max_gt=1e3)").text
+    'tensor_too_large(max_gt=1000)'
+    """
+    if not text.strip():
+        raise InputError("the check is empty; write for example tensor_too_large(max_gt=1000)")
+    if len(text) > MAX_LENGTH:
+        raise InputError(f"a check has at most {MAX_LENGTH} characters; this one has {len(text)}")
+    return _Parser(text).check()
+
+
+class _Parser:
+    """Reads tokens from left to right; ``kind``, ``lexeme`` and ``start`` describe the one under the eye."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next = 0
+        self.kind, self.lexeme, self.start = "", "", 0
+        self._advance()
+
+    def check(self) -> ConditionCheck:
+        name = self._take("word", "the name of a condition")
+        found = condition(name)
+        values = self._parameters() if self.lexeme == "(" else {}
+        if self.kind != "end":
+            self._fail("the end" if self._text.find("(") >= 0 else "'('")
+        return ConditionCheck(found, values)
+
+    def _parameters(self) -> dict[str, float | bool]:
+        values: dict[str, float | bool] = {}
+        self._take("sign", "'('")
+        while self.lexeme != ")":
+            start = self.start
+            name = self._take("word", "the name of a parameter or ')'")
+            if name in values:
+                self._fail_at(start, f"{name} is given twice")
+            if self.lexeme != "=":
+                self._fail("'='")
+            self._advance()
+            values[name] = self._value()
+            if self.lexeme == ",":
+                self._advance()
+            elif self.lexeme != ")":
+                self._fail("',' or ')'")
+        self._advance()
+        return values
+
+    def _value(self) -> float | bool:
+        start, lexeme = self.start, self.lexeme
+        word = lexeme.lower()
+        if word.lstrip("+-") in ("nan", "inf", "infinity"):
+            self._fail_at(start, f"a threshold must be finite, not {lexeme}")
+        if self.kind != "number" and word not in ("true", "false"):
+            self._fail("a number such as 0.5 or 1e-3, true or false")
+        self._advance()
+        return float(lexeme) if word not in ("true", "false") else word == "true"
+
+    def _take(self, kind: str, wanted: str) -> str:
+        if self.kind != kind:
+            self._fail(wanted)
+        lexeme = self.lexeme
+        self._advance()
+        return lexeme
+
+    def _advance(self) -> None:
+        match = _TOKEN.match(self._text, self._next)
+        if match is None or match.lastgroup is None:
+            rest = self._text[self._next :].lstrip()
+            self.start = len(self._text) - len(rest)
+            self.kind, self.lexeme = "unknown", re.split(r"[\s(),=]", rest, maxsplit=1)[0][:40]
+            return
+        self.kind, self.lexeme = match.lastgroup, match[match.lastgroup]
+        self.start, self._next = match.start(match.lastgroup), match.end()
+
+    def _fail(self, wanted: str) -> NoReturn:
+        found = "the end of the text" if self.kind == "end" else repr(self.lexeme)
+        self._fail_at(self.start, f"expected {wanted}, found {found}")
+
+    def _fail_at(self, position: int, what: str) -> NoReturn:
+        shown = "".join(c if c.isprintable() else "?" for c in self._text)
+        # A long text is shown around the place, so that the mark stays under it.
+        first = max(0, position - 60)
+        excerpt, mark = shown[first : position + 40], " " * (position - first) + "^"
+        raise InputError(f"cannot read the check: {what} at character {position + 1}\n  {excerpt}\n  {mark}")

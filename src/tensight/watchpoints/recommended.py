@@ -1,0 +1,195 @@
+"""The recommended watchpoints: a set that suits most trainings, with thresholds that nobody has to choose.
+
+It is the original's set, in its order, with two watchpoints that the original declares and can never create, because it
+cannot tell which weights are trainable: ``weight_not_changed`` and ``weight_change_too_small``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.watchpoints.catalogue import condition
+from tensight.watchpoints.checks import ConditionCheck
+from tensight.watchpoints.watchpoint import Selector, Severity, Watchpoint
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.conditions import Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A recommended watchpoint before it has an id.
+
+    Attributes
+    ----------
+    name : str
+        The name under which its hits are shown; the original's.
+    check : ConditionCheck
+        What counts as wrong.
+    selection : Selector
+        Which tensors are watched.
+    severity : Severity
+        ERROR if a hit breaks the training, WARNING if it may have a harmless cause.
+    in_original : bool
+        False for what the original declares and never creates.
+    harmless : str
+        When a hit is expected and means nothing; empty if never.
+    """
+
+    name: str
+    check: ConditionCheck
+    selection: Selector
+    severity: Severity = Severity.WARNING
+    in_original: bool = True
+    harmless: str = ""
+
+    @property
+    def initial_only(self) -> bool:
+        """Whether it looks only at the state before the first step."""
+        return self.check.condition.initial_only
+
+
+def _sigmoid(value: float) -> float:
+    return 1.0 / (1.0 + math.exp(-value))
+
+
+def _range(start: float, end: float, **threshold: float) -> ConditionCheck:
+    return ConditionCheck("activation_range", {"range_start_inclusive": start, "range_end_inclusive": end, **threshold})
+
+
+RECOMMENDED: tuple[Recommendation, ...] = (
+    Recommendation(
+        "recommend_weight_initialization_watchpoint",
+        ConditionCheck("weight_initialization", {"zero_percentage_ge": 100}),
+        Selector.parse("weights"),
+        harmless="biases, and the shift of a normalisation layer, usually start at zero",
+    ),
+    Recommendation(
+        "recommend_weight_change_too_large_watchpoint",
+        ConditionCheck("weight_change_too_large", {"abs_mean_update_ratio_gt": 1}),
+        Selector.parse("weights"),
+        harmless="a weight that starts at zero, such as a bias, changes by far more than its size in its first update",
+    ),
+    Recommendation(
+        "recommend_weight_not_changed_watchpoint",
+        ConditionCheck("weight_not_changed", {"rtol": 1e-5, "atol": 1e-8}),
+        Selector.parse("trainable_weights"),
+        in_original=False,
+        harmless="a step that loss scaling skips, gradient accumulation between two updates, and a warm-up that starts"
+        " at a learning rate of zero leave every weight as it was",
+    ),
+    Recommendation(
+        "recommend_weight_change_too_small_watchpoint",
+        ConditionCheck("weight_change_too_small", {"abs_mean_update_ratio_lt": 1e-4}),
+        Selector.parse("trainable_weights"),
+        in_original=False,
+        harmless="late in a training, with a decayed learning rate, and while fine-tuning, small updates are intended",
+    ),
+    Recommendation(
+        "recommend_gradient_vanishing_watchpoint",
+        ConditionCheck("gradient_vanishing", {"abs_mean_lt": 1e-9}),
+        Selector.parse("gradients"),
+        harmless="masks and integer tensors in the backward pass, and the gradient of a branch that the batch does not"
+        " reach, are zero by construction",
+    ),
+    Recommendation(
+        "recommend_operator_overflow_watchpoint",
+        ConditionCheck("operator_overflow"),
+        Selector.parse("all"),
+        severity=Severity.ERROR,
+        harmless="dynamic loss scaling provokes an overflow now and then, and skips that step",
+    ),
+    Recommendation(
+        "recommend_tensor_overflow_watchpoint",
+        ConditionCheck("tensor_overflow"),
+        Selector.parse("all"),
+        severity=Severity.ERROR,
+        harmless="attention masks may hold -Inf on purpose, and dynamic loss scaling provokes an overflow now and then",
+    ),
+    Recommendation(
+        "recommend_tensor_all_zero_watchpoint",
+        ConditionCheck("tensor_all_zero", {"zero_percentage_ge": 100}),
+        Selector.parse("all"),
+        harmless="biases and optimizer moments before their first update, masks, labels of one class, step counters and"
+        " status flags of operators are zero without being wrong",
+    ),
+    Recommendation(
+        "recommend_tanh_activation_range_watchpoint",
+        _range(math.tanh(-8.8), math.tanh(8.8), range_percentage_lt=0.1),
+        Selector.parse("activation:tanh"),
+    ),
+    Recommendation(
+        "recommend_sigmoid_activation_range_watchpoint",
+        _range(_sigmoid(-16.2), _sigmoid(16.2), range_percentage_lt=0.1),
+        Selector.parse("activation:sigmoid"),
+    ),
+    Recommendation(
+        "recommend_relu_activation_range_watchpoint",
+        _range(-1, 0, range_percentage_gt=99.9),
+        Selector.parse("activation:relu,reluv2"),
+        harmless="a ReLU whose input is one value, or a gate meant to stay closed, may be off in a whole batch",
+    ),
+)
+"""The recommended set, in the original's order."""
+
+
+def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommendation, ...]:
+    """Return the recommended set, or the part of it that uses certain conditions.
+
+    Parameters
+    ----------
+    *conditions : str
+        Ids or abbreviations of conditions; all of them if none is given.
+    as_original : bool
+        Leave out what the original never creates.
+
+    Returns
+    -------
+    tuple of Recommendation
+        In the original's order.
+
+    Raises
+    ------
+    InputError
+        There is no such condition.
+    """
+    wanted = {condition(name).id for name in conditions}
+    return tuple(
+        spec
+        for spec in RECOMMENDED
+        if (not wanted or spec.check.condition.id in wanted) and (spec.in_original or not as_original)
+    )
+
+
+def recommended_watchpoints(
+    *, first_id: int = 1, initial: bool = False, platform: Platform | None = None, as_original: bool = False
+) -> tuple[Watchpoint, ...]:
+    """Return the recommended set as watchpoints with consecutive ids.
+
+    Parameters
+    ----------
+    first_id : int
+        The id of the first one.
+    initial : bool
+        Include what looks only at the state before the first step.
+    platform : Platform or None
+        Leave out what cannot be checked on this kind of device; None leaves out nothing.
+    as_original : bool
+        Leave out what the original never creates.
+
+    Returns
+    -------
+    tuple of Watchpoint
+        In the original's order.
+    """
+    specs = [
+        spec
+        for spec in recommended(as_original=as_original)
+        if (initial or not spec.initial_only) and (platform is None or platform in spec.check.condition.platforms)
+    ]
+    return tuple(
+        Watchpoint(number, spec.name, spec.check, spec.selection, spec.severity)
+        for number, spec in enumerate(specs, first_id)
+    )
