@@ -1,0 +1,22 @@
+"""Runs at rest: dumps that MindSpore wrote, on a disk or wherever fsspec reaches."""
+
+from __future__ import annotations
+
+from tensight.dumps.dump import Dump, open_dump
+from tensight.dumps.metadata import Device, DumpMetadata
+from tensight.dumps.npy_files import TensorHeader
+from tensight.dumps.reading import read_segments, read_tensor, tensor_header
+from tensight.dumps.tensor_file import CONSTANTS, TensorFile
+
+__all__ = [
+    "CONSTANTS",
+    "Device",
+    "Dump",
+    "DumpMetadata",
+    "TensorFile",
+    "TensorHeader",
+    "open_dump",
+    "read_segments",
+    "read_tensor",
+    "tensor_header",
+]

@@ -1,0 +1,205 @@
+"""A dump: a training run at rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from tensight.dumps.execution import UNMATCHED
+from tensight.dumps.layout import DumpLayout, find_dump
+from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata
+from tensight.dumps.rank_index import RankIndex, identity_of
+from tensight.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tensight.dumps.tensor_file import TensorFile
+    from tensight.graph import Graph
+
+
+def open_dump(path: str | os.PathLike[str]) -> Dump:
+    """Open a dump.
+
+    Only the names of a few folders are read; graphs are parsed and tensors listed when they are asked for.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The dump's folder (which holds ``rank_0``, …), the folder of one rank, or a folder with exactly one dump up
+        to two levels below; a local path or an fsspec URL.
+
+    Returns
+    -------
+    Dump
+
+    Raises
+    ------
+    DumpError
+        If there is no dump, more than one, or one of a layout that cannot be read.
+    """
+    return Dump(find_dump(path))
+
+
+class Dump:
+    """A training run at rest: graphs, iterations and tensors of every rank. See `open_dump`.
+
+    Parameters
+    ----------
+    layout : DumpLayout
+
+    Attributes
+    ----------
+    path : str
+        The dump's folder.
+    ranks : tuple of int
+    """
+
+    def __init__(self, layout: DumpLayout) -> None:
+        self._storage = layout.storage
+        self._folders = {rank.rank: rank for rank in layout.ranks}
+        self._found = list(layout.problems)
+        self._ranks: dict[int, RankIndex] = {}
+        self.path = layout.storage.root
+        self.ranks = tuple(self._folders)
+
+    def __repr__(self) -> str:
+        return f"Dump({self.path!r}, ranks={list(self.ranks)})"
+
+    @cached_property
+    def metadata(self) -> DumpMetadata:
+        """How the dump was made; taken from the first rank."""
+        return read_metadata(self._storage, self._folders[self.ranks[0]].path, self._found)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What could not be used so far; more may come as more of the dump is read."""
+        return [*self._found, *(problem for rank in self._ranks.values() for problem in rank.all_problems())]
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return where each rank ran, from ``hccl.json`` of the first rank."""
+        return self._devices
+
+    @cached_property
+    def _devices(self) -> tuple[Device, ...]:
+        return tuple(read_devices(self._storage, self._folders[self.ranks[0]].path, self.ranks, self._found))
+
+    def graphs(self, rank: int) -> tuple[Graph, ...]:
+        """Return the graphs of a rank, sorted by id. A file that cannot be parsed is a problem, not an error."""
+        return self._rank(rank).graphs
+
+    def graph_of(self, tensor: TensorFile) -> Graph | None:
+        """Return the graph that has a tensor's node; None if the tensor is unmatched."""
+        return self._rank(tensor.rank).graphs_by_name.get(tensor.graph)
+
+    def graph_ids(self, rank: int) -> tuple[int, ...]:
+        """Return the ids of the root graphs that a rank has tensor folders of."""
+        return tuple(self._rank(rank).folders.iterations)
+
+    def iterations(self, rank: int | None = None) -> tuple[int, ...]:
+        """Return the dumped iterations of a rank, or of all, in increasing order."""
+        ranks = self.ranks if rank is None else (rank,)
+        found = {i for one in ranks for graph in self._rank(one).folders.iterations.values() for i in graph}
+        return tuple(sorted(found))
+
+    def history(self, rank: int) -> Mapping[int, tuple[int, ...]] | None:
+        """Return the executed iterations by root graph id; None if the dump has no (credible) history."""
+        return self._rank(rank).history
+
+    def execution_order(self, rank: int) -> tuple[str, ...]:
+        """Return the full names of the operators of a rank in the order in which they ran.
+
+        Graphs follow one another by id. A graph without a list is taken in topological order.
+        """
+        return self._rank(rank).order.names
+
+    def execution_position(self, tensor: TensorFile) -> int:
+        """Return where a tensor's node stands in the order of execution.
+
+        Constants are negative; operators count from 0; parameters follow, because their files hold the values at the
+        end of an iteration; unmatched tensors come last.
+        """
+        graph = self.graph_of(tensor)
+        node = graph.get(tensor.node) if graph is not None and tensor.node is not None else None
+        return UNMATCHED if node is None else self._rank(tensor.rank).order.position(node)
+
+    def tensors(
+        self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
+    ) -> Sequence[TensorFile]:
+        """Return the dumped tensors.
+
+        Parameters
+        ----------
+        ranks, iterations : iterable of int, optional
+            Restrict to these. Constants belong to iteration -1.
+
+        Returns
+        -------
+        sequence of TensorFile
+            Sorted by rank, graph, iteration, execution order, inputs before outputs, slot.
+        """
+        wanted = None if iterations is None else set(iterations)
+        chosen = self.ranks if ranks is None else sorted(set(ranks))
+        return [tensor for rank in chosen for tensor in self._rank(rank).tensors(wanted)]
+
+    def find(
+        self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
+    ) -> TensorFile | None:
+        """Return one tensor by its place; None if it was not dumped."""
+        return self._rank(rank).find(graph_id, iteration, ("", node, io, slot))
+
+    def previous(self, tensor: TensorFile) -> TensorFile | None:
+        """Return the same tensor in the iteration in which its root graph ran last before; None if it is not dumped.
+
+        Without a history the previous dumped iteration is taken.
+        """
+        rank = self._rank(tensor.rank)
+        history = rank.history
+        ran: Iterable[int] | None = history.get(tensor.graph_id) if history is not None else None
+        if ran is None:
+            ran = rank.folders.iterations.get(tensor.graph_id, {})
+        before = max((iteration for iteration in ran if iteration < tensor.iteration), default=None)
+        if before is None:
+            return None
+        return rank.find(tensor.graph_id, before, identity_of(tensor))
+
+    def fingerprint(self) -> str:
+        """Return a digest that changes when files are added to, removed from, or renamed in any folder of the dump.
+
+        Only folders, graphs and metadata are looked at. Overwriting a tensor file in place goes unnoticed where the
+        storage knows times of folders.
+        """
+        parts: list[tuple[str, int, int]] = []
+        for rank in self.ranks:
+            parts.extend(self._rank(rank).fingerprint_parts())
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def summary(self) -> dict[str, Any]:
+        """Return an overview of the dump that can be written as JSON."""
+        meta = self.metadata
+        return {
+            "path": self.path,
+            "framework_version": meta.framework_version,
+            "device_target": meta.device_target,
+            "net_name": meta.net_name,
+            "synchronous": meta.synchronous,
+            "file_format": meta.file_format,
+            "input_output": meta.input_output,
+            "saved_data": meta.saved_data,
+            "ranks": [self._rank(rank).summary() for rank in self.ranks],
+            "problems": [
+                {"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in self.problems
+            ],
+        }
+
+    def _rank(self, rank: int) -> RankIndex:
+        index = self._ranks.get(rank)
+        if index is None:
+            folder = self._folders.get(rank)
+            if folder is None:
+                raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
+            index = self._ranks[rank] = RankIndex(self._storage, folder, lambda: self.metadata.net_name)
+        return index

@@ -1,0 +1,161 @@
+"""What ran when: the execution order of operators, and the iterations in which each graph ran."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.errors import DumpError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.dumps.layout import RankFolder
+    from tensight.dumps.storage import Storage
+    from tensight.graph import Graph, Node
+
+_ORDER = re.compile(r"ms_execution_order_graph_(\d{1,18})\.csv", re.ASCII)
+_HISTORY = re.compile(r"ms_global_execution_order_graph_(\d{1,18})\.csv", re.ASCII)
+_TITLE = "NodeExecutionOrder-FullNameWithScope"
+
+#: Position of tensors that belong to no node: after everything else.
+UNMATCHED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFiles:
+    """The files in ``execution_order/`` of a rank.
+
+    Attributes
+    ----------
+    orders : dict of int to tuple of str
+        Full names of operators in the order of execution, by graph id.
+    histories : dict of int to tuple of int
+        Executed iterations by root graph id, in increasing order.
+    """
+
+    orders: dict[int, tuple[str, ...]]
+    histories: dict[int, tuple[int, ...]]
+
+
+class ExecutionOrder:
+    """Positions of the nodes of a rank's graphs.
+
+    Constants come first (negative positions), then operators as they ran, then parameters, whose files hold the
+    values at the end of an iteration.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Sorted by id.
+    orders : mapping of int to tuple of str
+        Operators by graph id as the dump lists them; a graph without a list is taken in topological order.
+    """
+
+    def __init__(self, graphs: Sequence[Graph], orders: Mapping[int, tuple[str, ...]]) -> None:
+        names: list[str] = []
+        self._positions: dict[Node, int] = {}
+        self.unknown: dict[int, int] = {}
+        for graph in graphs:
+            listed = orders.get(graph.graph_id, ())
+            known = [node for node in map(graph.get, listed) if node is not None and node.is_operator]
+            if len(known) < len(listed):
+                self.unknown[graph.graph_id] = len(listed) - len(known)
+            for node in known or graph.operators:
+                self._positions.setdefault(node, len(names))
+                names.append(node.name)
+        self.names = tuple(names)
+        position = len(names)
+        for graph in graphs:
+            # Operators that only pass values on are in no list.
+            for node in (*graph.operators, *graph.parameters):
+                if node not in self._positions:
+                    self._positions[node] = position
+                    position += 1
+        constants = [node for graph in graphs for node in graph.constants]
+        self._positions.update((node, index - len(constants)) for index, node in enumerate(constants))
+
+    def position(self, node: Node) -> int:
+        """Return where a node stands."""
+        return self._positions.get(node, UNMATCHED)
+
+
+def read_execution_files(storage: Storage, rank: RankFolder, problems: list[Problem]) -> ExecutionFiles:
+    """Read the order of operators and the history of iterations of a rank, as far as they are there."""
+    orders: dict[int, tuple[str, ...]] = {}
+    histories: dict[int, tuple[int, ...]] = {}
+    folder = rank.child("execution_order")
+    try:
+        files = storage.list_folder(folder).files if "execution_order" in storage.folders(rank.path) else ()
+    except DumpError as error:
+        problems.append(Problem(folder, str(error)))
+        return ExecutionFiles({}, {})
+    for file in files:
+        path = f"{folder}/{file.name}"
+        order, history = _ORDER.fullmatch(file.name), _HISTORY.fullmatch(file.name)
+        if order is None and history is None:
+            continue
+        try:
+            text = storage.read_bytes(path).decode("utf-8", "replace")
+            if order is not None:
+                orders[int(order[1])] = parse_order(text)
+            elif history is not None:
+                histories[int(history[1])] = parse_history(text)
+        except (DumpError, ValueError) as error:
+            what = "the order of the graph" if order else "what is on disk"
+            problems.append(Problem(path, f"cannot be used: {error}", f"{what} is taken instead"))
+    return ExecutionFiles(orders, histories)
+
+
+def parse_order(text: str) -> tuple[str, ...]:
+    """Read an execution order: one full name per line, below a title."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and line != _TITLE)
+
+
+def parse_history(text: str) -> tuple[int, ...]:
+    """Read the iterations in which a graph ran, one per line; return them in increasing order.
+
+    Raises
+    ------
+    ValueError
+        If a line is no number.
+    """
+    iterations: set[int] = set()
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line:
+            continue
+        if not (line.isascii() and line.isdigit()) or len(line) > 18:
+            raise ValueError(f"line {number} is no iteration number: {line[:40]!r}")
+        iterations.add(int(line))
+    return tuple(sorted(iterations))
+
+
+def usable_history(
+    histories: Mapping[int, tuple[int, ...]], dumped: Mapping[int, Sequence[int]], where: str
+) -> tuple[Mapping[int, tuple[int, ...]] | None, Problem | None]:
+    """Check the history of a rank against what was dumped.
+
+    Every dumped iteration must have run. One more, directly after the last of the history, is what MindSpore leaves
+    in data-sink mode; it is let pass.
+
+    Returns
+    -------
+    mapping or None
+        The history; None if there is none, or it contradicts the dump.
+    Problem or None
+        Why it was not used.
+    """
+    if not histories:
+        return None, None
+    ran = {iteration for iterations in histories.values() for iteration in iterations}
+    for graph_id, iterations in dumped.items():
+        extra = sorted(set(iterations) - ran)
+        if not extra or (len(extra) == 1 and extra[0] == max(ran, default=-1) + 1):
+            continue
+        listed = ", ".join(map(str, extra[:5])) + (", …" if len(extra) > 5 else "")
+        what = f"iterations of graph {graph_id} were dumped that its history does not list: {listed}"
+        return None, Problem(where, what, "the history of this rank is not used")
+    return histories, None

@@ -1,0 +1,217 @@
+"""The tensors of one folder: names taken apart, repeats put together, nodes found.
+
+A dump easily has 100,000 files, so this is written for speed: one pass over the listing, no file is opened (except
+binary files of Ascend devices, whose slots stand only inside).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tensight.dumps.execution import UNMATCHED
+from tensight.dumps.matching import Candidate, Match, MatchReport, NodeMatcher, has_slot
+from tensight.dumps.names import original_name, parse_mapping, parse_raw_name, split_name
+from tensight.dumps.tensor_file import TensorFile
+from tensight.errors import DumpError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensight.dumps.storage import FileEntry, Listing, Storage
+
+#: Files of an iteration folder that hold no tensor.
+_OTHER = frozenset({"statistic.csv", "mapping.csv", "convert_failed_file_list.txt", "convert_failed_files_summary.txt"})
+
+MAPPING = "mapping.csv"
+
+
+class _Row(NamedTuple):
+    """A file and what its name says. Rows of one tensor are sorted by their first two fields."""
+
+    timestamp: int
+    is_npy: bool
+    file: FileEntry
+    match: Match
+    task_id: int
+    stream_id: int
+    io: Literal["input", "output"]
+    slot: int
+    format: str
+    declared_dtype: str
+
+
+class _Key(NamedTuple):
+    """What makes files repeats of one tensor."""
+
+    what: object
+    io: str
+    slot: int
+
+
+@dataclass(slots=True)
+class FolderIndex:
+    """The tensors of one folder.
+
+    Attributes
+    ----------
+    tensors : list of TensorFile
+        Sorted by execution order, inputs before outputs, slot.
+    report : MatchReport
+    unread : list of str
+        Names of files that are neither tensors nor anything else known.
+    problems : list of Problem
+    """
+
+    tensors: list[TensorFile] = field(default_factory=list)
+    report: MatchReport = field(default_factory=MatchReport)
+    unread: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+class FolderIndexer:
+    """Indexes the folders of one root graph.
+
+    Parameters
+    ----------
+    storage : Storage
+    rank, graph_id : int
+    matcher : NodeMatcher
+    """
+
+    def __init__(self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher) -> None:
+        self._storage = storage
+        self._rank = rank
+        self._graph_id = graph_id
+        self._matcher = matcher
+
+    def index(self, folder: str, iteration: int) -> FolderIndex:
+        """Index one folder; a folder that cannot be listed gives an empty index and a problem."""
+        result = FolderIndex()
+        try:
+            listing = self._storage.list_folder(folder)
+        except DumpError as error:
+            result.problems.append(Problem(folder, str(error)))
+            return result
+        for name in listing.refused:
+            result.problems.append(
+                Problem(f"{folder}/{name}", "leads out of the dump, or is no file", "it is not followed")
+            )
+        mapping = self._mapping(folder, listing, result)
+        groups: dict[_Key, list[_Row]] = {}
+        for row in self._rows(folder, listing.files, mapping, result):
+            candidates = row.match.candidates
+            key = _Key(candidates[0].node if len(candidates) == 1 else row.match, row.io, row.slot)
+            groups.setdefault(key, []).append(row)
+        self._build(folder, iteration, groups.values(), result)
+        return result
+
+    def _mapping(self, folder: str, listing: Listing, result: FolderIndex) -> dict[str, str]:
+        if not any(file.name == MAPPING for file in listing.files):
+            return {}
+        path = f"{folder}/{MAPPING}"
+        try:
+            mapping, refused = parse_mapping(self._storage.read_bytes(path).decode("utf-8", "replace"))
+        except DumpError as error:
+            result.problems.append(Problem(path, f"cannot be read: {error}", "files with long names stay unmatched"))
+            return {}
+        if refused:
+            result.problems.append(Problem(path, f"{refused} lines are not of the form digits,name"))
+        return mapping
+
+    def _rows(
+        self, folder: str, files: Sequence[FileEntry], mapping: dict[str, str], result: FolderIndex
+    ) -> Iterable[_Row]:
+        match = self._matcher.match
+        for file in files:
+            name = original_name(file.name, mapping) if mapping else file.name
+            split = split_name(name)
+            if split is None:
+                yield from self._other_rows(folder, file, name, result)
+                continue
+            head, task_id, stream_id, timestamp, io, slot, layout, dtype = split
+            yield _Row(
+                timestamp, True, file, match(head), task_id, stream_id, io, slot, sys.intern(layout), sys.intern(dtype)
+            )
+
+    def _other_rows(self, folder: str, file: FileEntry, name: str, result: FolderIndex) -> Iterable[_Row]:
+        if name.endswith(".bin"):
+            raw = parse_raw_name(name)
+            if raw is not None:
+                op_type = "" if raw.op_name.startswith("Parameter") else raw.op_name.rpartition("/")[2].partition("-")[0]
+                match = self._matcher.match_names(op_type, raw.op_name)
+                return (_Row(0, False, file, match, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
+        if name not in _OTHER and not name.startswith("Opdebug.") and not name.endswith(".json"):
+            result.unread.append(f"{folder}/{file.name}")
+        return ()
+
+    def _build(self, folder: str, iteration: int, groups: Iterable[list[_Row]], result: FolderIndex) -> None:
+        # A (chained) URL may have text behind the path, so the place of the file's name is asked for once.
+        prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
+        placed: list[tuple[int, str, int, TensorFile]] = []
+        report = result.report
+        for rows in groups:
+            report.files += len(rows)
+            if len(rows) > 1:
+                rows.sort(key=lambda row: row[:2], reverse=True)
+            for candidate, own in self._assigned(rows):
+                older = tuple(self._tensor(row, candidate, iteration, prefix, suffix, ()) for row in own[1:])
+                tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
+                if candidate is None:
+                    report.add(own[0].match, len(own))
+                    placed.append((UNMATCHED, tensor.io, tensor.slot, tensor))
+                else:
+                    report.matched += len(own)
+                    placed.append((candidate.position, tensor.io, tensor.slot, tensor))
+        placed.sort(key=_place)
+        result.tensors = [tensor for *_, tensor in placed]
+
+    def _assigned(self, rows: list[_Row]) -> list[tuple[Candidate | None, list[_Row]]]:
+        """Divide the files of one name among the nodes it fits."""
+        candidates = rows[0].match.candidates
+        if len(candidates) == 1:
+            return [(candidates[0], rows)]
+        able = [candidate for candidate in candidates if has_slot(candidate, rows[0].io, rows[0].slot)]
+        if len(able) == 1:
+            return [(able[0], rows)]
+        # As many dumps as nodes: each ran once, in the order of the time stamps.
+        if able and len(able) == len(rows) and len({row.timestamp for row in rows}) == len(rows):
+            return [(candidate, [row]) for candidate, row in zip(able, reversed(rows), strict=True)]
+        return [(None, rows)]
+
+    def _tensor(
+        self,
+        row: _Row,
+        candidate: Candidate | None,
+        iteration: int,
+        prefix: str,
+        suffix: str,
+        older: tuple[TensorFile, ...],
+    ) -> TensorFile:
+        timestamp, _, (name, size_bytes, mtime_ns), match, task_id, stream_id, io, slot, layout, dtype = row
+        return TensorFile(
+            self._rank,
+            self._graph_id,
+            iteration,
+            candidate.node.name if candidate else None,
+            candidate.graph.name if candidate else "",
+            match.op_type,
+            match.op_name,
+            io,
+            slot,
+            task_id,
+            stream_id,
+            timestamp,
+            layout,
+            dtype,
+            f"{prefix}{name}{suffix}",
+            size_bytes,
+            mtime_ns,
+            older,
+        )
+
+
+def _place(item: tuple[int, str, int, TensorFile]) -> tuple[int, str, int, str]:
+    position, io, slot, tensor = item
+    return position, io, slot, tensor.path

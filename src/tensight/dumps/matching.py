@@ -1,0 +1,234 @@
+"""Which graph node a dumped file belongs to.
+
+File names of MindSpore up to 2.3 hold only the last part of an operator's name, newer ones the whole name with its
+separators made equal. Both can fit several nodes. A file is given to a node only if nothing else can be meant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tensight.dumps.names import constant_key, joined, split_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensight.dumps.execution import ExecutionOrder
+    from tensight.graph import Graph, Node
+
+Io = Literal["input", "output"]
+
+_PARAMETER = "Parameter"
+
+
+class Candidate(NamedTuple):
+    """A node that a file could belong to.
+
+    Attributes
+    ----------
+    graph : Graph
+    node : Node
+    position : int
+        In the order of execution.
+    """
+
+    graph: Graph
+    node: Node
+    position: int
+
+
+@dataclass(slots=True, eq=False)
+class Match:
+    """The nodes that the head of a file name (type and name of the operator) fits.
+
+    Attributes
+    ----------
+    op_type, op_name : str
+        As in the file name.
+    candidates : tuple of Candidate
+        In the order of execution; one: matched, none: unmatched, more: the files themselves must decide.
+    mistyped : bool
+        A node of this name exists, but is of another type; it is no candidate.
+    """
+
+    op_type: str
+    op_name: str
+    candidates: tuple[Candidate, ...] = ()
+    mistyped: bool = False
+
+
+@dataclass(slots=True)
+class MatchReport:
+    """What could not be matched in a folder of a root graph.
+
+    Attributes
+    ----------
+    files, matched : int
+        Files of tensors, and how many of them have a node.
+    unmatched, mistyped : dict of str to int
+        Number of files by type and name of the operator.
+    ambiguous : dict of str to tuple of str
+        Names of the possible nodes by type and name of the operator.
+    ambiguous_files : int
+    """
+
+    files: int = 0
+    matched: int = 0
+    unmatched: dict[str, int] = field(default_factory=dict)
+    mistyped: dict[str, int] = field(default_factory=dict)
+    ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ambiguous_files: int = 0
+
+    def add(self, match: Match, count: int) -> None:
+        """Count files that stayed without a node."""
+        head = f"{match.op_type}.{match.op_name}"
+        if match.candidates:
+            self.ambiguous_files += count
+            self.ambiguous[head] = tuple(f"{candidate.graph.name}/{candidate.node.name}" for candidate in match.candidates)
+        elif match.mistyped:
+            self.mistyped[head] = self.mistyped.get(head, 0) + count
+        else:
+            self.unmatched[head] = self.unmatched.get(head, 0) + count
+
+
+class NodeMatcher:
+    """Finds the nodes of the graphs that share one folder of tensors.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        The root graph and its sub-graphs.
+    order : ExecutionOrder
+    root_id : int
+        The root graph's id.
+    """
+
+    def __init__(self, graphs: Sequence[Graph], order: ExecutionOrder, root_id: int) -> None:
+        self._root_id = root_id
+        self._operators = _Names()
+        self._parameters = _Names()
+        self._constants = _Names()
+        for graph in graphs:
+            for node in graph.operators:
+                name = node.full_name or node.name
+                self._operators.add(Candidate(graph, node, order.position(node)), name, name.rpartition("/")[2])
+            for node in graph.parameters:
+                self._parameters.add(Candidate(graph, node, order.position(node)), node.name, node.name)
+            for node in graph.constants:
+                candidate = Candidate(graph, node, order.position(node))
+                self._constants.add(candidate, node.name, constant_key(node.name) or node.name)
+        self._matches: dict[str, Match] = {}
+
+    def match(self, head: str) -> Match:
+        """Return the nodes that the head of an npy file's name, ``{op_type}.{op_name}``, fits."""
+        match = self._matches.get(head)
+        if match is None:
+            match = self._matches[head] = self._find(*split_head(head))
+        return match
+
+    def match_names(self, op_type: str, op_name: str) -> Match:
+        """Return the nodes that type and name of an operator fit, as other kinds of file give them."""
+        key = f"{op_type}\0{op_name}"
+        match = self._matches.get(key)
+        if match is None:
+            match = self._matches[key] = self._find(op_type, op_name)
+        return match
+
+    def _find(self, op_type: str, op_name: str) -> Match:
+        if op_type == _PARAMETER:
+            found = self._parameters.find(op_name) or self._constants.find(op_name)
+            return Match(op_type, op_name, tuple(self._one_variable(found)))
+        whole = self._operators.find_whole(op_name)
+        typed = _of_type(whole, op_type)
+        if whole:
+            # The whole name says it all; device kernels may have types of their own.
+            return Match(op_type, op_name, _in_order(typed or whole))
+        short = self._operators.find_short(op_name)
+        if short:
+            typed = _of_type(short, op_type)
+            return Match(op_type, op_name, _in_order(typed), mistyped=not typed)
+        others = [] if op_type else [*self._parameters.find(op_name), *self._constants.find(op_name)]
+        return Match(op_type, op_name, _in_order(others))
+
+    def _one_variable(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Take parameters of one name in several graphs for one variable if they look alike: the root graph's."""
+        if len(found) < 2:
+            return found
+        names = {candidate.node.name for candidate in found}
+        kinds = {(slot.dtype, slot.shape) for candidate in found for slot in candidate.node.outputs[:1]}
+        if len(names) > 1 or len(kinds) > 1:
+            return _in_order(found)
+        return [min(found, key=lambda one: (one.graph.graph_id != self._root_id, one.graph.graph_id))]
+
+
+class _Names:
+    """Nodes by each way in which a file may spell their name."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, Candidate | list[Candidate]] = {}
+        self._joined: dict[str, Candidate | list[Candidate]] = {}
+        self._short: dict[str, Candidate | list[Candidate]] = {}
+        self._tails: dict[str, list[Candidate]] | None = None
+
+    def add(self, candidate: Candidate, name: str, short: str) -> None:
+        """Add a node under its name, its name joined by ``_``, and its short name."""
+        _put(self._exact, name, candidate)
+        _put(self._joined, joined(name), candidate)
+        _put(self._short, short, candidate)
+
+    def find_whole(self, name: str) -> Sequence[Candidate]:
+        """Return the nodes of which this is the whole name."""
+        return _get(self._exact, name) or _get(self._joined, joined(name))
+
+    def find_short(self, name: str) -> Sequence[Candidate]:
+        """Return the nodes of which this is the last part of the name."""
+        return _get(self._short, name) or self._by_tail.get(joined(name).rpartition("_")[2], ())
+
+    def find(self, name: str) -> Sequence[Candidate]:
+        """Return the nodes of this name, or else short name."""
+        return self.find_whole(name) or _get(self._short, name)
+
+    @property
+    def _by_tail(self) -> dict[str, list[Candidate]]:
+        """Nodes by what follows the last ``_`` of their joined name: all that some converters keep."""
+        if self._tails is None:
+            self._tails = {}
+            for name in self._joined:
+                self._tails.setdefault(name.rpartition("_")[2], []).extend(_get(self._joined, name))
+        return self._tails
+
+
+def _put(table: dict[str, Candidate | list[Candidate]], key: str, candidate: Candidate) -> None:
+    present = table.get(key)
+    if present is None:
+        table[key] = candidate
+    elif isinstance(present, list):
+        present.append(candidate)
+    else:
+        table[key] = [present, candidate]
+
+
+def _get(table: dict[str, Candidate | list[Candidate]], key: str) -> Sequence[Candidate]:
+    present = table.get(key)
+    if present is None:
+        return ()
+    return present if isinstance(present, list) else (present,)
+
+
+def _of_type(candidates: Sequence[Candidate], op_type: str) -> Sequence[Candidate]:
+    if not op_type:
+        return candidates
+    wanted = joined(op_type)
+    return [candidate for candidate in candidates if joined(candidate.node.type) == wanted]
+
+
+def _in_order(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    return tuple(sorted(candidates, key=lambda candidate: candidate.position))
+
+
+def has_slot(candidate: Candidate, io: Io, slot: int) -> bool:
+    """Tell whether a node has that many inputs or outputs; unknown counts as yes."""
+    if io == "output":
+        return not candidate.node.outputs or slot < len(candidate.node.outputs)
+    return slot < max(len(candidate.node.inputs), len(candidate.graph.flat_producers(candidate.node)))

@@ -1,0 +1,196 @@
+"""What a dump says about itself: ``.dump_metadata/`` with the settings, the framework and the device table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tensight.dumps.storage import MissingFileError
+from tensight.errors import DumpError, Problem
+
+if TYPE_CHECKING:
+    from tensight.dumps.storage import Storage
+
+FOLDER = ".dump_metadata"
+
+_MAX_JSON_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class DumpMetadata:
+    """How a dump was made.
+
+    Attributes
+    ----------
+    framework_version : str
+        Such as ``2.0.0``; empty if unknown.
+    device_target : str
+        ``CPU``, ``GPU`` or ``Ascend``; empty if unknown.
+    net_name : str
+        Name of the folder that holds the tensors; empty if unknown.
+    synchronous : bool
+        Whether the tensors were written during the run, and not by the device on its own.
+    file_format : str
+        ``npy`` or ``bin``.
+    input_output : int
+        0: inputs and outputs were dumped; 1: inputs; 2: outputs.
+    saved_data : str
+        ``tensor``, ``statistic`` or ``full``.
+    config : mapping
+        The whole dump configuration as written; empty if missing.
+    """
+
+    framework_version: str = ""
+    device_target: str = ""
+    net_name: str = ""
+    synchronous: bool = True
+    file_format: str = "npy"
+    input_output: int = 0
+    saved_data: str = "tensor"
+    config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Device:
+    """Where a rank ran.
+
+    Attributes
+    ----------
+    rank : int
+    server : str
+        Name or address of the machine.
+    device_id : int
+        Number of the device in its machine.
+    device_ip : str
+        Empty if unknown.
+    """
+
+    rank: int
+    server: str = "localhost"
+    device_id: int = 0
+    device_ip: str = ""
+
+
+def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -> DumpMetadata:
+    """Read the settings beside a rank's tensors; what is missing or broken becomes a problem and a default.
+
+    Parameters
+    ----------
+    storage : Storage
+    rank_folder : str
+        Relative to the storage's root.
+    problems : list of Problem
+        Added to.
+
+    Returns
+    -------
+    DumpMetadata
+    """
+    folder = f"{rank_folder}/{FOLDER}".lstrip("/")
+    config = _read_object(storage, f"{folder}/data_dump.json", problems)
+    machine = _read_object(storage, f"{folder}/config.json", problems)
+    common, e2e = _section(config, "common_dump_settings"), _section(config, "e2e_dump_settings")
+    device = _text(machine, "device_target")
+    where = f"{folder}/data_dump.json"
+    input_output = common.get("input_output", 0)
+    if isinstance(input_output, bool) or input_output not in (0, 1, 2):
+        problems.append(Problem(where, f"input_output is {_short(input_output)}, not 0, 1 or 2; taken as 0"))
+        input_output = 0
+    net_name = _text(common, "net_name")
+    if net_name in {".", ".."} or set(net_name) & set("/\\\0"):
+        problems.append(Problem(where, f"net_name {_short(net_name)} is no folder name; it is not used"))
+        net_name = ""
+    # CPU can only dump synchronously, whatever the settings say or lack.
+    synchronous = device in {"CPU", "GPU", ""} or e2e.get("enable") is True
+    return DumpMetadata(
+        framework_version=_text(machine, "ms_version"),
+        device_target=device,
+        net_name=net_name,
+        synchronous=synchronous,
+        file_format="npy" if synchronous else _text(common, "file_format") or "bin",
+        input_output=int(input_output),
+        saved_data=_text(common, "saved_data") or "tensor",
+        config=MappingProxyType(config),
+    )
+
+
+def read_devices(storage: Storage, rank_folder: str, ranks: tuple[int, ...], problems: list[Problem]) -> list[Device]:
+    """Read the rank table ``hccl.json``.
+
+    Returns
+    -------
+    list of Device
+        One per rank of the dump, sorted. A rank that the table lacks (or every rank, where there is no table) is
+        taken to have run on ``localhost``, on the device of its own number.
+    """
+    where = f"{rank_folder}/{FOLDER}/hccl.json".lstrip("/")
+    try:
+        table = _parse_object(storage.read_bytes(where, _MAX_JSON_BYTES))
+        devices = _devices_of(table)
+    except MissingFileError:
+        devices = {}
+    except (DumpError, ValueError) as error:
+        problems.append(Problem(where, f"cannot be used: {error}", "devices are numbered like the ranks"))
+        devices = {}
+    return [devices.get(rank, Device(rank, device_id=rank)) for rank in ranks]
+
+
+def _devices_of(table: dict[str, Any]) -> dict[int, Device]:
+    servers = table.get("server_list")
+    if not isinstance(servers, list):
+        raise ValueError("it has no server_list")
+    devices: dict[int, Device] = {}
+    for server in servers:
+        listed = server.get("device") if isinstance(server, dict) else None
+        if not isinstance(listed, list):
+            raise ValueError("a server in it has no device list")
+        for item in listed:
+            try:
+                rank, number = int(item["rank_id"]), int(item["device_id"])
+            except (KeyError, TypeError, ValueError):
+                raise ValueError("a device in it has no rank_id or device_id") from None
+            name = str(server.get("server_id", "localhost"))
+            devices[rank] = Device(rank, name, number, str(item.get("device_ip", "")))
+    return devices
+
+
+def _read_object(storage: Storage, path: str, problems: list[Problem]) -> dict[str, Any]:
+    try:
+        return _parse_object(storage.read_bytes(path, _MAX_JSON_BYTES))
+    except MissingFileError:
+        problems.append(Problem(path, "is missing", "defaults are used; copy it from the machine that trained"))
+    except (DumpError, ValueError) as error:
+        problems.append(Problem(path, f"cannot be used: {error}", "defaults are used"))
+    return {}
+
+
+def _parse_object(data: bytes) -> dict[str, Any]:
+    if not data.strip():
+        raise ValueError("it is empty")
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _text(section: Mapping[str, Any], name: str) -> str:
+    value = section.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

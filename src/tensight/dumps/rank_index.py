@@ -1,0 +1,268 @@
+"""Everything one rank dumped: its graphs, the order in which they ran, and its tensors, each read when asked for."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tensight.dumps import metadata
+from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execution_files, usable_history
+from tensight.dumps.indexing import FolderIndex, FolderIndexer
+from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
+from tensight.dumps.matching import MatchReport, NodeMatcher
+from tensight.dumps.storage import MissingFileError
+from tensight.dumps.tensor_file import CONSTANTS
+from tensight.errors import DumpError, Problem
+from tensight.graph import Graph, parse_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tensight.dumps.storage import Storage
+    from tensight.dumps.tensor_file import TensorFile
+
+_GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
+
+#: protobuf itself can hold no more.
+_MAX_GRAPH_BYTES = 2**31 - 1
+
+#: What a tensor is called apart from its iteration: graph (empty: any), node or name of the operator, io, slot.
+Identity = tuple[str, str, str, int]
+
+#: How many names a problem lists.
+_NAMED = 3
+
+
+def identity_of(tensor: TensorFile) -> Identity:
+    """Return what a tensor is called in every iteration."""
+    if tensor.node is None:
+        return f"\0{tensor.op_type}", tensor.op_name, tensor.io, tensor.slot
+    return tensor.graph, tensor.node, tensor.io, tensor.slot
+
+
+class RankIndex:
+    """The dump of one rank.
+
+    Parameters
+    ----------
+    storage : Storage
+    folder : RankFolder
+    net_name : callable
+        Gives the name of the folder that should hold the tensors.
+    """
+
+    def __init__(self, storage: Storage, folder: RankFolder, net_name: Callable[[], str]) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._net_name = net_name
+        self._problems: list[Problem] = []
+        self._indexers: dict[int, FolderIndexer] = {}
+        self._indexed: dict[tuple[int, int], FolderIndex] = {}
+        self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
+
+    @cached_property
+    def folders(self) -> TensorFolders:
+        """Where the tensors lie."""
+        return tensor_folders(self._storage, self._folder, self._net_name(), self._problems)
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs that could be parsed, sorted by id."""
+        graphs: dict[str, Graph] = {}
+        for path in self._graph_files():
+            try:
+                graph = parse_graph(self._storage.read_bytes(path, _MAX_GRAPH_BYTES), where=self._storage.full_path(path))
+            except DumpError as error:
+                self._problems.append(Problem(path, str(error), "tensors of this graph stay unmatched"))
+                continue
+            self._problems.extend(graph.problems)
+            if graph.name in graphs:
+                self._problems.append(Problem(path, f"is a second graph called {graph.name!r}; it is not used"))
+            else:
+                graphs[graph.name] = graph
+        return tuple(sorted(graphs.values(), key=lambda graph: (graph.graph_id, graph.name)))
+
+    def _graph_files(self) -> list[str]:
+        folder = self._folder.child("graphs")
+        try:
+            names = [file.name for file in self._storage.list_folder(folder).files if _GRAPH.fullmatch(file.name)]
+        except MissingFileError:
+            names = []
+        except DumpError as error:
+            self._problems.append(Problem(folder, str(error)))
+            return []
+        if not names:
+            self._problems.append(Problem(folder, "no graph file", "tensors can be read but belong to no node"))
+        return [f"{folder}/{name}" for name in names]
+
+    @cached_property
+    def graphs_by_name(self) -> Mapping[str, Graph]:
+        """The graphs by name."""
+        return {graph.name: graph for graph in self.graphs}
+
+    @cached_property
+    def _files(self) -> ExecutionFiles:
+        return read_execution_files(self._storage, self._folder, self._problems)
+
+    @cached_property
+    def order(self) -> ExecutionOrder:
+        """The order in which operators ran."""
+        order = ExecutionOrder(self.graphs, self._files.orders)
+        for graph_id, count in order.unknown.items():
+            where = self._folder.child("execution_order", f"ms_execution_order_graph_{graph_id}.csv")
+            total = len(self._files.orders[graph_id])
+            what = f"{count} of {total} operators are not in graph {graph_id}"
+            self._problems.append(Problem(where, what, "graph and execution order may come from different runs"))
+        return order
+
+    @cached_property
+    def history(self) -> Mapping[int, tuple[int, ...]] | None:
+        """The executed iterations by root graph id; None if missing or not credible."""
+        where = self._folder.child("execution_order")
+        dumped = {graph: tuple(iterations) for graph, iterations in self.folders.iterations.items()}
+        history, problem = usable_history(self._files.histories, dumped, where)
+        if problem is not None:
+            self._problems.append(problem)
+        return history
+
+    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+        """Return the tensors of the wanted iterations (None: all, with constants), sorted."""
+        for graph_id, iterations in self.folders.iterations.items():
+            numbers = [CONSTANTS] if graph_id in self.folders.constants else []
+            numbers.extend(iterations)
+            for iteration in numbers:
+                if wanted is None or iteration in wanted:
+                    yield from self._index(graph_id, iteration).tensors
+
+    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
+        """Return the tensor that is called so in an iteration of a root graph."""
+        if self._folder_of(graph_id, iteration) is None:
+            return None
+        key = (graph_id, iteration)
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = {}
+            for tensor in self._index(graph_id, iteration).tensors:
+                graph, node, io, slot = identity_of(tensor)
+                table[graph, node, io, slot] = tensor
+                table.setdefault(("", node, io, slot), tensor)
+        return table.get(identity)
+
+    def _folder_of(self, graph_id: int, iteration: int) -> str | None:
+        if iteration == CONSTANTS:
+            return self.folders.constants.get(graph_id)
+        return self.folders.iterations.get(graph_id, {}).get(iteration)
+
+    def _index(self, graph_id: int, iteration: int) -> FolderIndex:
+        key = (graph_id, iteration)
+        index = self._indexed.get(key)
+        if index is None:
+            folder = self._folder_of(graph_id, iteration)
+            index = self._indexer(graph_id).index(folder, iteration) if folder else FolderIndex()
+            self._indexed[key] = index
+        return index
+
+    def _indexer(self, graph_id: int) -> FolderIndexer:
+        indexer = self._indexers.get(graph_id)
+        if indexer is None:
+            graphs = [graph for graph in self.graphs if graph.root_id == graph_id]
+            graphs = graphs or [graph for graph in self.graphs if graph.graph_id == graph_id]
+            if not graphs and self.graphs:
+                where = f"{self.folders.network}/{graph_id}"
+                self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
+            matcher = NodeMatcher(graphs, self.order, graph_id)
+            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher)
+            self._indexers[graph_id] = indexer
+        return indexer
+
+    def all_problems(self) -> list[Problem]:
+        """Return what could not be used so far."""
+        problems = [*self._problems, *(problem for index in self._indexed.values() for problem in index.problems)]
+        for graph_id in self.folders.iterations if self._indexed else ():
+            where = f"{self.folders.network}/{graph_id}"
+            indexes = [index for (owner, _), index in self._indexed.items() if owner == graph_id]
+            problems.extend(_matching_problems(where, [index.report for index in indexes]))
+            unread = [name for index in indexes for name in index.unread]
+            if unread:
+                what = f"{len(unread)} files are not named like tensors: {_some(unread)}"
+                problems.append(Problem(where, what, "they are not read"))
+        return problems
+
+    def fingerprint_parts(self) -> Iterable[tuple[str, int, int]]:
+        """Yield path, time and size of everything that a change of the dump would change."""
+        for name in ("graphs", "execution_order", metadata.FOLDER, ""):
+            folder = self._folder.child(name) if name else self._folder.path
+            try:
+                listing = self._storage.list_folder(folder)
+            except DumpError:
+                continue
+            for file in listing.files:
+                yield f"{folder}/{file.name}", file.mtime_ns, file.size_bytes
+        for graph_id, iterations in self.folders.iterations.items():
+            constants = self.folders.constants.get(graph_id)
+            for path in (*iterations.values(), *((constants,) if constants else ())):
+                yield path, self._storage.folder_mtime_ns(path), 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return an overview that can be written as JSON."""
+        files = list(self.tensors(None))
+        history = self.history
+        matched = sum(1 + len(file.older) for file in files if file.node is not None)
+        total = sum(1 + len(file.older) for file in files)
+        return {
+            "rank": self._folder.rank,
+            "graphs": [
+                {
+                    "name": graph.name,
+                    "graph_id": graph.graph_id,
+                    "root_id": graph.root_id,
+                    "operators": len(graph.operators),
+                    "parameters": len(graph.parameters),
+                    "constants": len(graph.constants),
+                }
+                for graph in self.graphs
+            ],
+            "iterations": {str(graph): list(numbers) for graph, numbers in self.folders.iterations.items()},
+            "history": None if history is None else {str(graph): list(ran) for graph, ran in history.items()},
+            "tensors": len(files),
+            "files": total,
+            "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
+            "matched": matched,
+            "unmatched": total - matched,
+        }
+
+
+def _matching_problems(where: str, reports: list[MatchReport]) -> list[Problem]:
+    total = sum(report.files for report in reports)
+    unmatched = _counted(report.unmatched for report in reports)
+    mistyped = _counted(report.mistyped for report in reports)
+    problems = []
+    if unmatched:
+        what = f"{sum(unmatched.values())} of {total} files match no node of the graph: {_some(unmatched)}"
+        problems.append(Problem(where, what, "the graph may come from another run"))
+    if mistyped:
+        what = (
+            f"{sum(mistyped.values())} of {total} files are named like a node of another operator type: {_some(mistyped)}"
+        )
+        problems.append(Problem(where, what, "the graph may come from another run, or files were renamed"))
+    ambiguous = {head: names for report in reports for head, names in report.ambiguous.items()}
+    if ambiguous:
+        count = sum(report.ambiguous_files for report in reports)
+        examples = "; ".join(f"{head} may be {_some(names)}" for head, names in list(ambiguous.items())[:_NAMED])
+        what = f"ambiguous: {count} of {total} files fit several nodes: {examples}"
+        problems.append(Problem(where, what, "they are shown under their file name, without a node"))
+    return problems
+
+
+def _counted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for mapping in counts:
+        for head, count in mapping.items():
+            total[head] = total.get(head, 0) + count
+    return total
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:_NAMED]) + (f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else "")

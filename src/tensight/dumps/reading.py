@@ -1,0 +1,219 @@
+"""The values of a dumped tensor: its header, all of it as a lazy array, or one segment after the other."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tensight.dumps.names import parse_raw_name
+from tensight.dumps.npy_files import TensorHeader, read_header
+from tensight.dumps.storage import LocalFile, OpenFile, open_file
+from tensight.errors import DumpError, TensorFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.dumps.tensor_file import TensorFile
+
+#: Files up to this size are read; larger ones are mapped, which costs two system calls and no copy.
+_READ_UP_TO_BYTES = 256 * 2**10
+
+#: Element types of raw files of MindSpore up to 1.1, by the name in the file's name, lower case.
+_RAW_DTYPES = {
+    "bool": "?", "int8": "i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "u1", "uint16": "<u2",
+    "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float": "<f4", "float64": "<f8",
+    "complex64": "<c8", "complex128": "<c16",
+}  # fmt: skip
+
+
+def tensor_header(tensor: TensorFile) -> TensorHeader:
+    """Return element type, shape and place of a tensor's values, reading a few hundred bytes.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is missing, damaged, too short, or holds no numbers.
+    """
+    if _is_ascend(tensor):
+        array = _ascend_array(tensor)
+        return TensorHeader(array.dtype, array.shape, 0)
+    with _opened(tensor) as file:
+        return _header(tensor, file)
+
+
+def read_tensor(tensor: TensorFile) -> NDArray[Any]:
+    """Return a tensor's values as a read-only array.
+
+    Large local files are mapped: only what is looked at is loaded.
+
+    Returns
+    -------
+    ndarray
+        With the shape and dtype of `tensor_header`.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is missing, damaged, too short, or holds no numbers.
+    """
+    if _is_ascend(tensor):
+        return _ascend_array(tensor)
+    with _opened(tensor) as file:
+        header = _header(tensor, file)
+        order: Literal["C", "F"] = "F" if header.fortran else "C"
+        try:
+            if header.count == 0:
+                array: NDArray[Any] = np.empty(header.shape, header.dtype, order)
+            else:
+                values = _values(file, header)
+                array = values.reshape(header.shape, order=order)
+        except (ValueError, MemoryError, OSError) as error:
+            raise TensorFileError(f"{tensor.path}: cannot be loaded: {error}.") from None
+    array.flags.writeable = False
+    return array
+
+
+def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
+    """Yield a tensor's values in the order in which they lie in the file, a segment at a time.
+
+    However large the file, about two segments are in memory at once. Every array is one-dimensional, contiguous,
+    aligned and read-only, and stays valid for as long as it is kept.
+
+    Parameters
+    ----------
+    tensor : TensorFile
+    elements : int
+        Elements of every segment but the last. An empty tensor has no segment.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is missing, damaged, too short, or holds no numbers.
+    """
+    if elements < 1:
+        raise ValueError(f"elements must be at least 1, not {elements}.")
+    if _is_ascend(tensor):
+        flat = _ascend_array(tensor).reshape(-1, order="A")
+        for start in range(0, flat.size, elements):
+            yield flat[start : start + elements]
+        return
+    with _opened(tensor) as file:
+        header = _header(tensor, file)
+        mapped = isinstance(file, LocalFile) and header.data_bytes > _READ_UP_TO_BYTES
+        yield from _mapped_segments(file, header, elements) if mapped else _read_segments(file, header, elements)
+
+
+def _opened(tensor: TensorFile) -> OpenFile:
+    try:
+        return open_file(tensor.path)
+    except DumpError as error:
+        raise TensorFileError(str(error)) from None
+
+
+def _header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
+    try:
+        if tensor.path.endswith(".bin"):
+            return _raw_header(tensor, file)
+        return read_header(file, tensor.declared_dtype)
+    except TensorFileError:
+        raise
+    except DumpError as error:
+        raise TensorFileError(str(error)) from None
+
+
+def _raw_header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
+    name = parse_raw_name(tensor.name)
+    dtype = _RAW_DTYPES.get(name.dtype.lower()) if name else None
+    if name is None or dtype is None:
+        raise TensorFileError(f"{tensor.path}: its name does not say which elements of which shape it holds.")
+    header = TensorHeader(np.dtype(dtype), name.shape, 0)
+    if header.data_bytes != file.size_bytes:
+        raise TensorFileError(
+            f"{tensor.path}: {header.data_bytes:,} bytes expected by its name, {file.size_bytes:,} found."
+        )
+    return header
+
+
+def _values(file: OpenFile, header: TensorHeader) -> NDArray[Any]:
+    """Return all elements of a file, flat, in file order."""
+    if isinstance(file, LocalFile) and header.data_bytes > _READ_UP_TO_BYTES:
+        return _aligned(np.frombuffer(file.map(), header.dtype, header.count, header.offset))
+    return _read_part(file, header, 0, header.count)
+
+
+def _read_part(file: OpenFile, header: TensorHeader, start: int, count: int) -> NDArray[Any]:
+    size = header.dtype.itemsize
+    values = np.empty(count, header.dtype)
+    found = _read_into(file, header.offset + start * size, values)
+    if found < count * size:
+        expected = header.offset + header.data_bytes
+        raise TensorFileError(
+            f"{file.path}: became shorter while it was read: {expected:,} bytes expected, "
+            f"{header.offset + start * size + found:,} found."
+        )
+    values.flags.writeable = False
+    return values
+
+
+def _read_into(file: OpenFile, offset: int, values: NDArray[Any]) -> int:
+    try:
+        return file.read_into(offset, memoryview(values.view(np.uint8)))
+    except TensorFileError:
+        raise
+    except DumpError as error:
+        raise TensorFileError(str(error)) from None
+
+
+def _read_segments(file: OpenFile, header: TensorHeader, elements: int) -> Iterator[NDArray[Any]]:
+    for start in range(0, header.count, elements):
+        yield _read_part(file, header, start, min(elements, header.count - start))
+
+
+def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> Iterator[NDArray[Any]]:
+    """Yield views of the mapped file and let go of the pages of each segment once the next is asked for.
+
+    Measured on a cached file of 256 MB with segments of 4 MiB and `numpy.sum`: 21 GB/s, against 14 GB/s for
+    reading into one buffer again and again.
+    """
+    size = header.dtype.itemsize
+    data = file.map()
+    released = 0
+    for start in range(0, header.count, elements):
+        count = min(elements, header.count - start)
+        begin = header.offset + start * size
+        end = begin + count * size
+        # Touching a mapped page that the file no longer has would kill the process.
+        found = os.fstat(file.fileno()).st_size
+        if found < end:
+            raise TensorFileError(
+                f"{file.path}: became shorter while it was read: "
+                f"{header.offset + header.data_bytes:,} bytes expected, {found:,} found."
+            )
+        yield _aligned(np.frombuffer(data, header.dtype, count, begin))
+        done = end // mmap.PAGESIZE * mmap.PAGESIZE
+        if done > released:
+            data.madvise(mmap.MADV_DONTNEED, released, done - released)
+            released = done
+
+
+def _aligned(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values where the processor likes them; a header of an odd length moves them off."""
+    if values.flags.aligned:
+        return values
+    moved = values.copy()
+    moved.flags.writeable = False
+    return moved
+
+
+def _is_ascend(tensor: TensorFile) -> bool:
+    return not tensor.path.endswith((".npy", ".bin")) and math.isfinite(tensor.slot)
+
+
+def _ascend_array(tensor: TensorFile) -> NDArray[Any]:
+    raise TensorFileError(f"{tensor.path}: binary files of Ascend devices cannot be read yet.")

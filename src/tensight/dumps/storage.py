@@ -1,0 +1,429 @@
+"""Where a dump lies: a local folder, or anything that fsspec can list and read.
+
+Both kinds answer the same few questions (what is in this folder, give me these bytes), so readers need not know.
+Nothing is ever written, and nothing outside the folder that the person named is opened.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+#: Text files of a dump (configuration, execution order) are read whole; none that MindSpore writes comes near this.
+MAX_TEXT_BYTES = 256 * 2**20
+
+
+class MissingFileError(DumpError):
+    """A file or folder is not there."""
+
+
+class FileEntry(NamedTuple):
+    """One file of a folder.
+
+    Attributes
+    ----------
+    name : str
+    size_bytes : int
+    mtime_ns : int
+        Time of the last change, nanoseconds since 1970; 0 if the storage does not tell.
+    """
+
+    name: str
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is in a folder, sorted by name.
+
+    Attributes
+    ----------
+    folders : tuple of str
+    files : tuple of FileEntry
+    refused : tuple of str
+        Names that were left alone: links that lead out of the dump or nowhere, pipes, devices.
+    """
+
+    folders: tuple[str, ...]
+    files: tuple[FileEntry, ...]
+    refused: tuple[str, ...] = ()
+
+
+class OpenFile(ABC):
+    """A file open for reading at any position. Use it in a ``with`` statement."""
+
+    path: str
+    size_bytes: int
+
+    @abstractmethod
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset; return how many bytes there were."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the file back."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from an offset, fewer only at the end of the file."""
+        length = max(0, min(length, self.size_bytes - offset))
+        buffer = bytearray(length)
+        return bytes(memoryview(buffer)[: self.read_into(offset, memoryview(buffer))])
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class Storage(ABC):
+    """A folder tree. Paths are relative to its root, with ``/`` between the names; the root itself is ``""``."""
+
+    root: str
+
+    @abstractmethod
+    def full_path(self, path: str) -> str:
+        """Return the path or URL under which anybody can open the file."""
+
+    @abstractmethod
+    def list_folder(self, path: str) -> Listing:
+        """List a folder. Raises `MissingFileError` if there is none, `DumpError` if it cannot be listed."""
+
+    @abstractmethod
+    def folder_mtime_ns(self, path: str) -> int:
+        """Return when names were last added to or removed from a folder, nanoseconds; 0 if that is unknown."""
+
+    @abstractmethod
+    def open(self, path: str) -> OpenFile:
+        """Open a file. Raises `MissingFileError` or `DumpError`."""
+
+    def read_bytes(self, path: str, limit: int = MAX_TEXT_BYTES) -> bytes:
+        """Return a file's content; a file larger than ``limit`` bytes is refused with `DumpError`."""
+        with self.open(path) as file:
+            if file.size_bytes > limit:
+                raise DumpError(f"{self.full_path(path)}: {file.size_bytes:,} bytes, more than the {limit:,} expected.")
+            return file.read(0, file.size_bytes)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from an offset."""
+        with self.open(path) as file:
+            return file.read(offset, length)
+
+    def folders(self, path: str) -> tuple[str, ...]:
+        """Return the names of a folder's sub-folders; none if the folder is not there."""
+        try:
+            return self.list_folder(path).folders
+        except MissingFileError:
+            return ()
+
+
+def is_url(path: str) -> bool:
+    """Tell whether a path is for fsspec (``s3://bucket/run``, ``zip://::run.zip``) and not a local one."""
+    return ("://" in path or "::" in path) and not path.startswith("file://")
+
+
+def open_storage(path: str | os.PathLike[str]) -> Storage:
+    """Return the storage of a local folder or an fsspec URL.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such folder.
+    DumpError
+        If fsspec cannot handle the URL.
+    """
+    text = os.fspath(path)
+    return FsspecStorage(text) if is_url(text) else LocalStorage(_without_scheme(text))
+
+
+def open_file(path: str) -> OpenFile:
+    """Open a file by the path that `Storage.full_path` gave."""
+    return _open_url(path) if is_url(path) else LocalFile(_without_scheme(path))
+
+
+def _without_scheme(path: str) -> str:
+    return path.removeprefix("file://") if path.startswith("file://") else path
+
+
+def _refuse_escape(path: str) -> None:
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise DumpError(f"{path!r} leads out of the dump.")
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class LocalFile(OpenFile):
+    """A local file, read by position, so that a file that shrinks meanwhile gives fewer bytes and never a signal."""
+
+    __slots__ = ("_fd", "path", "size_bytes")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            # A pipe in place of a file must not stop us until somebody writes into it.
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise MissingFileError(f"{path}: there is no such file.") from None
+        except (OSError, ValueError) as error:
+            raise DumpError(f"{path}: cannot be opened: {_reason(error)}.") from None
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._fd)
+            raise DumpError(f"{path}: is not a regular file.")
+        self.size_bytes = status.st_size
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset; return how many bytes there were."""
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(self._fd, [buffer[done:]], offset + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise DumpError(f"{self.path}: cannot be read: {_reason(error)}.") from None
+        return done
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        return self._fd
+
+    def map(self) -> mmap.mmap:
+        """Map the whole file, read-only; the map outlives this object. Raises OSError, ValueError if it cannot be."""
+        return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._fd)
+
+
+class LocalStorage(Storage):
+    """A local folder.
+
+    Parameters
+    ----------
+    path : str
+        The folder; may itself be a link.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.root = os.path.abspath(os.path.expanduser(path))
+        self._real = os.path.realpath(self.root)
+        if not os.path.isdir(self._real):
+            what = "is a file, not a folder" if os.path.exists(self._real) else "there is no such folder"
+            raise MissingFileError(f"{path}: {what}.")
+
+    def full_path(self, path: str) -> str:
+        """Return the absolute path."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def list_folder(self, path: str) -> Listing:
+        """List a folder; links that leave the root are refused, those that stay are followed."""
+        full = self._inside(path)
+        folders: list[str] = []
+        files: list[FileEntry] = []
+        refused: list[str] = []
+        try:
+            with os.scandir(full) as entries:
+                for entry in entries:
+                    if entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        files.append(FileEntry(entry.name, status.st_size, status.st_mtime_ns))
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif entry.is_symlink() and self._stays_inside(entry.path) and entry.is_dir():
+                        folders.append(entry.name)
+                    elif entry.is_symlink() and self._stays_inside(entry.path) and entry.is_file():
+                        status = entry.stat()
+                        files.append(FileEntry(entry.name, status.st_size, status.st_mtime_ns))
+                    else:
+                        refused.append(entry.name)
+        except FileNotFoundError:
+            raise MissingFileError(f"{full}: there is no such folder.") from None
+        except OSError as error:
+            raise DumpError(f"{full}: cannot be listed: {_reason(error)}.") from None
+        files.sort()
+        return Listing(tuple(sorted(folders)), tuple(files), tuple(sorted(refused)))
+
+    def folder_mtime_ns(self, path: str) -> int:
+        """Return when names were last added to or removed from a folder."""
+        try:
+            return os.stat(self._inside(path)).st_mtime_ns
+        except OSError:
+            return 0
+
+    def open(self, path: str) -> OpenFile:
+        """Open a file below the root."""
+        return LocalFile(self._inside(path))
+
+    def _inside(self, path: str) -> str:
+        _refuse_escape(path)
+        full = self.full_path(path)
+        if path and not self._stays_inside(full):
+            raise DumpError(f"{full}: is a link that leads out of the dump; it is not followed.")
+        return full
+
+    def _stays_inside(self, full: str) -> bool:
+        real = os.path.realpath(full)
+        return real == self._real or real.startswith(self._real.rstrip("/") + "/")
+
+
+class _UrlFile(OpenFile):
+    """A file that fsspec opened."""
+
+    def __init__(self, path: str, size_bytes: int, file: Any) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._file = file
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset; return how many bytes there were."""
+        done = 0
+        try:
+            self._file.seek(offset)
+            while done < len(buffer):
+                data = self._file.read(len(buffer) - done)
+                if not data:
+                    break
+                buffer[done : done + len(data)] = data
+                done += len(data)
+        except Exception as error:  # each file system of fsspec has its own
+            raise DumpError(f"{self.path}: cannot be read: {_reason(error)}.") from error
+        return done
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+class FsspecStorage(Storage):
+    """A folder that fsspec can list and read: S3, HDFS, a zip file, memory.
+
+    Parameters
+    ----------
+    url : str
+    """
+
+    def __init__(self, url: str) -> None:
+        self.root = url.rstrip("/") if not url.endswith("://") else url
+        self._fs, self._base = _filesystem(url)
+        try:
+            found = self._fs.isdir(self._base) if self._base else True
+        except Exception as error:
+            raise DumpError(f"{url}: cannot be reached: {_reason(error)}.") from error
+        if not found:
+            raise MissingFileError(f"{url}: there is no such folder.")
+
+    def full_path(self, path: str) -> str:
+        """Return the URL."""
+        return _join_url(self.root, path)
+
+    def list_folder(self, path: str) -> Listing:
+        """List a folder."""
+        _refuse_escape(path)
+        try:
+            infos = self._fs.ls(self._inside(path), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(f"{self.full_path(path)}: there is no such folder.") from None
+        except Exception as error:
+            raise DumpError(f"{self.full_path(path)}: cannot be listed: {_reason(error)}.") from error
+        return _listing_of(infos, self._inside(path))
+
+    def folder_mtime_ns(self, path: str) -> int:
+        """Return the folder's own time where there is one, else the newest time of its files and their number."""
+        try:
+            own = _mtime_ns(self._fs.info(self._inside(path)))
+            files = () if own else self.list_folder(path).files
+        except Exception:
+            return 0
+        return own or max((file.mtime_ns for file in files), default=0) + len(files)
+
+    def open(self, path: str) -> OpenFile:
+        """Open a file below the root."""
+        _refuse_escape(path)
+        return _open_with(self._fs, self._inside(path), self.full_path(path))
+
+    def _inside(self, path: str) -> str:
+        return f"{self._base.rstrip('/')}/{path}" if path else self._base
+
+
+def _listing_of(infos: Iterable[dict[str, Any]], folder: str) -> Listing:
+    folders: set[str] = set()
+    files: list[FileEntry] = []
+    for info in infos:
+        full = str(info["name"]).rstrip("/")
+        name = full.rpartition("/")[2]
+        # Object stores list a folder as an entry of itself.
+        if not name or name in {".", ".."} or full.strip("/") == folder.strip("/"):
+            continue
+        if info.get("type") == "directory":
+            folders.add(name)
+        elif info.get("type") == "file":
+            files.append(FileEntry(name, int(info.get("size") or 0), _mtime_ns(info)))
+    files.sort()
+    return Listing(tuple(sorted(folders)), tuple(files))
+
+
+def _mtime_ns(info: dict[str, Any]) -> int:
+    """Return the time of the last change; every file system of fsspec has its own key and type for it."""
+    for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1_000_000) * 1_000
+        if isinstance(value, (int, float)):
+            return int(value * 1_000_000_000)
+    return 0
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    try:
+        filesystem, base = url_to_fs(url)
+    except Exception as error:  # unknown scheme, missing optional package, refused connection
+        raise DumpError(f"{url}: cannot be opened: {_reason(error)}.") from error
+    return filesystem, str(base)
+
+
+def _open_url(url: str) -> OpenFile:
+    filesystem, base = _filesystem(url)
+    return _open_with(filesystem, base, url)
+
+
+def _open_with(filesystem: Any, path: str, url: str) -> OpenFile:
+    try:
+        info = filesystem.info(path)
+        if info.get("type") != "file":
+            raise DumpError(f"{url}: is not a file.")
+        return _UrlFile(url, int(info.get("size") or 0), filesystem.open(path, "rb"))
+    except DumpError:
+        raise
+    except FileNotFoundError:
+        raise MissingFileError(f"{url}: there is no such file.") from None
+    except Exception as error:
+        raise DumpError(f"{url}: cannot be opened: {_reason(error)}.") from error
+
+
+def _join_url(url: str, path: str) -> str:
+    """Append a path to the part of a (chained) URL that names the outermost file system."""
+    if not path:
+        return url
+    parts = url.split("::")
+    place = next((index for index, part in enumerate(parts) if "://" in part), 0)
+    parts[place] += path if parts[place].endswith("/") else f"/{path}"
+    return "::".join(parts)

@@ -1,0 +1,85 @@
+"""One dumped tensor: what the folder and the file name say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensight.graph import TensorAddress
+
+#: ``iteration`` of the tensors in ``constants/``, which belong to no iteration.
+CONSTANTS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """A tensor in a dump, not yet read.
+
+    Attributes
+    ----------
+    rank : int
+    graph_id : int
+        The root graph, which names the folder.
+    iteration : int
+        From 0; `CONSTANTS` (-1) for the files in ``constants/``.
+    node : str or None
+        Name of the graph node; None if the file could not be matched to exactly one node.
+    graph : str
+        Name of the graph that has the node; empty if unmatched.
+    op_type, op_name : str
+        As in the file name.
+    io : {"input", "output"}
+    slot : int
+    task_id, stream_id : int
+    timestamp : int
+        Microseconds.
+    format : str
+        Layout of the elements (``DefaultFormat``, ``NCHW``, ``FRACTAL_NZ``, …).
+    declared_dtype : str
+        Element type as the file name states it, such as ``BFloat16``, whose elements MindSpore stores as float32;
+        empty where the name has none (MindSpore up to 2.3).
+    path : str
+        Full path or URL of the file.
+    size_bytes : int
+        Size of the file.
+    mtime_ns : int
+        When the file last changed, nanoseconds since 1970; 0 if unknown.
+    older : tuple of TensorFile
+        Earlier dumps of the same tensor in the same iteration (loops, repeated sub-graphs), newest first.
+    """
+
+    rank: int
+    graph_id: int
+    iteration: int
+    node: str | None
+    graph: str
+    op_type: str
+    op_name: str
+    io: Literal["input", "output"]
+    slot: int
+    task_id: int
+    stream_id: int
+    timestamp: int
+    format: str
+    declared_dtype: str
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    older: tuple[TensorFile, ...] = ()
+
+    @property
+    def address(self) -> TensorAddress | None:
+        """Where the tensor belongs in the graph; None if the file matches no node."""
+        if self.node is None:
+            return None
+        return TensorAddress(self.rank, self.graph, self.node, self.slot, self.iteration, self.io)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the tensor comes from ``constants/``."""
+        return self.iteration == CONSTANTS
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.rpartition("/")[2]
