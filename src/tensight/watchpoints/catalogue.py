@@ -22,7 +22,7 @@ from tensight.watchpoints.conditions import (
     Target,
     ValueRange,
 )
-from tensight.watchpoints.quantities import QUANTITIES
+from tensight.watchpoints.quantities import DEFAULT_ATOL, DEFAULT_EPSILON, QUANTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,9 @@ _VALUE_RANGE = (
     _threshold("max_min_lt", ValueRange.POSITIVE),
     _threshold("max_min_gt", ValueRange.NOT_NEGATIVE),
 )
-_EPSILON = Parameter("epsilon", ParameterKind.HIDDEN, ValueRange.NOT_NEGATIVE, 1e-9, ignored_by_original=True)
+_EPSILON = Parameter(
+    "epsilon", ParameterKind.HIDDEN, ValueRange.NOT_NEGATIVE, DEFAULT_EPSILON, ignored_by_original=True
+)
 _UNCHANGED = (
     # The order rtol, atol matters: the original's client reads the two by position.
     Parameter(
@@ -85,7 +87,7 @@ _UNCHANGED = (
         quantity=QUANTITIES["required_rtol"],
         comparator=Comparator.AT_MOST,
     ),
-    Parameter("atol", ParameterKind.HIDDEN, ValueRange.NOT_NEGATIVE, 1e-8),
+    Parameter("atol", ParameterKind.HIDDEN, ValueRange.NOT_NEGATIVE, DEFAULT_ATOL),
     Parameter("equal_nan", ParameterKind.HIDDEN, ValueRange.FALSE, False),
 )
 _CHANGE_TOO_LARGE = (_threshold("abs_mean_update_ratio_gt", ValueRange.NOT_NEGATIVE, 0.1), _EPSILON)

@@ -14,7 +14,7 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.watchpoints.catalogue import condition as find_condition
 from tensight.watchpoints.conditions import Comparator, Condition, ParameterKind
-from tensight.watchpoints.quantities import Quantity, Source
+from tensight.watchpoints.quantities import DEFAULT_ATOL, Quantity, Source
 from tensight.watchpoints.ranges import value_range
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Needs:
         Value ranges, both ends inclusive, in which elements are counted. Rows that determine the count need no reading.
     changes : bool
         The change since the previous step.
-    atol : float or None
-        The absolute tolerance with which the change statistics must be computed; None if any will do.
+    atol : float
+        The absolute tolerance with which the required relative tolerance must be computed.
     rtol : float or None
         The scan for changes may stop once its lower bound of the required relative tolerance exceeds this; None if it
         must see every element (or if there is none to do).
@@ -45,7 +45,7 @@ class Needs:
     statistics: bool = False
     ranges: tuple[tuple[float, float], ...] = ()
     changes: bool = False
-    atol: float | None = None
+    atol: float = DEFAULT_ATOL
     rtol: float | None = None
     overflow: bool = False
 
@@ -139,7 +139,7 @@ class ConditionCheck:
             statistics=sources != {Source.OVERFLOW},
             ranges=(value_range(values),) if Source.RANGE in sources else (),
             changes=Source.CHANGE in sources,
-            atol=float(values["atol"]) if "atol" in values and Source.CHANGE in sources else None,
+            atol=float(values.get("atol", DEFAULT_ATOL)),
             rtol=float(values["rtol"]) if only_tolerance and "rtol" in values else None,
             overflow=Source.OVERFLOW in sources,
         )

@@ -18,6 +18,7 @@ from tensight.watchpoints.quantities import (
     Quantity,
     Source,
     column,
+    compares_non_finite,
     finite_counts,
 )
 
@@ -169,7 +170,12 @@ class _Rows:
 
     def _bounds(self, quantity: Quantity) -> tuple[FloatColumn, FloatColumn]:
         computed = quantity.compute(self._columns, self._arguments())
-        return computed if isinstance(computed, tuple) else (computed, computed)
+        low, high = computed if isinstance(computed, tuple) else (computed, computed)
+        if self._report and quantity.source is Source.CHANGE:
+            # In the original's arithmetic one NaN or Inf in the previous value leaves no number to compare.
+            lost = compares_non_finite(self._columns)
+            low, high = np.where(lost, np.nan, low), np.where(lost, np.nan, high)
+        return low, high
 
     def _arguments(self) -> Arguments:
         """Return the values in effect; under the original's rule without those that it ignores."""

@@ -19,15 +19,17 @@ from numpy.typing import NDArray
 from tensight.errors import InputError
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 
-ColumnKey = str | tuple[str, float] | tuple[str, float, float]
+ColumnKey = str | tuple[str, float, float]
 Columns = Mapping[ColumnKey, NDArray[Any]]
 """One array per statistic, one element per tensor.
 
-Keys are the field names of ``TensorStatistics`` and, where a check needs them, ``has_previous``,
-``changes_comparable``, ``changes_complete``, ``mean_abs_change``, ``mean_abs_previous``, ``required_rtol`` (or
-``("required_rtol", atol)`` when several absolute tolerances are in play), ``("in_range", start, end)`` and
-``overflowed``.
+Keys are the field names of ``TensorStatistics`` and, where a check needs them, those of ``ChangeStatistics`` (computed
+with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
+number of elements; missing means all true), ``("in_range", start, end)`` and ``overflowed``.
 """
+
+DEFAULT_ATOL = 1e-8
+DEFAULT_EPSILON = 1e-9
 
 Arguments = Mapping[str, float | bool]
 FloatColumn = NDArray[np.float64]
@@ -177,27 +179,30 @@ def _comparable(columns: Columns) -> BoolColumn:
 
 
 def _complete(columns: Columns) -> BoolColumn:
-    if "changes_complete" in columns:
-        return column(columns, "changes_complete").astype(np.bool_)
+    if "complete" in columns:
+        return column(columns, "complete").astype(np.bool_)
     return np.ones(len(column(columns, "has_previous")), dtype=np.bool_)
 
 
 def _update_ratio(columns: Columns, arguments: Arguments) -> Bounds:
     change = float_column(columns, "mean_abs_change")
     previous = float_column(columns, "mean_abs_previous")
-    ratio = np.where(_comparable(columns), change / (previous + arguments.get("epsilon", 1e-9)), np.nan)
+    ratio = np.where(_comparable(columns), change / (previous + arguments.get("epsilon", DEFAULT_EPSILON)), np.nan)
     unknown = _comparable(columns) & ~_complete(columns)
     return np.where(unknown, 0.0, ratio), np.where(unknown, np.inf, ratio)
 
 
-def _required_rtol(columns: Columns, arguments: Arguments) -> Bounds:
-    exact_key: ColumnKey = ("required_rtol", float(arguments.get("atol", 1e-8)))
-    required = float_column(columns, exact_key if exact_key in columns else "required_rtol")
-    required = np.where(_comparable(columns), required, np.nan)
+def _required_rtol(columns: Columns, _: Arguments) -> Bounds:
+    required = np.where(_comparable(columns), float_column(columns, "required_rtol"), np.nan)
     unknown = _comparable(columns) & ~_complete(columns)
     # Stopped early: what was seen so far is a lower bound. Nothing seen (NaN): anything is possible.
     low = np.where(unknown & np.isnan(required), 0.0, required)
     return low, np.where(unknown, np.inf, required)
+
+
+def compares_non_finite(columns: Columns) -> BoolColumn:
+    """Return the rows known to compare NaN or infinite elements, of this or the previous step, shape (rows,)."""
+    return _complete(columns) & _comparable(columns) & np.isnan(float_column(columns, "required_rtol"))
 
 
 _NON_FINITE = ("nan_count", "neg_inf_count", "pos_inf_count")
@@ -239,7 +244,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "mean abs(x - p) / (mean abs(p) + epsilon)",
                 "the mean absolute change since the previous step, relative to the mean absolute previous value,",
                 _update_ratio,
-                ("has_previous", "mean_abs_change", "mean_abs_previous"),
+                ("has_previous", "mean_abs_change", "mean_abs_previous", "required_rtol"),
                 Source.CHANGE,
             ),
             Quantity(
@@ -248,7 +253,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "the relative tolerance (beside an absolute one of {atol}) within which every element"
                 " equals its previous value",
                 _required_rtol,
-                ("has_previous",),
+                ("has_previous", "required_rtol"),
                 Source.CHANGE,
                 shown_by_original=False,
             ),
