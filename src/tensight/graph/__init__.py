@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
+from tensight.graph.kinds import NodeKind, kinds, original_kinds
 from tensight.graph.model import Graph
 from tensight.graph.node import Edge, EdgeKind, Node
+from tensight.graph.optimizers import (
+    ParameterRoles,
+    frozen_weights,
+    is_optimizer,
+    optimizer_states,
+    trainable_weight_names,
+    trainable_weights,
+)
 from tensight.graph.parsing import parse_graph, parse_graph_proto
 from tensight.graph.scopes import Scope
+from tensight.graph.search import search
 from tensight.graph.source import SourceFrame, parse_frame
 from tensight.graph.values import Monad, TensorValue, UnreadableValue
 
@@ -17,7 +27,9 @@ __all__ = [
     "Graph",
     "Monad",
     "Node",
+    "NodeKind",
     "OutputSlot",
+    "ParameterRoles",
     "Scope",
     "SourceFrame",
     "TensorAddress",
@@ -25,8 +37,16 @@ __all__ = [
     "UnreadableValue",
     "data_type_name",
     "data_type_number",
+    "frozen_weights",
+    "is_optimizer",
+    "kinds",
     "numpy_dtype_name",
+    "optimizer_states",
+    "original_kinds",
     "parse_frame",
     "parse_graph",
     "parse_graph_proto",
+    "search",
+    "trainable_weight_names",
+    "trainable_weights",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from tensight.errors import InputError, Problem
 from tensight.graph.dataflow import Dataflow, tuple_index
 from tensight.graph.node import EdgeKind, Node
+from tensight.graph.optimizers import ParameterRoles, find_parameter_roles
 from tensight.graph.scopes import Scope, scope_tree
 
 if TYPE_CHECKING:
@@ -176,6 +177,11 @@ class Graph:
             for edge in node.inputs
             for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
         )
+
+    @cached_property
+    def parameter_roles(self) -> ParameterRoles:
+        """Which parameters are trained, which are frozen, and which belong to the optimizer."""
+        return find_parameter_roles(self)
 
     @cached_property
     def scopes(self) -> Scope:

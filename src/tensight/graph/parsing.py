@@ -17,7 +17,7 @@ from tensight.graph.values import decode_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensight.graph.ms_graph_pb2 import TypeProto
+    from tensight.graph.ms_graph_pb2 import NodeProto, TypeProto
 
 # protobuf itself allows no longer message.
 MOST_BYTES = 2**31 - 1
@@ -96,6 +96,12 @@ class _Names:
         self.taken.add(name)
         return name
 
+    def unused(self, name: str) -> str:
+        """Return `name`, or something like it that no node is called."""
+        while name in self.taken:
+            name += " (missing)"
+        return name
+
 
 class _GraphReader:
     """Reads one graph.
@@ -108,7 +114,6 @@ class _GraphReader:
         self._where = where
         self._names = _Names()
         self._nodes: list[Node] = []
-        self._by_id: dict[str, str] = {}
         self._dangling: list[str] = []
         self._ambiguous_ids: list[str] = []
         self._pieces: dict[bytes, bytes] = {}
@@ -116,7 +121,7 @@ class _GraphReader:
         self._lines: dict[str, str] = {}
         self._stacks: dict[bytes, tuple[str, ...]] = {b"": ()}
         self._types: dict[bytes, tuple[OutputSlot, ...]] = {b"": ()}
-        self._edges: dict[tuple[str, int], Edge] = {}
+        self._edges: dict[bytes, Edge] = {}
 
     def read(self, graph_pieces: Sequence[memoryview]) -> Graph:
         """Read a graph from the concatenation of `graph_pieces`."""
@@ -154,21 +159,21 @@ class _GraphReader:
         from tensight.graph.ms_graph_pb2 import ParameterProto
 
         for data in parameters:
-            parameter = ParameterProto.FromString(data)
+            parameter = ParameterProto.FromString(bytes(data))
             text = decode_text(parameter.name)
             name = self._names.unique(text)
-            outputs = _output_slots(parameter.type)
-            self._register(text, name)
+            outputs = self._outputs(parameter.type)
+            self._register(parameter.name, text, name)
             self._nodes.append(Node(name, PARAMETER, id=text, full_name=text, outputs=outputs))
 
     def _read_constants(self, constants: Sequence[memoryview]) -> None:
         from tensight.graph.ms_graph_pb2 import NamedValueProto
 
         for data in constants:
-            constant = NamedValueProto.FromString(data)
+            constant = NamedValueProto.FromString(bytes(data))
             key, full_name = decode_text(constant.key), decode_text(constant.full_name)
             name = self._names.unique(full_name or key)
-            self._register(key, name)
+            self._register(constant.key, key, name)
             outputs = (OutputSlot(_declared_type(constant.value), "", None),)
             self._nodes.append(
                 Node(name, CONSTANT, id=key, full_name=full_name, outputs=outputs, raw_value=constant.value)
@@ -177,53 +182,51 @@ class _GraphReader:
     def _read_operators(self, nodes: Sequence[memoryview]) -> None:
         from tensight.graph.ms_graph_pb2 import NodeProto
 
-        # Two passes, because an input may refer to an operator further down.
-        begun: list[tuple[Node, tuple[tuple[str, int], ...]]] = []
+        waiting: list[tuple[Node, NodeProto]] = []
         for data in nodes:
-            proto = NodeProto.FromString(data)
-            identifier, scope = decode_text(proto.name), self._text(proto.scope)
-            kind = self._text(proto.op_type)
-            full_name = decode_text(proto.full_name)
-            name = self._names.unique(full_name or _made_up_name(scope, kind, identifier))
-            self._register(identifier, name)
-            begun.append(
-                (
-                    Node(
-                        name,
-                        kind,
-                        scope or full_name.rpartition("/")[0],
-                        identifier,
-                        full_name if full_name != name else name,
-                        (),
-                        self._outputs(proto.output_type),
-                        self._stack(proto.source_address),
-                        tuple([self._pieces.setdefault(piece, piece) for piece in proto.attribute]),
-                    ),
-                    tuple([(decode_text(edge.name), edge.type) for edge in proto.input]),
-                )
-            )
-        for node, references in begun:
-            # The node is not yet known to anybody; to fill it in beats making 100,000 nodes twice.
-            object.__setattr__(node, "inputs", tuple([self._edge(reference) for reference in references]))
+            proto = NodeProto.FromString(bytes(data))
+            node = self._operator(proto)
             self._nodes.append(node)
+            try:
+                _set_inputs(node, [self._edge(edge.name, edge.type) for edge in proto.input])
+            except KeyError:
+                waiting.append((node, proto))  # refers to an operator further down, or to none
+        for node, proto in waiting:
+            _set_inputs(node, [self._edge_or_dangling(edge.name, edge.type) for edge in proto.input])
 
-    def _register(self, identifier: str, name: str) -> None:
-        if identifier in self._by_id:
+    def _operator(self, proto: NodeProto) -> Node:
+        identifier, scope, kind = decode_text(proto.name), self._text(proto.scope), self._text(proto.op_type)
+        full_name = decode_text(proto.full_name)
+        name = self._names.unique(full_name or _made_up_name(scope, kind, identifier))
+        self._register(proto.name, identifier, name)
+        return Node(
+            name,
+            kind,
+            scope or full_name.rpartition("/")[0],
+            identifier,
+            full_name,
+            (),
+            self._outputs(proto.output_type),
+            self._stack(proto.source_address),
+            tuple([self._pieces.setdefault(piece, piece) for piece in proto.attribute]),
+        )
+
+    def _register(self, reference: bytes, identifier: str, name: str) -> None:
+        if reference in self._edges:
             self._ambiguous_ids.append(identifier)
-        self._by_id[identifier] = name
+        self._edges[reference] = Edge(name)
 
-    def _edge(self, reference: tuple[str, int]) -> Edge:
-        edge = self._edges.get(reference)
-        if edge is None:
-            identifier, kind = reference
-            source = self._by_id.get(identifier)
-            if source is None:
-                self._dangling.append(identifier)
-                # A reference that happens to be the name of some other node must not point to it.
-                source = identifier if identifier not in self._names.taken else f"{identifier} (missing)"
-            edge = Edge(source, EdgeKind.CONTROL if kind == _CONTROL_EDGE else EdgeKind.DATA)
-            self._edges[reference] = edge
-        return edge
+    def _edge(self, reference: bytes, kind: int) -> Edge:
+        edge = self._edges[reference]
+        return edge if kind != _CONTROL_EDGE else Edge(edge.source, EdgeKind.CONTROL)
+
+    def _edge_or_dangling(self, reference: bytes, kind: int) -> Edge:
+        if reference not in self._edges:
+            source = decode_text(reference)
+            self._dangling.append(source)
+            # A reference that happens to be the name of some other node must not point to it.
+            self._edges[reference] = Edge(self._names.unused(source))
+        return self._edge(reference, kind)
 
     def _text(self, data: bytes) -> str:
         text = self._texts.get(data)
@@ -252,7 +255,7 @@ class _GraphReader:
     def _problems(self) -> Iterator[Problem]:
         kinds = (
             (self._names.repeated, "several nodes have the name {}", "the later ones got a number after a #"),
-            (self._ambiguous_ids, "several nodes have the id {}", "inputs are taken to mean the last of them"),
+            (self._ambiguous_ids, "several nodes have the id {}", "inputs are taken to mean the nearest above"),
             (self._dangling, "an input refers to {}, which is not in the graph", ""),
         )
         for names, what, advice in kinds:
@@ -261,6 +264,11 @@ class _GraphReader:
                 yield Problem(self._where, what.format(repr(name)), advice)
             if len(listed) > _MOST_LISTED:
                 yield Problem(self._where, what.format(f"{len(listed) - _MOST_LISTED} more names"), advice)
+
+
+def _set_inputs(node: Node, inputs: list[Edge]) -> None:
+    # Nobody else knows the node yet; to fill it in beats making each of 100,000 nodes twice.
+    object.__setattr__(node, "inputs", tuple(inputs))
 
 
 def _made_up_name(scope: str, kind: str, identifier: str) -> str:

@@ -1,0 +1,157 @@
+"""What a node is for: a weight, a gradient, an activation."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+
+if TYPE_CHECKING:
+    from tensight.graph.model import Graph
+    from tensight.graph.node import Node
+
+
+class NodeKind(Enum):
+    """What a node is for; a node may be several."""
+
+    WEIGHT = "weight"
+    """A parameter that is trained."""
+    FROZEN_WEIGHT = "frozen_weight"
+    """A weight that nothing updates."""
+    OPTIMIZER_STATE = "optimizer_state"
+    """A parameter of the optimizer: a moment, an accumulator, a step counter, a learning rate."""
+    GRADIENT = "gradient"
+    """An operator of the backward pass."""
+    ACTIVATION = "activation"
+    """An activation function of the forward pass."""
+    TENSOR = "tensor"
+    """Whatever can be watched: operators and parameters."""
+    CONSTANT = "constant"
+    """A constant; it never changes, so there is nothing to watch."""
+
+
+# Types of operators in lower case: the original's list, and what it misses.
+_ORIGINAL_ACTIVATIONS = frozenset(
+    {"elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"}
+    | {"prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"}
+)
+_ACTIVATIONS = _ORIGINAL_ACTIVATIONS | {"celu", "hardtanh", "mish", "selu", "silu", "softplus", "softsign", "swish"}
+# MindSpore 2.10 has several implementations of one function: GeluExt, InplaceReLU, SoftmaxV2.
+_PREFIXES = ("inplace", "npu")
+_SUFFIXES = ("ext", "v2")
+# Primitives that the compiler expands lose the scope of the pass they belong to.
+_EXPANSION_SCOPE = "Expand"
+# Expansions are short; the bound only matters for damaged graphs.
+_LONGEST_EXPANSION = 64
+
+
+def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind]:
+    """Classify a node exactly as MindInsight does (``node_type_identifier`` of version 2.0).
+
+    Parameters
+    ----------
+    node : Node
+        The node.
+    graph : Graph, optional
+        Its graph. MindInsight shows a parameter once in each scope that uses it and classifies each of these; it is a
+        weight here if it is one in any of them. Without the graph only the parameter's own name counts, which takes
+        the moments of an optimizer for weights.
+
+    Returns
+    -------
+    frozenset of NodeKind
+        Of WEIGHT, GRADIENT, ACTIVATION, TENSOR and CONSTANT.
+    """
+    if node.is_constant:
+        return frozenset({NodeKind.CONSTANT})
+    if node.is_parameter:
+        weight = any(_is_original_weight(name) for name in _names_in_scopes(node, graph))
+        return frozenset({NodeKind.TENSOR, NodeKind.WEIGHT} if weight else {NodeKind.TENSOR})
+    if is_gradient_scope(node.full_name or node.name):
+        return frozenset({NodeKind.TENSOR, NodeKind.GRADIENT})
+    if node.type.lower() in _ORIGINAL_ACTIVATIONS:
+        return frozenset({NodeKind.TENSOR, NodeKind.ACTIVATION})
+    return frozenset({NodeKind.TENSOR})
+
+
+def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
+    """Classify a node of a graph.
+
+    Other than the original: weights are the parameters that an optimizer updates, whatever their names; gradients
+    include the backward operators that lost their scope when the compiler expanded them; activations include newer
+    functions and fusions that end with one.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    node : Node
+        A node of it.
+
+    Returns
+    -------
+    frozenset of NodeKind
+        All that apply; TENSOR is among them for everything but constants.
+    """
+    if node.is_constant:
+        return frozenset({NodeKind.CONSTANT})
+    found = {NodeKind.TENSOR}
+    if node.is_parameter:
+        roles = graph.parameter_roles
+        for names, kind in (
+            (roles.trainable, NodeKind.WEIGHT),
+            (roles.frozen, NodeKind.FROZEN_WEIGHT),
+            (roles.states, NodeKind.OPTIMIZER_STATE),
+        ):
+            if node.name in names:
+                found.add(kind)
+    elif _is_gradient(graph, node):
+        found.add(NodeKind.GRADIENT)
+    elif _is_activation(node.type):
+        found.add(NodeKind.ACTIVATION)
+    return frozenset(found)
+
+
+def _names_in_scopes(node: Node, graph: Graph | None) -> list[str]:
+    if graph is None:
+        return [node.name]
+    scopes = dict.fromkeys(consumer.scope for consumer in graph.consumers(node))
+    return [f"{scope}/{node.name}" if scope else node.name for scope in scopes]
+
+
+def _is_original_weight(full_name: str) -> bool:
+    lower = full_name.lower()
+    return lower.endswith((".weight", ".bias")) and "optimizer-" not in lower and not lower.startswith("gradients/")
+
+
+def _is_activation(kind: str) -> bool:
+    name = kind.lower()
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name in _ACTIVATIONS or kind.lower() in _ACTIVATIONS or kind.endswith("ReluFusion")
+
+
+def _is_gradient(graph: Graph, node: Node) -> bool:
+    if is_gradient_scope(node.full_name or node.name):
+        return True
+    if is_optimizer(node):
+        return False
+    return node.type.endswith(("Grad", "GradExt", "GradV2")) or _expands_a_gradient(graph, node)
+
+
+def _expands_a_gradient(graph: Graph, node: Node) -> bool:
+    """Whether an expanded operator works on a gradient, directly or through the rest of its expansion."""
+    waiting, seen = [node], {node}
+    while waiting and len(seen) <= _LONGEST_EXPANSION:
+        at = waiting.pop()
+        if is_gradient_scope(at.name):
+            return True
+        if at.name.partition("/")[0] != _EXPANSION_SCOPE:
+            continue
+        sources = {producer[0] for producer in graph.flat_producers(at) if producer is not None} - seen
+        seen |= sources
+        waiting += sources
+    return False

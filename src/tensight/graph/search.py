@@ -1,0 +1,103 @@
+"""Finding nodes by name, by type, by kind, or by the lines of code they came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal
+
+from tensight.errors import InputError
+from tensight.graph.kinds import NodeKind, kinds
+from tensight.graph.model import Graph
+from tensight.graph.source import parse_frame
+
+if TYPE_CHECKING:
+    from tensight.graph.node import Node
+
+SearchBy = Literal["name", "type", "kind", "stack"]
+_Matches = Callable[[str], bool]
+
+
+def search(
+    graphs: Graph | Iterable[Graph],
+    query: str,
+    *,
+    by: SearchBy = "name",
+    regex: bool = False,
+    case_sensitive: bool = True,
+) -> tuple[Node, ...]:
+    """Find the nodes that match a query, in the order of the graphs.
+
+    Parameters
+    ----------
+    graphs : Graph or iterable of Graph
+        Where to search.
+    query : str
+        A part of what is searched, or a regular expression that matches a part of it.
+    by : {"name", "type", "kind", "stack"}
+        What is searched: the node's name; its type; the value of one of its `NodeKind` (``weight``), which must
+        match as a whole; the text of one of its source frames (``# - /p/net.py:16  x = self.relu(x)``).
+    regex : bool
+        Whether `query` is a regular expression.
+    case_sensitive : bool
+        Whether ``relu`` must not match ``ReLU``.
+
+    Returns
+    -------
+    tuple of Node
+        What matches.
+
+    Raises
+    ------
+    InputError
+        When `by` is none of these, `query` is no valid regular expression, or no kind matches it.
+    """
+    selected = (graphs,) if isinstance(graphs, Graph) else tuple(graphs)
+    if by == "kind":
+        return _by_kind(selected, query, regex=regex, case_sensitive=case_sensitive)
+    matches = _remembering(_matcher(query, regex=regex, case_sensitive=case_sensitive, whole=False))
+    if by == "name":
+        return tuple(node for graph in selected for node in graph.nodes if matches(node.name))
+    if by == "type":
+        return tuple(node for graph in selected for node in graph.nodes if matches(node.type))
+    if by == "stack":
+        # Most lines occur in thousands of stacks.
+        in_line = _remembering(lambda line: bool(line.strip()) and matches(parse_frame(line).text))
+        return tuple(node for graph in selected for node in graph.nodes if any(map(in_line, node.stack)))
+    raise InputError(f"by is {by!r}; it must be one of 'name', 'type', 'kind', 'stack'")
+
+
+def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive: bool) -> tuple[Node, ...]:
+    matches = _matcher(query, regex=regex, case_sensitive=case_sensitive, whole=True)
+    wanted = {kind for kind in NodeKind if matches(kind.value)}
+    if not wanted:
+        known = ", ".join(kind.value for kind in NodeKind)
+        raise InputError(f"{query!r} is no kind of node; there are {known}")
+    return tuple(node for graph in graphs for node in graph.nodes if not wanted.isdisjoint(kinds(graph, node)))
+
+
+def _matcher(query: str, *, regex: bool, case_sensitive: bool, whole: bool) -> _Matches:
+    if regex:
+        try:
+            pattern = re.compile(query, 0 if case_sensitive else re.IGNORECASE)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise InputError(f"{query!r} is no valid regular expression: {error}") from error
+        find = pattern.fullmatch if whole else pattern.search
+        return lambda text: find(text) is not None
+    wanted = query if case_sensitive else query.lower()
+    if case_sensitive:
+        return (lambda text: wanted == text) if whole else (lambda text: wanted in text)
+    return (lambda text: wanted == text.lower()) if whole else (lambda text: wanted in text.lower())
+
+
+def _remembering(matches: _Matches) -> _Matches:
+    """Remember answers: types, and lines of code, repeat all over a graph."""
+    known: dict[str, bool] = {}
+
+    def remembered(text: str) -> bool:
+        answer = known.get(text)
+        if answer is None:
+            answer = known[text] = matches(text)
+        return answer
+
+    return remembered
