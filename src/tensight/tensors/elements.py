@@ -1,0 +1,136 @@
+"""Element types: which ones can be examined, and which values stand for their elements in statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+
+
+class Route(Enum):
+    """How elements become the float32 or float64 values that are scanned; always exact up to rounding to double."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    AS_FLOAT32 = "converted to float32"
+    AS_FLOAT64 = "converted to float64"
+    MAGNITUDE = "magnitude of a complex number, as float64"
+
+    @property
+    def is_double(self) -> bool:
+        """Whether the scanned values are float64 (else float32)."""
+        return self in (Route.FLOAT64, Route.AS_FLOAT64, Route.MAGNITUDE)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the kernels read the stored elements themselves."""
+        return self in (Route.FLOAT32, Route.FLOAT64, Route.FLOAT16, Route.BFLOAT16)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """An element type that can be examined.
+
+    Attributes
+    ----------
+    name : str
+        "float32", "bfloat16", "bool"…, without byte order.
+    native : dtype
+        The type in this machine's byte order; uint8 for bool, so that a byte other than 0 and 1 is simply true.
+    route : Route
+        How values are obtained.
+    """
+
+    name: str
+    native: np.dtype[Any]
+    route: Route
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are truth values, examined as 0 and 1."""
+        return self.name == "bool"
+
+
+_ROUTES = {
+    "float16": Route.FLOAT16,
+    "float32": Route.FLOAT32,
+    "float64": Route.FLOAT64,
+    "bool": Route.AS_FLOAT32,
+    "int8": Route.AS_FLOAT32,
+    "uint8": Route.AS_FLOAT32,
+    "int16": Route.AS_FLOAT32,
+    "uint16": Route.AS_FLOAT32,
+    "int32": Route.AS_FLOAT64,
+    "uint32": Route.AS_FLOAT64,
+    "int64": Route.AS_FLOAT64,
+    "uint64": Route.AS_FLOAT64,
+    "complex64": Route.MAGNITUDE,
+    "complex128": Route.MAGNITUDE,
+}
+
+
+@lru_cache(maxsize=256)
+def element_type(dtype: np.dtype[Any]) -> ElementType:
+    """Return how elements of `dtype` are examined.
+
+    Raises
+    ------
+    InputError
+        The elements are no numbers (text, objects, records, dates), or numbers wider than 64-bit floats.
+    """
+    if dtype == BFLOAT16:
+        return ElementType("bfloat16", BFLOAT16, Route.BFLOAT16)
+    route = _ROUTES.get(dtype.name) if dtype.kind in "biufc" else None
+    if route is None:
+        raise InputError(
+            f"a tensor of dtype {dtype} has no statistics; give bool, an integer, a float of at most 64 bits, "
+            "bfloat16 (ml_dtypes.bfloat16) or a complex dtype"
+        )
+    native = np.dtype(np.uint8) if dtype.name == "bool" else dtype.newbyteorder("=")
+    return ElementType(dtype.name, native, route)
+
+
+def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:
+    """Return the elements as a plain contiguous 1-D array in native byte order, copying only when they are not."""
+    array = np.asarray(segment).reshape(-1)
+    if element.is_bool:
+        array = array.view(np.uint8)
+    return np.ascontiguousarray(array, dtype=element.native)
+
+
+def values_of(elements: NDArray[Any], element: ElementType) -> NDArray[Any]:
+    """Return the float32 or float64 values that stand for `elements` (native, 1-D) in statistics.
+
+    The magnitude of a complex number is NaN if one part is NaN, +inf if one is infinite and none NaN; magnitudes of
+    finite numbers beyond the range of float64 are the largest float64.
+    """
+    if element.route is Route.MAGNITUDE:
+        return magnitudes(elements)
+    if element.is_bool:
+        return np.asarray(elements != 0, dtype=np.float32)
+    kind = np.float64 if element.route.is_double else np.float32
+    return np.asarray(elements, dtype=kind)
+
+
+def magnitudes(elements: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the magnitudes of complex numbers as float64, see `values_of`."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        parts = elements.astype(np.complex128, copy=False)
+        sizes = np.hypot(parts.real, parts.imag)
+        finite = np.isfinite(parts.real) & np.isfinite(parts.imag)
+        sizes[finite & np.isinf(sizes)] = np.finfo(np.float64).max
+        sizes[np.isnan(parts.real) | np.isnan(parts.imag)] = np.nan
+    return np.asarray(sizes)

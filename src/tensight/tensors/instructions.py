@@ -1,0 +1,173 @@
+"""The instructions that numba has no word for: what the loops of `kernels` are made of.
+
+Each is a line or two of LLVM code. They exist for three reasons: to read memory by address (so that one compiled kernel
+serves arrays of any kind), to keep counters as narrow as the values (or loops lose half their speed), and to free the
+order of those additions, and only those, whose order is free.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tensight.tensors.layout import SCRAMBLE_1, SCRAMBLE_2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
+_ANY_ORDER = ("reassoc", "nsz", "contract")
+
+
+def _instruction(result: Any, emit: Callable[..., Any]) -> Any:
+    """Return a function that kernels can call.
+
+    Parameters
+    ----------
+    result : numba type or int
+        The type of the result, or the place of the operand that has the same type.
+    emit : callable (builder, LLVM type of the result, operands…) -> LLVM value, or None for no result
+        Writes the instruction.
+    """
+
+    def typed(_typing: Any, *operands: Any) -> Any:
+        kind = operands[result] if isinstance(result, int) else result
+
+        def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+            emitted = emit(builder, context.get_value_type(kind), *values)
+            return context.get_dummy_value() if emitted is None else emitted
+
+        return kind(*operands), generate
+
+    # numba reads the number of operands off the signature: those of `emit`, after the typing context
+    _, _, *operands = inspect.signature(emit).parameters
+    places = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("typing", *operands)]
+    typed.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
+    return intrinsic(typed)
+
+
+def _element(builder: Any, address: Any, index: Any, kind: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, ir.PointerType(kind)), [index])
+
+
+def _load(builder: Any, kind: Any, address: Any, index: Any) -> Any:
+    return builder.load(_element(builder, address, index, kind), align=1)
+
+
+def _store(builder: Any, _kind: Any, address: Any, index: Any, bits: Any) -> None:
+    builder.store(bits, _element(builder, address, index, bits.type), align=1)
+
+
+def _prefetch(builder: Any, _kind: Any, address: Any) -> None:
+    pointer = ir.PointerType(_I8)
+    kind = ir.FunctionType(ir.VoidType(), [pointer, _I32, _I32, _I32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+    builder.call(function, [builder.inttoptr(address, pointer), _I32(0), _I32(2), _I32(1)])
+
+
+def _load_like(builder: Any, kind: Any, address: Any, index: Any, _like: Any) -> Any:
+    return _load(builder, kind, address, index)
+
+
+load_byte = _instruction(types.uint8, _load)
+load_half = _instruction(types.uint16, _load)
+load_word = _instruction(types.int64, _load)
+load_like = _instruction(2, _load_like)
+"""Load the bits of a value, ``(address, index, like)``, as an integer of the width of `like`."""
+store_bits = _instruction(types.void, _store)
+prefetch = _instruction(types.void, _prefetch)
+"""Ask for the cache line at an address; harmless where nothing is mapped."""
+
+
+def _order_key(builder: Any, kind: Any, bits: Any) -> Any:
+    return builder.xor(bits, builder.lshr(builder.ashr(bits, kind(kind.width - 1)), kind(1)))
+
+
+def _real(builder: Any, kind: Any, bits: Any) -> Any:
+    if bits.type.width == 64:
+        return builder.bitcast(bits, kind)
+    return builder.fpext(builder.bitcast(bits, _FLOAT), kind)
+
+
+def _narrow(builder: Any, kind: Any, number: Any, _like: Any) -> Any:
+    return number if kind.width == 64 else builder.trunc(number, kind)
+
+
+def _count_if(builder: Any, kind: Any, count: Any, condition: Any) -> Any:
+    return builder.add(count, builder.zext(condition, kind))
+
+
+order_key = _instruction(0, _order_key)
+"""Return the order key of a value's bits, or the bits of an order key: the function is its own inverse."""
+real = _instruction(types.float64, _real)
+"""Return the value that has these bits as a double."""
+narrow = _instruction(1, _narrow)
+"""Return an int64 as an integer of the width of the second operand."""
+count_if = _instruction(0, _count_if)
+"""Return ``count + condition`` in the counter's width."""
+
+
+def _add(builder: Any, _kind: Any, total: Any, term: Any) -> Any:
+    return builder.fadd(total, term, flags=_ANY_ORDER)
+
+
+def _add_square(builder: Any, _kind: Any, total: Any, term: Any) -> Any:
+    return builder.fadd(total, builder.fmul(term, term, flags=("contract",)), flags=_ANY_ORDER)
+
+
+def _add_product(builder: Any, _kind: Any, total: Any, word: Any) -> Any:
+    return builder.add(total, builder.mul(builder.and_(word, _I64(0xFFFFFFFF)), builder.lshr(word, _I64(32))))
+
+
+def _scramble(builder: Any, _kind: Any, word: Any) -> Any:
+    word = builder.mul(builder.xor(word, builder.lshr(word, _I64(32))), _I64(SCRAMBLE_1))
+    word = builder.mul(builder.xor(word, builder.lshr(word, _I64(29))), _I64(SCRAMBLE_2))
+    return builder.xor(word, builder.lshr(word, _I64(32)))
+
+
+def _double_bits(builder: Any, _kind: Any, number: Any) -> Any:
+    return builder.bitcast(number, _I64)
+
+
+add = _instruction(types.float64, _add)
+"""Return ``total + term``; a loop may add in any order."""
+add_square = _instruction(types.float64, _add_square)
+"""Return ``total + term * term``; a loop may add in any order."""
+add_product = _instruction(types.int64, _add_product)
+"""Return an integer total plus the product of the two halves of a 64-bit word, which is one machine instruction."""
+scramble = _instruction(types.int64, _scramble)
+"""Return `layout.scramble` of a 64-bit word."""
+double_bits = _instruction(types.int64, _double_bits)
+"""Return the bits of a double: for numbers that are not negative, integers in the same order."""
+
+
+def _widen_half(builder: Any, _kind: Any, half: Any) -> Any:
+    """Emit float16 to float32.
+
+    Normal numbers get the other exponent bias; a subnormal one is placed behind a hidden one and that is subtracted,
+    which needs no subnormal float32 (a host program may have switched those off).
+    """
+    bits = builder.zext(half, _I32)
+    magnitude = builder.shl(builder.and_(bits, _I32(0x7FFF)), _I32(13))
+    normal = builder.add(magnitude, _I32(112 << 23))
+    hidden_one = builder.bitcast(builder.add(magnitude, _I32(113 << 23)), _FLOAT)
+    subnormal = builder.bitcast(builder.fsub(hidden_one, _FLOAT(2.0**-14)), _I32)
+    value = builder.select(builder.icmp_unsigned("<", magnitude, _I32(1 << 23)), subnormal, normal)
+    not_finite = builder.icmp_unsigned(">=", magnitude, _I32(31 << 23))
+    value = builder.select(not_finite, builder.or_(magnitude, _I32(0x7F800000)), value)
+    return builder.or_(value, builder.shl(builder.and_(bits, _I32(0x8000)), _I32(16)))
+
+
+def _widen_brain(builder: Any, _kind: Any, brain: Any) -> Any:
+    return builder.shl(builder.zext(brain, _I32), _I32(16))
+
+
+widen_half = _instruction(types.int32, _widen_half)
+"""Return the float32 bits of a float16."""
+widen_brain = _instruction(types.int32, _widen_brain)
+"""Return the float32 bits of a bfloat16: its own, above sixteen zeros."""

@@ -1,0 +1,282 @@
+"""The compiled scan: one fused pass over the elements that fills the arrays of `layout`.
+
+Importing this module imports numba; only `backend` does it, when the first tensor is scanned.
+
+How it gets its speed
+---------------------
+A block of `BLOCK` elements is scanned by two loops while it lies in the first-level cache: the first takes all moments
+and counts, the second the content hash. Meanwhile the next block is prefetched. Loops are written so that LLVM turns
+them into vector code: additions may be reordered (and only additions: the flag is set on those instructions alone,
+because reordering ``x - shift`` would lose the accuracy that the shift is there for), comparisons are integer ones.
+
+float16 and bfloat16 blocks are first widened to float32, exactly, into a scratch block; what has no kernel of its own
+(integers, bool, complex magnitudes) arrives here as float32 or float64 values beside the raw bytes for the hash.
+
+How it gets its accuracy
+------------------------
+Elements are compared by their *order key*: the bits as a signed integer, with the lower bits of negative numbers
+flipped. Keys order exactly as the numbers do, -0.0 is -1 and +0.0 is 0, and whatever is not finite has a key at or
+beyond that of the infinities, so minimum, maximum, the counts of signs and the test for NaN cost one comparison each.
+
+Deviations are summed in double precision around a shift, the block's first element: with
+``s1 = sum(x - shift)`` and ``s2 = sum((x - shift)**2)`` the sum of squared deviations is ``s2 - s1**2 / n``. Because
+the shift is one of the elements, ``s1**2 / n <= (n - 1) / n * s2``, so the subtraction loses at most a factor n = 1024
+of double precision whatever the data (about 1e-13 relative). Blocks are joined by the pairwise formula of
+Chan, Golub and LeVeque (1979).
+
+All arguments are addresses and integers: there is one compiled version per width of the values, whether the array is
+writable, aligned, mapped or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+
+from tensight.tensors.instructions import (
+    add,
+    add_product,
+    add_square,
+    count_if,
+    load_byte,
+    load_half,
+    load_like,
+    load_word,
+    narrow,
+    order_key,
+    prefetch,
+    real,
+    scramble,
+    store_bits,
+    widen_brain,
+    widen_half,
+)
+from tensight.tensors.layout import (
+    ABSOLUTE_TOTAL,
+    BLOCK,
+    BLOCK_STEP,
+    COUNTS,
+    FINITE,
+    FIRST_KEY,
+    FIRST_STEP,
+    HASH,
+    MAXIMUM,
+    MINIMUM,
+    NAN,
+    NEGATIVE,
+    NEGATIVE_INFINITE,
+    POSITIVE,
+    POSITIVE_INFINITE,
+    REALS,
+    SECOND_KEY,
+    SECOND_STEP,
+    SQUARED_DEVIATION,
+    TOTAL,
+)
+from tensight.tensors.warm import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VALUES, HALF, BRAIN = 0, 1, 2
+"""How the elements are stored: as the values themselves, as float16, as bfloat16."""
+
+INFINITY_32 = np.int32(0x7F800000)
+INFINITY_64 = np.int64(0x7FF0000000000000)
+"""Order keys of +infinity. Their type tells the kernels the width of the values; ``~key`` is the key of -infinity."""
+
+_numba: Any = numba  # decorators lose the types of what they decorate
+
+
+def _inner(function: Callable[..., Any]) -> Any:
+    """Return the compiled form of a part of a kernel; it becomes part of its callers."""
+    return _numba.njit(nogil=True)(function)
+
+
+def _entry(function: Callable[..., Any]) -> Any:
+    """Return the compiled form of a kernel that Python calls; it lies in our own cache, and only it does."""
+    folder = cache_folder()
+    usual = _numba.config.CACHE_DIR
+    _numba.config.CACHE_DIR = str(folder or "")
+    try:
+        return _numba.njit(nogil=True, cache=folder is not None)(function)
+    finally:
+        _numba.config.CACHE_DIR = usual
+
+
+@_inner
+def widen(kind: int, source: int, target: int, count: int) -> None:
+    """Write float16 or bfloat16 elements as float32."""
+    if kind == HALF:
+        for i in range(count):
+            store_bits(target, i, widen_half(load_half(source, i)))
+    else:
+        for i in range(count):
+            store_bits(target, i, widen_brain(load_half(source, i)))
+
+
+@_inner
+def hash_block(source: int, size_bytes: int, number: int) -> int:
+    """Return the hash of one block (`layout`) as the signed integer with the same bits."""
+    words = size_bytes // 8
+    first = 0
+    second = 0
+    for i in range(words):
+        word = load_word(source, i)
+        first = add_product(first, word ^ (FIRST_KEY + i * FIRST_STEP))
+        second = add_product(second, word + (SECOND_KEY + i * SECOND_STEP))
+    if size_bytes % 8:
+        word = 0
+        for i in range(size_bytes - 1, words * 8 - 1, -1):
+            word = (word << 8) | load_byte(source, i)
+        first = add_product(first, word ^ (FIRST_KEY + words * FIRST_STEP))
+        second = add_product(second, word + (SECOND_KEY + words * SECOND_STEP))
+    block_hash: int = scramble(scramble(first + (number + 1) * BLOCK_STEP) ^ second)
+    return block_hash
+
+
+@_inner
+def keep_finite(source: int, target: int, count: int, infinity: Any, counts: Any) -> int:
+    """Copy the finite values, count the others, return how many were copied."""
+    kept = 0
+    for i in range(count):
+        bits = load_like(source, i, infinity)
+        key = order_key(bits)
+        store_bits(target, kept, bits)
+        if key >= infinity:
+            if key == infinity:
+                counts[POSITIVE_INFINITE] += 1
+            else:
+                counts[NAN] += 1
+        elif key <= ~infinity:
+            if key == ~infinity:
+                counts[NEGATIVE_INFINITE] += 1
+            else:
+                counts[NAN] += 1
+        else:
+            kept += 1
+    return kept
+
+
+@_inner
+def scan_values(source: int, count: int, infinity: Any, reals: Any, counts: Any) -> bool:
+    """Add one block of values to the totals; return False, having added nothing, if one of them is not finite."""
+    zero = narrow(0, infinity)
+    shift = real(load_like(source, 0, infinity))
+    lowest = order_key(load_like(source, 0, infinity))
+    highest = lowest
+    negative = zero
+    positive = zero
+    total = 0.0
+    squares = 0.0
+    absolutes = 0.0
+    for i in range(count):
+        bits = load_like(source, i, infinity)
+        key = order_key(bits)
+        lowest = key if key < lowest else lowest
+        highest = key if key > highest else highest
+        negative = count_if(negative, key < -1)
+        positive = count_if(positive, key > 0)
+        value = real(bits)
+        deviation = value - shift
+        total = add(total, deviation)
+        squares = add_square(squares, deviation)
+        absolutes = add(absolutes, abs(value))
+    if highest >= infinity or lowest <= ~infinity:
+        return False
+    before = counts[FINITE]
+    spread = max(squares - total * (total / count), 0.0)
+    total += shift * count
+    if before:
+        gap = total / count - reals[TOTAL] / before
+        spread += gap * gap * (count * (before / (before + count)))
+    counts[FINITE] = before + count
+    counts[NEGATIVE] += negative
+    counts[POSITIVE] += positive
+    reals[TOTAL] += total
+    reals[ABSOLUTE_TOTAL] += absolutes
+    reals[SQUARED_DEVIATION] += spread
+    reals[MINIMUM] = min(reals[MINIMUM], real(order_key(lowest)))
+    reals[MAXIMUM] = max(reals[MAXIMUM], real(order_key(highest)))
+    return True
+
+
+@_inner
+def count_range(source: int, count: int, low: Any, high: Any) -> int:
+    """Return how many values have an order key from `low` to `high`, both included."""
+    inside = narrow(0, low)
+    for i in range(count):
+        key = order_key(load_like(source, i, low))
+        inside = count_if(inside, (key >= low) & (key <= high))
+    return int(inside)
+
+
+@_entry
+def scan(
+    kind: int,
+    raw: int,
+    item_bytes: int,
+    values: int,
+    count: int,
+    first_block: int,
+    infinity: Any,
+    scratch: int,
+    reals: Any,
+    counts: Any,
+    ranges: Any,
+) -> None:
+    """Add `count` elements to the totals.
+
+    Parameters
+    ----------
+    kind : int
+        VALUES: the values to scan are at the address `values`. HALF or BRAIN: they are at `raw`, to be widened.
+    raw, item_bytes : int
+        Address and width of the elements as stored, for the hash.
+    values : int
+        Address of the float32 or float64 values; equal to `raw` when the elements are such values.
+    count, first_block : int
+        Number of elements, and the place in the tensor of the block that begins with the first of them.
+    infinity : int32 or int64
+        INFINITY_32 for float32 values, INFINITY_64 for float64.
+    scratch : int
+        Address of two writable blocks of values.
+    reals, counts : float64 (REALS,) and int64 (COUNTS + number of ranges,)
+        The totals of `layout`.
+    ranges : int64 (number of ranges, 2)
+        Order keys of the smallest and largest value inside each range.
+    """
+    width = 4 if infinity == INFINITY_32 else 8
+    done = 0
+    while done < count:
+        block = min(BLOCK, count - done)
+        here = raw + done * item_bytes
+        for line in range(BLOCK * item_bytes // 64):
+            prefetch(here + BLOCK * item_bytes + line * 64)
+        if kind == VALUES:
+            source = values + done * width
+        else:
+            widen(kind, here, scratch, block)
+            source = scratch
+        finite = block
+        if not scan_values(source, block, infinity, reals, counts):
+            kept = scratch + BLOCK * width
+            finite = keep_finite(source, kept, block, infinity, counts)
+            if finite:
+                scan_values(kept, finite, infinity, reals, counts)
+        for i in range(ranges.shape[0]):
+            low = narrow(ranges[i, 0], infinity)
+            high = narrow(ranges[i, 1], infinity)
+            counts[COUNTS + i] += count_range(source, block, low, high)
+        counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
+        done += block
+
+
+def run_empty(kernel: str) -> None:
+    """Run a kernel (a `warm.Kernel` by its value) on nothing, so that it is compiled or loaded."""
+    infinity = INFINITY_32 if kernel.endswith("single") else INFINITY_64
+    reals = np.zeros(REALS)
+    counts = np.zeros(COUNTS, np.int64)
+    scan(VALUES, 0, 4, 0, 0, 0, infinity, 0, reals, counts, np.zeros((0, 2), np.int64))

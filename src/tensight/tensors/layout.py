@@ -1,0 +1,114 @@
+"""What the compiled and the NumPy way of scanning share: block size, the layout of their results, the content hash.
+
+Both ways fill the same two small arrays (`REALS` float64 numbers, `COUNTS` int64 numbers, then one per range), so that
+everything after them does not know which of the two ran.
+
+The content hash
+----------------
+64 bits over the little-endian bytes of the elements. The bytes are cut into blocks of `BLOCK` elements; block ``b`` is
+read as 64-bit words ``w[i]`` (the last one padded with zeros) and reduced to two sums of 32 x 32 -> 64 bit products,
+the NH function of UMAC (RFC 4418, section 5.2.2) with keys that are arithmetic progressions::
+
+    first  = sum over i of low(w[i] ^ k) * high(w[i] ^ k),     k = FIRST_KEY + i * FIRST_STEP    (mod 2**64)
+    second = sum over i of low(w[i] + k) * high(w[i] + k),     k = SECOND_KEY + i * SECOND_STEP  (mod 2**64)
+    block hash = scramble(scramble(first + (b + 1) * BLOCK_STEP) ^ second)
+
+The hash of a tensor is the sum of its block hashes, mixed with its size and element type. A sum does not care about
+order, so segments can be scanned by any thread in any order; a block hash contains the block's place, so moving data
+changes it. It tells changed data from unchanged; it is no defence against someone who looks for collisions.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SEGMENT_ELEMENTS = 2**20
+"""Elements in every segment of a tensor but the last: the unit of work of the engines."""
+
+BLOCK = 1024
+"""Elements that are scanned while they lie in the first-level cache; a whole number of them fits a segment."""
+
+CHUNK = 2**16
+"""Elements that are converted at once when an element type has no kernel of its own; they stay in the cache."""
+
+# places in the array of reals
+TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
+REALS = 5
+# places in the array of counts; counts of the ranges follow
+FINITE, NAN, NEGATIVE_INFINITE, POSITIVE_INFINITE, NEGATIVE, POSITIVE, HASH = range(7)
+COUNTS = 7
+
+FIRST_KEY, FIRST_STEP = 0x2D358DCCAA6C78A5, 0x1E3779B97F4A7C15
+SECOND_KEY, SECOND_STEP = 0x0BB84B93962EACC9, 0x4F1BBCDCBFA53E0B
+BLOCK_STEP = 0x369DEA0F31A53F85
+SCRAMBLE_1, SCRAMBLE_2 = 0x3C79AC492BA7B653, 0x1CE4E5B9BF58476D  # odd, below 2**63 so that they are int64 literals
+
+_MASK = 2**64 - 1
+
+
+def scramble(word: int) -> int:
+    """Return a 64-bit word whose every bit depends on every bit of `word` (multiply and shift, a bijection)."""
+    word = (word ^ (word >> 32)) * SCRAMBLE_1 & _MASK
+    word = (word ^ (word >> 29)) * SCRAMBLE_2 & _MASK
+    return word ^ (word >> 32)
+
+
+def tensor_hash(block_hashes: int, size_bytes: int, dtype_name: str) -> int:
+    """Return the content hash of a tensor from the sum of its blocks' hashes, unsigned 64 bits."""
+    kind = zlib.crc32(dtype_name.encode())
+    return scramble((block_hashes + scramble((size_bytes * SCRAMBLE_2 + kind) & _MASK)) & _MASK)
+
+
+def hash_blocks(elements: NDArray[np.generic], first_block: int) -> int:
+    """Return the sum of the block hashes of contiguous `elements`, unsigned 64 bits: the NumPy twin of the kernel.
+
+    Parameters
+    ----------
+    elements : ndarray, 1-D, contiguous, native byte order
+    first_block : int
+        The place in the tensor of the block that starts with ``elements[0]``.
+    """
+    raw = elements.view(np.uint8)
+    block_bytes = BLOCK * elements.itemsize
+    whole = raw.size // block_bytes
+    total = 0
+    if whole:
+        total += _hash_words(raw[: whole * block_bytes].reshape(whole, block_bytes), first_block)
+    rest = raw[whole * block_bytes :]
+    if rest.size:
+        padded = np.zeros((1, -(-rest.size // 8) * 8), np.uint8)
+        padded[0, : rest.size] = rest
+        total += _hash_words(padded, first_block + whole)
+    return total & _MASK
+
+
+def _hash_words(blocks: NDArray[np.uint8], first_block: int) -> int:
+    """Return the sum of the block hashes of a (blocks, bytes) array whose second axis is a multiple of 8."""
+    words = blocks.view(np.uint64)
+    if sys.byteorder == "big":
+        words = words.byteswap()
+    place = np.arange(words.shape[1], dtype=np.uint64)
+    number = np.arange(first_block + 1, first_block + 1 + words.shape[0], dtype=np.uint64)
+    first = _products(words ^ (place * np.uint64(FIRST_STEP) + np.uint64(FIRST_KEY)))
+    second = _products(words + (place * np.uint64(SECOND_STEP) + np.uint64(SECOND_KEY)))
+    placed = np.add(first, np.multiply(number, np.uint64(BLOCK_STEP)), dtype=np.uint64)
+    hashes = _scramble_words(_scramble_words(placed) ^ second)
+    return int(hashes.sum(dtype=np.uint64))
+
+
+def _products(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    products = (words & np.uint64(0xFFFFFFFF)) * (words >> np.uint64(32))
+    return np.asarray(products.sum(axis=1, dtype=np.uint64))
+
+
+def _scramble_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(32))) * np.uint64(SCRAMBLE_1)
+    words = (words ^ (words >> np.uint64(29))) * np.uint64(SCRAMBLE_2)
+    return np.asarray(words ^ (words >> np.uint64(32)))

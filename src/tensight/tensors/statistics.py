@@ -1,0 +1,368 @@
+"""The statistics row of a tensor: computed segment by segment, by any thread, in any order, then merged."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.tensors import layout, portable
+from tensight.tensors.elements import Route, as_native, element_type, values_of
+from tensight.tensors.layout import SEGMENT_ELEMENTS
+from tensight.tensors.order_keys import range_keys
+from tensight.tensors.warm import Kernel, compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from tensight.tensors.elements import ElementType
+
+# Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
+_LARGE, _SMALL = 2.0**480, 2.0**-450
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """What one pass over a tensor tells about it.
+
+    The six counts add up to `count`. Numbers from `min` on are over the finite elements, and NaN when there is none.
+    The value of a complex element is its magnitude, that of a bool 0 or 1.
+
+    Attributes
+    ----------
+    dtype : str
+        "float32", "bfloat16", "bool"…
+    shape : tuple of int
+    size_bytes : int
+        Of the elements.
+    count : int
+        Number of elements.
+    nan_count, neg_inf_count, pos_inf_count : int
+    zero_count, negative_count, positive_count : int
+        Of finite elements; -0.0 is a zero.
+    min, max, mean, abs_mean : float
+    std : float
+        Sample standard deviation (divisor n - 1); 0 for a single element.
+    l2_norm : float
+    content_hash : int
+        Unsigned 64 bits; equal for equal elements of the same dtype, whatever shape, byte order and number of threads.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    count: int
+    nan_count: int
+    neg_inf_count: int
+    pos_inf_count: int
+    zero_count: int
+    negative_count: int
+    positive_count: int
+    min: float
+    max: float
+    mean: float
+    abs_mean: float
+    std: float
+    l2_norm: float
+    content_hash: int
+
+    @property
+    def non_finite_count(self) -> int:
+        """Number of elements that are NaN or infinite."""
+        return self.nan_count + self.neg_inf_count + self.pos_inf_count
+
+    @property
+    def finite_count(self) -> int:
+        """Number of elements that are neither NaN nor infinite."""
+        return self.count - self.non_finite_count
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are truth values; positive ones are true, zeros false."""
+        return self.dtype == "bool"
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the fields by name, in declared order."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What the pass over one segment tells; only `merge` reads it.
+
+    Sums are of the values divided by ``2**exponent``, squared deviations of their squares.
+    """
+
+    index: int
+    count: int
+    finite: int
+    nan: int
+    negative_infinite: int
+    positive_infinite: int
+    negative: int
+    positive: int
+    minimum: float
+    maximum: float
+    total: float
+    absolute_total: float
+    squared_deviation: float
+    exponent: int
+    block_hashes: int
+    in_ranges: tuple[int, ...]
+
+
+class _Scratch(threading.local):
+    """Two blocks of values for each thread, in which kernels widen and sort out elements."""
+
+    def __init__(self) -> None:
+        self.values = np.empty(2 * layout.BLOCK, np.float64)
+        self.address = self.values.ctypes.data
+
+
+_scratch = _Scratch()
+
+
+def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float, float]] = ()) -> Partial:
+    """Scan one segment of a tensor; most of the time is spent without the interpreter lock.
+
+    Parameters
+    ----------
+    segment : ndarray, 1-D
+        ``SEGMENT_ELEMENTS`` elements of any supported dtype, or what is left of the tensor.
+    index : int
+        Place of the segment in the tensor, from 0.
+    ranges : sequence of (float, float)
+        Count the values from start to end, both included. Values are compared as doubles; an infinite bound includes
+        infinite values, NaN is in no range.
+
+    Raises
+    ------
+    InputError
+        The dtype has no statistics, or the segment is too long.
+    """
+    element = element_type(segment.dtype)
+    elements = as_native(segment, element)
+    if elements.size > SEGMENT_ELEMENTS:
+        raise InputError(f"a segment has {elements.size:,} elements; give at most {SEGMENT_ELEMENTS:,}")
+    reals = np.zeros(layout.REALS)
+    reals[layout.MINIMUM], reals[layout.MAXIMUM] = math.inf, -math.inf
+    counts = np.zeros(layout.COUNTS + len(ranges), np.int64)
+    first_block = index * (SEGMENT_ELEMENTS // layout.BLOCK)
+    kernels = compiled(Kernel.SCAN_DOUBLE if element.route.is_double else Kernel.SCAN_SINGLE)
+    if kernels is None:
+        portable.scan(elements, element, first_block, ranges, reals, counts)
+    else:
+        _scan_compiled(kernels, elements, element, first_block, ranges, reals, counts)
+    exponent = _rescan_if_out_of_range(elements, element, reals) if element.route.is_double else 0
+    return _partial(index, elements.size, exponent, reals.tolist(), counts.tolist())
+
+
+def _scan_compiled(
+    kernels: ModuleType,
+    elements: NDArray[Any],
+    element: ElementType,
+    first_block: int,
+    ranges: Sequence[tuple[float, float]],
+    reals: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> None:
+    """Run the kernel over the elements, or over chunks that are converted to values first."""
+    infinity = kernels.INFINITY_64 if element.route.is_double else kernels.INFINITY_32
+    kind = {Route.FLOAT16: kernels.HALF, Route.BFLOAT16: kernels.BRAIN}.get(element.route, kernels.VALUES)
+    keys = range_keys(tuple(ranges), element.route.is_double)
+    step = max(elements.size, 1) if element.route.is_direct else layout.CHUNK
+    for start in range(0, elements.size, step):
+        chunk = elements[start : start + step]
+        values = chunk if element.route.is_direct else values_of(chunk, element)
+        kernels.scan(
+            kind,
+            chunk.ctypes.data,
+            chunk.itemsize,
+            values.ctypes.data,
+            chunk.size,
+            first_block + start // layout.BLOCK,
+            infinity,
+            _scratch.address,
+            reals,
+            counts,
+            keys,
+        )
+
+
+def _rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: NDArray[np.float64]) -> int:
+    """Sum again, with scaled values, if squares leave the range of float64; return the exponent of the scale."""
+    largest = max(abs(reals[layout.MINIMUM]), abs(reals[layout.MAXIMUM]))
+    if not np.isfinite(largest) or largest == 0 or _SMALL <= largest <= _LARGE:
+        return 0
+    exponent = math.frexp(largest)[1]
+    values = values_of(elements, element)
+    # in two steps, because 2**-exponent itself may be out of range; what is lost is below double precision
+    values = np.ldexp(values[np.isfinite(values)], -exponent)
+    mean = values.mean()
+    deviations = values - mean
+    reals[layout.TOTAL] = values.sum()
+    reals[layout.ABSOLUTE_TOTAL] = np.abs(values).sum()
+    reals[layout.SQUARED_DEVIATION] = max(np.square(deviations).sum() - deviations.sum() ** 2 / values.size, 0.0)
+    return exponent
+
+
+def _partial(index: int, count: int, exponent: int, reals: list[float], counts: list[int]) -> Partial:
+    return Partial(
+        index=index,
+        count=count,
+        finite=counts[layout.FINITE],
+        nan=counts[layout.NAN],
+        negative_infinite=counts[layout.NEGATIVE_INFINITE],
+        positive_infinite=counts[layout.POSITIVE_INFINITE],
+        negative=counts[layout.NEGATIVE],
+        positive=counts[layout.POSITIVE],
+        minimum=reals[layout.MINIMUM],
+        maximum=reals[layout.MAXIMUM],
+        total=reals[layout.TOTAL],
+        absolute_total=reals[layout.ABSOLUTE_TOTAL],
+        squared_deviation=reals[layout.SQUARED_DEVIATION],
+        exponent=exponent,
+        block_hashes=counts[layout.HASH],
+        in_ranges=tuple(counts[layout.COUNTS :]),
+    )
+
+
+def merge(
+    partials: Iterable[Partial], *, dtype: np.dtype[Any], shape: Sequence[int]
+) -> tuple[TensorStatistics, tuple[int, ...]]:
+    """Return the statistics of a tensor, and the count of values in each range, from its segments in any order.
+
+    Raises
+    ------
+    InputError
+        The segments are not exactly those of a tensor of this shape, each once.
+    """
+    parts = sorted(partials, key=lambda part: part.index)
+    element = element_type(np.dtype(dtype))
+    count = math.prod(shape)
+    _require_whole(parts, count)
+    finite = sum(part.finite for part in parts)
+    negative = sum(part.negative for part in parts)
+    positive = sum(part.positive for part in parts)
+    size_bytes = count * np.dtype(dtype).itemsize
+    statistics = TensorStatistics(
+        dtype=element.name,
+        shape=tuple(shape),
+        size_bytes=size_bytes,
+        count=count,
+        nan_count=sum(part.nan for part in parts),
+        neg_inf_count=sum(part.negative_infinite for part in parts),
+        pos_inf_count=sum(part.positive_infinite for part in parts),
+        zero_count=finite - negative - positive,
+        negative_count=negative,
+        positive_count=positive,
+        **_moments([part for part in parts if part.finite], finite),
+        content_hash=layout.tensor_hash(sum(part.block_hashes for part in parts), size_bytes, element.name),
+    )
+    return statistics, tuple(sum(column) for column in zip(*(part.in_ranges for part in parts), strict=True))
+
+
+def _require_whole(parts: Sequence[Partial], count: int) -> None:
+    """Raise InputError unless the sorted segments make up a tensor of `count` elements."""
+    places = [part.index for part in parts]
+    given = sum(part.count for part in parts)
+    if places != list(range(len(parts))) or given != count:
+        raise InputError(
+            f"segments {places[:8]}{'…' if len(places) > 8 else ''} with {given:,} elements do not "
+            f"make up a tensor of {count:,} elements; scan every segment of it once"
+        )
+
+
+def _moments(parts: Sequence[Partial], count: int) -> dict[str, float]:
+    """Return min, max, mean, abs_mean, std and l2_norm from the segments that have finite elements."""
+    if not count:
+        return dict.fromkeys(("min", "max", "mean", "abs_mean", "std", "l2_norm"), math.nan)
+    # every sum at the scale of the largest segment: what underflows there is below double precision
+    scale = max((part.exponent for part in parts if part.absolute_total), default=0)
+    totals = [math.ldexp(part.total, part.exponent - scale) for part in parts]
+    mean = math.fsum(totals) / count
+    spread = math.fsum(math.ldexp(part.squared_deviation, 2 * (part.exponent - scale)) for part in parts)
+    spread += math.fsum(
+        part.finite * (total / part.finite - mean) ** 2 for part, total in zip(parts, totals, strict=True)
+    )
+    absolute = math.fsum(math.ldexp(part.absolute_total, part.exponent - scale) for part in parts) / count
+    return {
+        "min": min(part.minimum for part in parts) + 0.0,  # + 0.0 makes a negative zero positive
+        "max": max(part.maximum for part in parts) + 0.0,
+        "mean": _scaled(mean, scale),
+        "abs_mean": _scaled(absolute, scale),
+        "std": _scaled(math.sqrt(spread / (count - 1)), scale) if count > 1 else 0.0,
+        "l2_norm": _scaled(math.sqrt(spread + count * mean * mean), scale),
+    }
+
+
+def _scaled(number: float, exponent: int) -> float:
+    """Return ``number * 2**exponent``, infinite where that is too large for a double."""
+    try:
+        return math.ldexp(number, exponent) + 0.0
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def segments_of(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the elements of an array in C order as 1-D segments, copying one segment at a time where it must."""
+    flat = np.asarray(array)
+    if flat.flags.c_contiguous:
+        flat = flat.reshape(-1)
+        for start in range(0, flat.size, SEGMENT_ELEMENTS):
+            yield flat[start : start + SEGMENT_ELEMENTS]
+    else:
+        for start in range(0, flat.size, SEGMENT_ELEMENTS):
+            yield flat.flat[start : start + SEGMENT_ELEMENTS]
+
+
+def statistics(array: NDArray[Any], *, threads: int = 1) -> TensorStatistics:
+    """Return the statistics of a whole array.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of any shape, strides and byte order; bool, integer, float up to 64 bits, bfloat16 or complex.
+    threads : int
+        Number of segments that are scanned at the same time.
+
+    Raises
+    ------
+    InputError
+        The dtype has no statistics (text, objects, records), or `threads` is below 1.
+    """
+    if threads < 1:
+        raise InputError(f"threads is {threads}; give at least 1")
+    array = np.asarray(array)
+    element_type(array.dtype)
+    if threads == 1 or array.size <= SEGMENT_ELEMENTS:
+        parts = [scan_segment(segment, index) for index, segment in enumerate(segments_of(array))]
+    else:
+        parts = _scan_in_threads(array, threads)
+    return merge(parts, dtype=array.dtype, shape=array.shape)[0]
+
+
+def _scan_in_threads(array: NDArray[Any], threads: int) -> list[Partial]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    segments = enumerate(segments_of(array))
+    lock = threading.Lock()
+
+    def work() -> list[Partial]:
+        parts: list[Partial] = []
+        while True:
+            with lock:  # a copied segment is made by the thread that scans it, so there are never more than threads
+                index, segment = next(segments, (-1, None))
+            if segment is None:
+                return parts
+            parts.append(scan_segment(segment, index))
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="tensight-scan") as pool:
+        return [part for parts in pool.map(lambda _: work(), range(threads)) for part in parts]
