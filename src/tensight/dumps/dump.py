@@ -157,10 +157,8 @@ class Dump:
         Without a history the previous dumped iteration is taken.
         """
         rank = self._rank(tensor.rank)
-        history = rank.history
-        ran: Iterable[int] | None = history.get(tensor.graph_id) if history is not None else None
-        if ran is None:
-            ran = rank.folders.iterations.get(tensor.graph_id, {})
+        # The history can lack iterations that were dumped (MindSpore 2.10 with several graphs): those ran as well.
+        ran = {*rank.folders.iterations.get(tensor.graph_id, ()), *(rank.history or {}).get(tensor.graph_id, ())}
         before = max((iteration for iteration in ran if iteration < tensor.iteration), default=None)
         if before is None:
             return None

@@ -19,6 +19,7 @@ from tensight.errors import DumpError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tensight.dumps.ascend import AscendName
     from tensight.dumps.storage import FileEntry, Listing, Storage
 
 #: Files of an iteration folder that hold no tensor.
@@ -28,11 +29,13 @@ MAPPING = "mapping.csv"
 
 
 class _Row(NamedTuple):
-    """A file and what its name says. Rows of one tensor are sorted by their first two fields."""
+    """A tensor and what its file's name (or the file) says. Rows of one tensor are sorted by their first two fields."""
 
     timestamp: int
     is_npy: bool
-    file: FileEntry
+    name: str
+    size_bytes: int
+    mtime_ns: int
     match: Match
     task_id: int
     stream_id: int
@@ -40,14 +43,6 @@ class _Row(NamedTuple):
     slot: int
     format: str
     declared_dtype: str
-
-
-class _Key(NamedTuple):
-    """What makes files repeats of one tensor."""
-
-    what: object
-    io: str
-    slot: int
 
 
 @dataclass(slots=True)
@@ -99,13 +94,23 @@ class FolderIndexer:
                 Problem(f"{folder}/{name}", "leads out of the dump, or is no file", "it is not followed")
             )
         mapping = self._mapping(folder, listing, result)
-        groups: dict[_Key, list[_Row]] = {}
-        for row in self._rows(folder, listing.files, mapping, result):
-            candidates = row.match.candidates
-            key = _Key(candidates[0].node if len(candidates) == 1 else row.match, row.io, row.slot)
-            groups.setdefault(key, []).append(row)
-        self._build(folder, iteration, groups.values(), result)
+        rows = list(self._rows(folder, listing.files, mapping, result))
+        self._build(folder, iteration, self._grouped(rows), result)
         return result
+
+    def _grouped(self, rows: list[_Row]) -> Iterable[list[_Row]]:
+        """Put together what may be repeats of one tensor: of one node, or of one name if the node is not certain."""
+        dtypes = {row.match: row.declared_dtype for row in rows if row.slot == 0 and row.io == "output"}
+        replaced = self._matcher.renumbered(dict.fromkeys(row.match for row in rows), dtypes)
+        groups: dict[tuple[object, str, int], list[_Row]] = {}
+        for row in rows:
+            match = row.match
+            if match in replaced:
+                match = replaced[match]
+            candidates = match.candidates
+            key = (candidates[0].node if len(candidates) == 1 else match, row.io, row.slot)
+            groups.setdefault(key, []).append(row if match is row.match else row._replace(match=match))
+        return groups.values()
 
     def _mapping(self, folder: str, listing: Listing, result: FolderIndex) -> dict[str, str]:
         if not any(file.name == MAPPING for file in listing.files):
@@ -125,26 +130,53 @@ class FolderIndexer:
     ) -> Iterable[_Row]:
         match = self._matcher.match
         for file in files:
-            name = original_name(file.name, mapping) if mapping else file.name
-            split = split_name(name)
+            name, size_bytes, mtime_ns = file
+            split = split_name(original_name(name, mapping) if mapping else name)
             if split is None:
-                yield from self._other_rows(folder, file, name, result)
+                yield from self._other_rows(folder, file, original_name(name, mapping), result)
                 continue
             head, task_id, stream_id, timestamp, io, slot, layout, dtype = split
-            yield _Row(
-                timestamp, True, file, match(head), task_id, stream_id, io, slot, sys.intern(layout), sys.intern(dtype)
-            )
+            layout, dtype = sys.intern(layout), sys.intern(dtype)
+            found = match(head)
+            yield _Row(timestamp, True, name, size_bytes, mtime_ns, found, task_id, stream_id, io, slot, layout, dtype)
 
     def _other_rows(self, folder: str, file: FileEntry, name: str, result: FolderIndex) -> Iterable[_Row]:
-        if name.endswith(".bin"):
-            raw = parse_raw_name(name)
-            if raw is not None:
-                op_type = "" if raw.op_name.startswith("Parameter") else raw.op_name.rpartition("/")[2].partition("-")[0]
-                match = self._matcher.match_names(op_type, raw.op_name)
-                return (_Row(0, False, file, match, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
-        if name not in _OTHER and not name.startswith("Opdebug.") and not name.endswith(".json"):
-            result.unread.append(f"{folder}/{file.name}")
+        if name in _OTHER or name.startswith("Opdebug.") or name.endswith(".json"):
+            return ()
+        raw = parse_raw_name(name) if name.endswith(".bin") else None
+        if raw is not None:
+            is_operator = not raw.op_name.startswith("Parameter")
+            op_type = raw.op_name.rpartition("/")[2].partition("-")[0] if is_operator else ""
+            found = self._matcher.match_names(op_type, raw.op_name)
+            return (_Row(0, False, *file, found, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
+        from tensight.dumps.ascend import parse_ascend_name
+
+        ascend = parse_ascend_name(name)
+        if ascend is not None and not ascend.is_overflow:
+            return self._ascend_rows(folder, file, ascend, result)
+        result.unread.append(f"{folder}/{file.name}")
         return ()
+
+    def _ascend_rows(self, folder: str, file: FileEntry, name: AscendName, result: FolderIndex) -> Iterable[_Row]:
+        from tensight.dumps.ascend import read_dump_data
+
+        path = f"{folder}/{file.name}"
+        try:
+            with self._storage.open(path) as opened:
+                data = read_dump_data(opened)
+        except DumpError as error:
+            result.problems.append(Problem(path, str(error)))
+            return
+        found = self._matcher.match_names(name.op_type, data.op_name) if data.op_name else None
+        if found is None or len(found.candidates) != 1:
+            found = self._matcher.match_names(name.op_type, name.op_name)
+        for slot in data.slots:
+            if slot.problem:
+                result.problems.append(Problem(f"{path}, {slot.label}", slot.problem))
+            yield _Row(
+                name.timestamp, False, file.name, slot.size_bytes, file.mtime_ns, found, name.task_id, name.stream_id,
+                slot.io, slot.index, slot.format, slot.data_type,
+            )  # fmt: skip
 
     def _build(self, folder: str, iteration: int, groups: Iterable[list[_Row]], result: FolderIndex) -> None:
         # A (chained) URL may have text behind the path, so the place of the file's name is asked for once.
@@ -163,6 +195,7 @@ class FolderIndexer:
                     placed.append((UNMATCHED, tensor.io, tensor.slot, tensor))
                 else:
                     report.matched += len(own)
+                    report.matched_by_order += len(own) if own[0].match.by_order else 0
                     placed.append((candidate.position, tensor.io, tensor.slot, tensor))
         placed.sort(key=_place)
         result.tensors = [tensor for *_, tensor in placed]
@@ -189,7 +222,7 @@ class FolderIndexer:
         suffix: str,
         older: tuple[TensorFile, ...],
     ) -> TensorFile:
-        timestamp, _, (name, size_bytes, mtime_ns), match, task_id, stream_id, io, slot, layout, dtype = row
+        timestamp, _, name, size_bytes, mtime_ns, match, task_id, stream_id, io, slot, layout, dtype = row
         return TensorFile(
             self._rank,
             self._graph_id,

@@ -143,10 +143,10 @@ def _network_folder(storage: Storage, rank: RankFolder, net_name: str, problems:
     except DumpError as error:
         problems.append(Problem(rank.path, str(error)))
         return ""
-    for name in listing.refused:
-        problems.append(
-            Problem(rank.child(name), "leads out of the dump, or is no file or folder", "it is not followed")
-        )
+    problems.extend(
+        Problem(rank.child(name), "leads out of the dump, or is no file or folder", "it is not followed")
+        for name in listing.refused
+    )
     if net_name and net_name in listing.folders:
         return rank.child(net_name)
     candidates = [
@@ -169,7 +169,9 @@ def _numbered(storage: Storage, folder: str, problems: list[Problem]) -> dict[in
     except DumpError as error:
         problems.append(Problem(folder, str(error)))
         return {}
-    problems.extend(Problem(f"{folder}/{name}", "leads out of the dump; it is not followed") for name in listing.refused)
+    problems.extend(
+        Problem(f"{folder}/{name}", "leads out of the dump; it is not followed") for name in listing.refused
+    )
     return _by_number(folder, listing.folders, problems)
 
 

@@ -6,13 +6,14 @@ separators made equal. Both can fit several nodes. A file is given to a node onl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tensight.dumps.names import constant_key, joined, split_head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tensight.dumps.execution import ExecutionOrder
     from tensight.graph import Graph, Node
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Io = Literal["input", "output"]
 
 _PARAMETER = "Parameter"
+
+#: The end of an operator's name: ``-op61``, in newer versions counted anew in every scope.
+_NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>\d{1,18})", re.ASCII | re.DOTALL)
 
 
 class Candidate(NamedTuple):
@@ -50,12 +54,15 @@ class Match:
         In the order of execution; one: matched, none: unmatched, more: the files themselves must decide.
     mistyped : bool
         A node of this name exists, but is of another type; it is no candidate.
+    by_order : bool
+        The name has another number than the node; see `NodeMatcher.renumbered`.
     """
 
     op_type: str
     op_name: str
     candidates: tuple[Candidate, ...] = ()
     mistyped: bool = False
+    by_order: bool = False
 
 
 @dataclass(slots=True)
@@ -64,8 +71,10 @@ class MatchReport:
 
     Attributes
     ----------
-    files, matched : int
-        Files of tensors, and how many of them have a node.
+    files, matched, matched_by_order : int
+        Tensors, how many of them have a node, and how many of those are numbered otherwise than in the graph.
+    constants_without_node : int
+        Constants that MindSpore dumped after it had folded them away; nothing is wrong with them.
     unmatched, mistyped : dict of str to int
         Number of files by type and name of the operator.
     ambiguous : dict of str to tuple of str
@@ -75,6 +84,8 @@ class MatchReport:
 
     files: int = 0
     matched: int = 0
+    matched_by_order: int = 0
+    constants_without_node: int = 0
     unmatched: dict[str, int] = field(default_factory=dict)
     mistyped: dict[str, int] = field(default_factory=dict)
     ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -85,9 +96,13 @@ class MatchReport:
         head = f"{match.op_type}.{match.op_name}"
         if match.candidates:
             self.ambiguous_files += count
-            self.ambiguous[head] = tuple(f"{candidate.graph.name}/{candidate.node.name}" for candidate in match.candidates)
+            self.ambiguous[head] = tuple(
+                f"{candidate.graph.name}/{candidate.node.name}" for candidate in match.candidates
+            )
         elif match.mistyped:
             self.mistyped[head] = self.mistyped.get(head, 0) + count
+        elif constant_key(match.op_name) is not None and match.op_type == _PARAMETER:
+            self.constants_without_node += count
         else:
             self.unmatched[head] = self.unmatched.get(head, 0) + count
 
@@ -119,6 +134,7 @@ class NodeMatcher:
                 candidate = Candidate(graph, node, order.position(node))
                 self._constants.add(candidate, node.name, constant_key(node.name) or node.name)
         self._matches: dict[str, Match] = {}
+        self._stems: dict[tuple[str, str], list[Candidate]] | None = None
 
     def match(self, head: str) -> Match:
         """Return the nodes that the head of an npy file's name, ``{op_type}.{op_name}``, fits."""
@@ -151,6 +167,59 @@ class NodeMatcher:
         others = [] if op_type else [*self._parameters.find(op_name), *self._constants.find(op_name)]
         return Match(op_type, op_name, _in_order(others))
 
+    def renumbered(self, matches: Iterable[Match], dtypes: Mapping[Match, str]) -> dict[Match, Match]:
+        """Correct the matches of one folder where its files number their operators otherwise than the graph.
+
+        MindSpore 2.10 numbers operators anew in every scope, and makes some of them (Cast, AddN, …) once more after
+        it has named them, so that the graph says ``…/Cast-op5, -op6`` and the files ``…_Cast-op0, -op1``. Both count
+        upwards in the order of the graph. So if, in one scope and type, files have a number that no node has,
+        then no number there can be trusted; and if there are as many of one as of the other, the n-th belongs to
+        the n-th, unless the element types speak against it. Otherwise all nodes of that scope and type stay possible.
+
+        Parameters
+        ----------
+        matches : iterable of Match
+            What all files of the folder matched.
+        dtypes : mapping of Match to str
+            Element types of first outputs as the file names state them.
+
+        Returns
+        -------
+        dict of Match to Match
+            What must be replaced, and by what.
+        """
+        families: dict[tuple[str, str], dict[int, Match]] = {}
+        for match in matches:
+            parts = _NUMBER.fullmatch(match.op_name)
+            if parts is not None and match.op_type != _PARAMETER:
+                family = joined(match.op_type), joined(parts["stem"])
+                families.setdefault(family, {})[int(parts["number"])] = match
+        replaced: dict[Match, Match] = {}
+        for family, numbered in families.items():
+            if all(match.candidates for match in numbered.values()):
+                continue
+            nodes = self._by_stem.get(family, [])
+            ordered = [numbered[number] for number in sorted(numbered)]
+            exact = len(nodes) == len(ordered) and all(
+                _may_be(node, dtypes.get(match, "")) for node, match in zip(nodes, ordered, strict=True)
+            )
+            for place, match in enumerate(ordered if nodes else ()):
+                candidates = (nodes[place],) if exact else _in_order(nodes)
+                replaced[match] = Match(match.op_type, match.op_name, candidates, by_order=exact)
+        return replaced
+
+    @property
+    def _by_stem(self) -> dict[tuple[str, str], list[Candidate]]:
+        """Nodes in the order of the graph files, by type and by name without its number; only those that ran."""
+        if self._stems is None:
+            self._stems = {}
+            for candidate in self._operators.all():
+                name = joined(candidate.node.full_name or candidate.node.name)
+                parts = _NUMBER.fullmatch(name)
+                if parts is not None:
+                    self._stems.setdefault((joined(candidate.node.type), parts["stem"]), []).append(candidate)
+        return self._stems
+
     def _one_variable(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
         """Take parameters of one name in several graphs for one variable if they look alike: the root graph's."""
         if len(found) < 2:
@@ -171,6 +240,12 @@ class _Names:
         self._short: dict[str, Candidate | list[Candidate]] = {}
         self._tails: dict[str, list[Candidate]] | None = None
 
+    def all(self) -> Iterable[Candidate]:
+        """Yield every node in the order in which it was added."""
+        # Nodes of one name keep the place of the first.
+        for name in self._exact:
+            yield from _get(self._exact, name)
+
     def add(self, candidate: Candidate, name: str, short: str) -> None:
         """Add a node under its name, its name joined by ``_``, and its short name."""
         _put(self._exact, name, candidate)
@@ -183,7 +258,8 @@ class _Names:
 
     def find_short(self, name: str) -> Sequence[Candidate]:
         """Return the nodes of which this is the last part of the name."""
-        return _get(self._short, name) or self._by_tail.get(joined(name).rpartition("_")[2], ())
+        found = _get(self._short, name)
+        return found or (() if "_" in joined(name) else self._by_tail.get(name, ()))
 
     def find(self, name: str) -> Sequence[Candidate]:
         """Return the nodes of this name, or else short name."""
@@ -221,6 +297,12 @@ def _of_type(candidates: Sequence[Candidate], op_type: str) -> Sequence[Candidat
         return candidates
     wanted = joined(op_type)
     return [candidate for candidate in candidates if joined(candidate.node.type) == wanted]
+
+
+def _may_be(candidate: Candidate, dtype: str) -> bool:
+    """Tell whether a node's first output can have an element type; unknown counts as yes."""
+    outputs = candidate.node.outputs
+    return not dtype or not outputs or not outputs[0].dtype or outputs[0].dtype == dtype.lower()
 
 
 def _in_order(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:

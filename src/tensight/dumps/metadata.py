@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from tensight.dumps.storage import MissingFileError
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tensight.dumps.storage import Storage
 
 FOLDER = ".dump_metadata"

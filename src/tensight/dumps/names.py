@@ -161,7 +161,7 @@ def parse_raw_name(name: str) -> RawFileName | None:
 
 
 def joined(full_name: str) -> str:
-    """Return a scoped name the way newer file names spell it: ``/``, ``.``, ``\\`` and space become ``_``.
+    """Return a scoped name the way newer file names spell it: slashes, dots and spaces become ``_``.
 
     Different names can become equal: the way back needs the graph.
     """

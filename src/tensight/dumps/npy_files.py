@@ -186,7 +186,8 @@ def _nameless(where: str, dtype: np.dtype[Any], declared_dtype: str) -> np.dtype
         raise TensorFileError(f"{where}: elements of type {dtype} are not numbers; they are not read.")
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def _brief(shape: tuple[int, ...]) -> str:

@@ -72,7 +72,9 @@ class RankIndex:
         graphs: dict[str, Graph] = {}
         for path in self._graph_files():
             try:
-                graph = parse_graph(self._storage.read_bytes(path, _MAX_GRAPH_BYTES), where=self._storage.full_path(path))
+                graph = parse_graph(
+                    self._storage.read_bytes(path, _MAX_GRAPH_BYTES), where=self._storage.full_path(path)
+                )
             except DumpError as error:
                 self._problems.append(Problem(path, str(error), "tensors of this graph stay unmatched"))
                 continue
@@ -208,6 +210,7 @@ class RankIndex:
         """Return an overview that can be written as JSON."""
         files = list(self.tensors(None))
         history = self.history
+        reports = [index.report for index in self._indexed.values()]
         matched = sum(1 + len(file.older) for file in files if file.node is not None)
         total = sum(1 + len(file.older) for file in files)
         return {
@@ -230,6 +233,8 @@ class RankIndex:
             "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
             "matched": matched,
             "unmatched": total - matched,
+            "matched_by_order": sum(report.matched_by_order for report in reports),
+            "constants_without_node": sum(report.constants_without_node for report in reports),
         }
 
 
@@ -242,9 +247,7 @@ def _matching_problems(where: str, reports: list[MatchReport]) -> list[Problem]:
         what = f"{sum(unmatched.values())} of {total} files match no node of the graph: {_some(unmatched)}"
         problems.append(Problem(where, what, "the graph may come from another run"))
     if mistyped:
-        what = (
-            f"{sum(mistyped.values())} of {total} files are named like a node of another operator type: {_some(mistyped)}"
-        )
+        what = f"{sum(mistyped.values())} of {total} files are named like a node of another type: {_some(mistyped)}"
         problems.append(Problem(where, what, "the graph may come from another run, or files were renamed"))
     ambiguous = {head: names for report in reports for head, names in report.ambiguous.items()}
     if ambiguous:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,13 +12,14 @@ import numpy as np
 from tensight.dumps.names import parse_raw_name
 from tensight.dumps.npy_files import TensorHeader, read_header
 from tensight.dumps.storage import LocalFile, OpenFile, open_file
-from tensight.errors import DumpError, TensorFileError
+from tensight.errors import DumpError, InputError, TensorFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from tensight.dumps.ascend import AscendSlot
     from tensight.dumps.tensor_file import TensorFile
 
 #: Files up to this size are read; larger ones are mapped, which costs two system calls and no copy.
@@ -41,8 +42,8 @@ def tensor_header(tensor: TensorFile) -> TensorHeader:
         If the file is missing, damaged, too short, or holds no numbers.
     """
     if _is_ascend(tensor):
-        array = _ascend_array(tensor)
-        return TensorHeader(array.dtype, array.shape, 0)
+        with _ascend_slot(tensor) as (_, slot):
+            return TensorHeader(np.dtype(slot.dtype), slot.shape, slot.offset)
     with _opened(tensor) as file:
         return _header(tensor, file)
 
@@ -63,7 +64,10 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
         If the file is missing, damaged, too short, or holds no numbers.
     """
     if _is_ascend(tensor):
-        return _ascend_array(tensor)
+        from tensight.dumps.ascend import read_slot
+
+        with _ascend_slot(tensor) as (file, slot):
+            return read_slot(file, slot)
     with _opened(tensor) as file:
         header = _header(tensor, file)
         order: Literal["C", "F"] = "F" if header.fortran else "C"
@@ -75,8 +79,7 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
                 array = values.reshape(header.shape, order=order)
         except (ValueError, MemoryError, OSError) as error:
             raise TensorFileError(f"{tensor.path}: cannot be loaded: {error}.") from None
-    array.flags.writeable = False
-    return array
+    return _read_only(array)
 
 
 def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
@@ -99,14 +102,17 @@ def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
     if elements < 1:
         raise ValueError(f"elements must be at least 1, not {elements}.")
     if _is_ascend(tensor):
-        flat = _ascend_array(tensor).reshape(-1, order="A")
-        for start in range(0, flat.size, elements):
-            yield flat[start : start + elements]
+        from tensight.dumps.ascend import read_slot_segments
+
+        with _ascend_slot(tensor) as (file, slot):
+            yield from map(_read_only, read_slot_segments(file, slot, elements))
         return
     with _opened(tensor) as file:
         header = _header(tensor, file)
-        mapped = isinstance(file, LocalFile) and header.data_bytes > _READ_UP_TO_BYTES
-        yield from _mapped_segments(file, header, elements) if mapped else _read_segments(file, header, elements)
+        if isinstance(file, LocalFile) and header.data_bytes > _READ_UP_TO_BYTES:
+            yield from _mapped_segments(file, header, elements)
+        else:
+            yield from _read_segments(file, header, elements)
 
 
 def _opened(tensor: TensorFile) -> OpenFile:
@@ -157,13 +163,12 @@ def _read_part(file: OpenFile, header: TensorHeader, start: int, count: int) -> 
             f"{file.path}: became shorter while it was read: {expected:,} bytes expected, "
             f"{header.offset + start * size + found:,} found."
         )
-    values.flags.writeable = False
-    return values
+    return _read_only(values)
 
 
 def _read_into(file: OpenFile, offset: int, values: NDArray[Any]) -> int:
     try:
-        return file.read_into(offset, memoryview(values.view(np.uint8)))
+        return file.read_into(offset, values.view(np.uint8).data)
     except TensorFileError:
         raise
     except DumpError as error:
@@ -202,18 +207,32 @@ def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> It
             released = done
 
 
+def _read_only(values: NDArray[Any]) -> NDArray[Any]:
+    values.flags.writeable = False
+    return values
+
+
 def _aligned(values: NDArray[Any]) -> NDArray[Any]:
     """Return the values where the processor likes them; a header of an odd length moves them off."""
     if values.flags.aligned:
         return values
-    moved = values.copy()
-    moved.flags.writeable = False
-    return moved
+    return _read_only(values.copy())
 
 
 def _is_ascend(tensor: TensorFile) -> bool:
-    return not tensor.path.endswith((".npy", ".bin")) and math.isfinite(tensor.slot)
+    return not tensor.path.partition("::")[0].endswith((".npy", ".bin"))
 
 
-def _ascend_array(tensor: TensorFile) -> NDArray[Any]:
-    raise TensorFileError(f"{tensor.path}: binary files of Ascend devices cannot be read yet.")
+@contextmanager
+def _ascend_slot(tensor: TensorFile) -> Iterator[tuple[OpenFile, AscendSlot]]:
+    """Open a binary file of an Ascend device and find the tensor in it."""
+    from tensight.dumps.ascend import read_dump_data
+
+    with _opened(tensor) as file:
+        try:
+            slot = read_dump_data(file).slot(tensor.io, tensor.slot)
+        except InputError as error:
+            raise TensorFileError(f"{tensor.path}: {error}") from None
+        if slot.problem or slot.dtype is None:
+            raise TensorFileError(f"{tensor.path}: {slot.label}: {slot.problem}.")
+        yield file, slot

@@ -12,6 +12,7 @@ import stat
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.errors import DumpError
@@ -241,16 +242,13 @@ class LocalStorage(Storage):
         try:
             with os.scandir(full) as entries:
                 for entry in entries:
-                    if entry.is_file(follow_symlinks=False):
-                        status = entry.stat(follow_symlinks=False)
-                        files.append(FileEntry(entry.name, status.st_size, status.st_mtime_ns))
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.name)
-                    elif entry.is_symlink() and self._stays_inside(entry.path) and entry.is_dir():
-                        folders.append(entry.name)
-                    elif entry.is_symlink() and self._stays_inside(entry.path) and entry.is_file():
+                    if entry.is_symlink() and not self._stays_inside(entry.path):
+                        refused.append(entry.name)
+                    elif entry.is_file():
                         status = entry.stat()
                         files.append(FileEntry(entry.name, status.st_size, status.st_mtime_ns))
+                    elif entry.is_dir():
+                        folders.append(entry.name)
                     else:
                         refused.append(entry.name)
         except FileNotFoundError:
@@ -263,7 +261,7 @@ class LocalStorage(Storage):
     def folder_mtime_ns(self, path: str) -> int:
         """Return when names were last added to or removed from a folder."""
         try:
-            return os.stat(self._inside(path)).st_mtime_ns
+            return Path(self._inside(path)).stat().st_mtime_ns
         except OSError:
             return 0
 
