@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def unpack_once(archive: Path, shared: Path) -> Path:
-    """Unpack into `shared` once: the rename at the end is atomic, so of several workers one wins and the others discard theirs."""
+    """Unpack into `shared` once: the rename is atomic, so of several workers one wins and the others discard theirs."""
     target = shared / archive.name.removesuffix(".tar.xz")
     if target.is_dir():
         return target
