@@ -269,7 +269,8 @@ def read_slot(source: Source, slot: AscendSlot) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Read-only, of shape ``slot.shape``; mapped if a local file has it in that layout, else a new array.
+        Read-only, of shape ``slot.shape``; mapped if a local file has it in that layout (then it may be unaligned, as
+        headers have any length), else a new array.
 
     Raises
     ------
@@ -476,7 +477,7 @@ def _plain_segments(file: OpenFile, slot: AscendSlot, elements: int) -> Iterator
 
 def _decoded_blocks(file: OpenFile, slot: AscendSlot, layout: HostLayout, elements: int) -> Iterator[NDArray[Any]]:
     buffer = _buffer(file, slot)
-    mapping = buffer.base
+    mapping = getattr(buffer.base, "obj", None)
     for block in decode_blocks(buffer, layout, elements):
         yield block
         if isinstance(mapping, mmap.mmap):
