@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensight import watchpoints
 from tensight.analysis import store
-from tensight.analysis.cache import cache_for
+from tensight.cache import cache_for
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump, TensorFile
-    from tensight.watchpoints import ConditionCheck, Evaluation
+    from tensight.watchpoints import Columns, ConditionCheck, Evaluation, Needs
+    from tensight.watchpoints.evaluation import NonFinite
+    from tensight.watchpoints.quantities import ColumnKey
 
 CERTAIN_RTOL = 1.0
 """A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:
@@ -142,7 +144,7 @@ class Analysis:
         )
         return (*self.dump.problems, *unreadable)
 
-    def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: str = "evaluate") -> list[Evaluation]:
+    def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: NonFinite = "evaluate") -> list[Evaluation]:
         """Check conditions on tensors; each tensor is read at most once, and only if its row cannot answer.
 
         Parameters
@@ -182,21 +184,21 @@ class Analysis:
         finally:
             store.save(table, self._cache)
 
-    def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> dict[object, NDArray[np.generic]]:
+    def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> Columns:
         table, needs = self.known, check.needs
-        columns: dict[object, NDArray[np.generic]] = {
+        columns: dict[ColumnKey, NDArray[Any]] = {
             name: table.rows[name][rows]
             for name in table.rows.dtype.names or ()
             if name not in ("state", "content_hash")
         }
         for key in needs.ranges:
-            columns["in_range", *key] = _range_counts(table, key)[rows]
+            columns["in_range", key[0], key[1]] = _range_counts(table, key)[rows]
         if needs.changes:
-            atol = needs.atol
-            changes = table.change_rows(atol)[rows]
+            changes = table.change_rows(_atol(needs))[rows]
             columns["has_previous"] = table.previous[rows] != NO_PREVIOUS
             columns["changes_comparable"] = changes["state"] == KNOWN
-            for name in ("mean_abs_change", "mean_abs_previous", "required_rtol", "complete"):
+            columns["changes_complete"] = changes["complete"]
+            for name in ("mean_abs_change", "mean_abs_previous", "required_rtol"):
                 columns[name] = changes[name]
         if needs.overflow:
             columns["overflowed"] = self._overflow_column()[rows]
@@ -235,12 +237,17 @@ def _plan(
                 ranges.setdefault(row, set()).add(key)
         if needs.changes:
             stop_above = max(stop_above, needs.rtol) if needs.rtol is not None else np.inf
-            for row in _rows_to_compare(table, chosen, needs.atol, needs.rtol).tolist():
-                atols.setdefault(row, set()).add(needs.atol)
+            for row in _rows_to_compare(table, chosen, _atol(needs), needs.rtol).tolist():
+                atols.setdefault(row, set()).add(_atol(needs))
     return [
         Visit(row, tuple(sorted(ranges.get(row, ()))), tuple(sorted(atols.get(row, ()))), stop_above)
         for row in sorted(wanted | ranges.keys() | atols.keys())
     ]
+
+
+def _atol(needs: Needs) -> float:
+    """Return the absolute tolerance to compare with; the means of the changes do not depend on it."""
+    return DEFAULT_ATOL if needs.atol is None else needs.atol
 
 
 def _range_counts(table: StatisticsTable, key: Range) -> NDArray[np.int64]:
@@ -279,5 +286,3 @@ def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen
         changes[name][equal] = 0.0
     changes["mean_abs_previous"][equal] = table.rows["abs_mean"][equal]
 
-
-__all__ = ["DEFAULT_ATOL", "Analysis", "CheckRequest"]

@@ -123,10 +123,8 @@ class Origin:
 
     @property
     def user_frame(self) -> SourceFrame | None:
-        """The frame most likely to be the person's own code: the first outside of an installed package."""
-        located = [frame for frame in self.frames if frame.file]
-        own = [frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file]
-        return next(iter(own or located), None)
+        """The frame most likely to be the person's own code."""
+        return user_frame(self.frames)
 
     @property
     def sentence(self) -> str:
@@ -138,6 +136,19 @@ class Origin:
             clean = "its inputs were clean" if self.inputs else "it has no inputs"
             return f"{self.anomaly.words} began at {where} ({clean})"
         return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
+
+
+def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
+    """Return the frame most likely to be the person's own code: the innermost outside of an installed package.
+
+    Parameters
+    ----------
+    frames : sequence of SourceFrame
+        A node's stack, innermost frame first.
+    """
+    located = [frame for frame in frames if frame.file]
+    own = [frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file]
+    return next(iter(own or located), None)
 
 
 Predicate = Callable[[StatisticsTable, float], "NDArray[np.bool_]"]

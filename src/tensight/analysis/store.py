@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from tensight.analysis.cache import DumpCache
+    from tensight.cache import DumpCache
 
 FILE_NAME = "statistics.parquet"
 FORMAT = 1

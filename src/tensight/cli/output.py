@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 8
 REFRESH_S = 0.1
+WIDTH_OFF_TERMINAL = 400
 
 
 class Format(str, Enum):
@@ -37,7 +38,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 200, highlight=False, soft_wrap=not stream.isatty())
+    return Console(stderr=stderr, width=None if stream.isatty() else WIDTH_OFF_TERMINAL, highlight=False, soft_wrap=not stream.isatty())
 
 
 def print_json(data: object) -> None:

@@ -1,0 +1,369 @@
+"""Writes the graphs of a dump to a workbook that a spreadsheet program opens, in the original's arrangement."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tensight.errors import Problem
+from tensight.graph import Monad, TensorValue
+
+if TYPE_CHECKING:
+    from openpyxl import Workbook
+    from openpyxl.worksheet._write_only import WriteOnlyWorksheet
+
+    from tensight.dumps import Dump
+    from tensight.graph import Graph, Node, OutputSlot
+
+MAX_CELL_CHARACTERS = 32_767
+"""What Excel accepts in a cell."""
+
+MAX_ROWS = 1_048_576
+"""What Excel accepts in a sheet, the titles included."""
+
+NOTHING = "-"
+"""Stands where a tensor has a type and a shape, for what is no tensor."""
+
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_HEADER_COLOUR = "D9D9D9"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    width: int
+    wrapped: bool = False
+    centred: bool = False
+
+
+_INFO = (_Column("argument", 20, centred=True), _Column("value", 150))
+_CONSTANT = (
+    _Column("name", 10),
+    _Column("value", 30),
+    _Column("downstream", 30, wrapped=True),
+    _Column("rank_id", 20),
+    _Column("graph_name", 30),
+)
+_PARAMETER = (
+    _Column("name", 50),
+    _Column("output_dtype", 20),
+    _Column("output_shape", 25),
+    _Column("downstream", 30, wrapped=True),
+    _Column("rank_id", 20),
+    _Column("graph_name", 30),
+)
+_OPERATOR = (
+    _Column("operator", 30),
+    _Column("input", 30, wrapped=True),
+    _Column("input_dtype", 20, wrapped=True),
+    _Column("input_shape", 25, wrapped=True),
+    _Column("output_dtype", 20, wrapped=True),
+    _Column("output_shape", 25, wrapped=True),
+    _Column("downstream", 30, wrapped=True),
+    _Column("name", 10),
+    _Column("attrs", 30),
+    _Column("scope", 20),
+    _Column("full_name", 20),
+    _Column("rank_id", 20),
+    _Column("graph_name", 30),
+    _Column("stack", 150, wrapped=True),
+)
+_STATISTICS = (_Column("operator", 30), _Column("count", 20, centred=True))
+_SOURCE = (
+    _Column("stack", 150, wrapped=True),
+    _Column("operator", 30),
+    _Column("full_name", 20),
+    _Column("rank_id", 20),
+    _Column("graph_name", 30),
+)
+
+
+def export_workbook(
+    dump: Dump, output_dir: str | os.PathLike[str] | None = None, *, problems: list[Problem] | None = None
+) -> str:
+    """Write the graphs of all ranks of a dump to ``dump_{YYYYmmdd_HHMMSS}.xlsx``.
+
+    The sheets are info, constant, parameter, operator, statistics (operators by type) and source (operators by stack). What
+    does not fit Excel's limits is said in the sheet info: long texts are cut, long sheets go on in another one.
+
+    Parameters
+    ----------
+    dump : Dump
+        The dump.
+    output_dir : str or path-like, optional
+        The folder to write to; the current one by default. It is made if it does not exist.
+    problems : list of Problem, optional
+        Receives what did not fit.
+
+    Returns
+    -------
+    str
+        The path of the file.
+    """
+    from openpyxl import Workbook
+
+    folder = os.path.abspath(os.fspath(output_dir) if output_dir is not None else os.getcwd())
+    os.makedirs(folder, exist_ok=True)
+    path = _unused_path(folder)
+    book = Workbook(write_only=True)
+    info = _Sheet(book, "info", _INFO)
+    info.append(["dump-dir", dump.path])
+    graphs = [_NamedGraph(rank, graph) for rank in dump.ranks for graph in dump.graphs(rank)]
+    sheets = [
+        _filled(book, "constant", _CONSTANT, (row for graph in graphs for row in graph.constants())),
+        _filled(book, "parameter", _PARAMETER, (row for graph in graphs for row in graph.parameters())),
+        _filled(book, "operator", _OPERATOR, (row for graph in graphs for row in graph.operators())),
+        _filled(book, "statistics", _STATISTICS, _type_counts(graphs)),
+    ]
+    source = _Sheet(book, "source", _SOURCE)
+    for stack, users in _by_stack(graphs).items():
+        source.append_group(stack, [graph.source_row(node) for graph, node in users])
+    found = [problem for sheet in (*sheets, source) for problem in sheet.problems(path)]
+    for problem in found:
+        info.append(["problem", str(problem)])
+    if problems is not None:
+        problems.extend(found)
+    book.save(path)
+    return path
+
+
+def _unused_path(folder: str) -> str:
+    """Return the path for a new file: two exports in one second must not overwrite each other."""
+    name = f"dump_{datetime.now():%Y%m%d_%H%M%S}"
+    path, number = os.path.join(folder, f"{name}.xlsx"), 1
+    while os.path.exists(path):
+        path, number = os.path.join(folder, f"{name}_{number}.xlsx"), number + 1
+    return path
+
+
+def _filled(book: Workbook, title: str, columns: Sequence[_Column], rows: Iterable[Sequence[object]]) -> _Sheet:
+    sheet = _Sheet(book, title, columns)
+    for row in rows:
+        sheet.append(row)
+    return sheet
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """A sheet that is written row by row, and goes on in another one where Excel's rows end."""
+
+    book: Workbook
+    title: str
+    columns: Sequence[_Column]
+    parts: list[WriteOnlyWorksheet] = field(default_factory=list)
+    row: int = MAX_ROWS
+    shortened: int = 0
+    cells: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._start()
+
+    def append(self, values: Sequence[object]) -> None:
+        """Write a row."""
+        if self.row >= MAX_ROWS:
+            self._start()
+        for cell, value in zip(self.cells, values, strict=True):
+            # openpyxl writes a row at once and keeps no cell, so that one object for each column is enough.
+            self._set(cell, value)
+        self.parts[-1].append(self.cells)
+        self.row += 1
+
+    def append_group(self, shared: object, rows: Sequence[Sequence[object]]) -> None:
+        """Write rows that share their first cell, merged as far as they lie in one sheet."""
+        first, sheet = 0, None
+        for index, row in enumerate(rows):
+            begins = self.row >= MAX_ROWS or sheet is None
+            if begins:
+                self._merge(sheet, first)
+            self.append([shared if begins else None, *row])
+            if begins:
+                first, sheet = self.row, self.parts[-1]
+            if index == len(rows) - 1:
+                self._merge(sheet, first)
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """Return what did not fit."""
+        if len(self.parts) > 1:
+            names = ", ".join(part.title for part in self.parts)
+            yield Problem(path, f"the sheet {self.title} has more rows than Excel accepts", f"it goes on in: {names}")
+        if self.shortened:
+            what = f"{self.shortened} texts in the sheet {self.title} were cut after {MAX_CELL_CHARACTERS} characters"
+            yield Problem(path, what, "Excel accepts no longer ones; read them with tensight nodes --json")
+
+    def _merge(self, sheet: WriteOnlyWorksheet | None, first: int) -> None:
+        if sheet is not None and self.row > first:
+            sheet.merged_cells.add(f"A{first}:A{self.row}")
+
+    def _start(self) -> None:
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.styles import Alignment, Font, PatternFill
+        from openpyxl.utils import get_column_letter
+
+        number = len(self.parts) + 1
+        sheet: Any = self.book.create_sheet(self.title if number == 1 else f"{self.title}_{number}")
+        sheet.freeze_panes = "B2"
+        sheet.auto_filter.ref = f"A1:{get_column_letter(len(self.columns))}1"
+        titles, self.cells = [], []
+        for position, column in enumerate(self.columns, 1):
+            sheet.column_dimensions[get_column_letter(position)].width = column.width
+            horizontal = "center" if column.centred else "left"
+            title = WriteOnlyCell(sheet, column.title)
+            title.font = Font(bold=True)
+            title.fill = PatternFill("solid", fgColor=_HEADER_COLOUR)
+            title.alignment = Alignment(horizontal=horizontal, vertical="center")
+            titles.append(title)
+            cell = WriteOnlyCell(sheet)
+            cell.alignment = Alignment(horizontal=horizontal, vertical="center", wrap_text=column.wrapped or None)
+            self.cells.append(cell)
+        sheet.append(titles)
+        self.parts.append(sheet)
+        self.row = 1
+
+    def _set(self, cell: Any, value: object) -> None:
+        """Set a cell: texts stay texts, whatever a spreadsheet program would make of them."""
+        if isinstance(value, (bool, int)) and abs(value) < 2**53:
+            cell.value = value
+        elif isinstance(value, float) and math.isfinite(value):
+            cell.value = value
+        elif value is None or value == "":
+            cell.value = None
+        else:
+            text = _UNWRITABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", str(value))
+            if len(text) > MAX_CELL_CHARACTERS:
+                self.shortened += 1
+                text = text[: MAX_CELL_CHARACTERS - 1] + "…"
+            cell.value = text
+            # Without this a text that begins with "=" would be a formula, and "#N/A" an error.
+            cell.data_type = "s"
+
+
+class _NamedGraph:
+    """A graph of a rank, and the short names that its nodes have in the workbook."""
+
+    def __init__(self, rank: int, graph: Graph) -> None:
+        self._graph = graph
+        self._where = (rank, graph.name)
+        short = {node.name: _short_name(node) for node in graph.nodes}
+        often = Counter(short.values())
+        self._names = {
+            node.name: name if often[name] == 1 else f"{name}_{node.id}"
+            for node, name in zip(graph.nodes, short.values(), strict=True)
+        }
+
+    def constants(self) -> Iterator[list[object]]:
+        """Return the rows of the sheet constant."""
+        for node in self._graph.constants:
+            yield [node.id or node.name, _constant_text(node.value), self._downstream(node), *self._where]
+
+    def parameters(self) -> Iterator[list[object]]:
+        """Return the rows of the sheet parameter."""
+        for node in self._graph.parameters:
+            yield [node.name, _dtypes(node.outputs), _shapes(node.outputs), self._downstream(node), *self._where]
+
+    def operators(self) -> Iterator[list[object]]:
+        """Return the rows of the sheet operator."""
+        for node in self._graph.operators:
+            inputs = self._graph.inputs(node)
+            yield [
+                self._names[node.name],
+                "\n".join(self._names[source.name] for source in inputs),
+                "\n".join(_only(source.outputs, _dtypes, source) for source in inputs),
+                "\n".join(_only(source.outputs, _shapes, source) for source in inputs),
+                _dtypes(node.outputs),
+                _shapes(node.outputs),
+                self._downstream(node),
+                node.id,
+                str(dict(node.attributes)),
+                node.scope,
+                node.full_name or node.name,
+                *self._where,
+                _stack_text(node),
+            ]
+
+    def operators_with_stack(self) -> Iterator[tuple[Node, str]]:
+        """Return the operators that come from code, with the text of their stack."""
+        for node in self._graph.operators:
+            text = _stack_text(node)
+            if text:
+                yield node, text
+
+    def types(self) -> Iterator[str]:
+        """Return the type of every operator."""
+        return (node.type for node in self._graph.operators)
+
+    def source_row(self, node: Node) -> list[object]:
+        """Return the row of an operator in the sheet source, without the stack."""
+        return [self._names[node.name], node.full_name or node.name, *self._where]
+
+    def _downstream(self, node: Node) -> str:
+        return "\n".join(self._names[consumer.name] for consumer in self._graph.consumers(node))
+
+
+def _short_name(node: Node) -> str:
+    """Return what the original calls a node in its workbook: ``Conv2D_61``, ``conv1.weight``, ``cst1``."""
+    if node.is_constant:
+        return node.id or node.name
+    if node.is_parameter:
+        return node.name
+    if node.type == "Load" or "Summary" in node.type:
+        return f"{node.type}_{node.id}"
+    head, separator, number = node.short_name.rpartition("-op")
+    return f"{head}_{number}" if separator else node.short_name
+
+
+def _constant_text(value: object) -> object:
+    """Return what the sheet shows of a constant: numbers as they are, of tensors only that it is one."""
+    if value is None or isinstance(value, Monad):
+        return "NONE"
+    if isinstance(value, TensorValue):
+        return "TENSOR"
+    return value
+
+
+def _dtypes(outputs: Sequence[OutputSlot]) -> str:
+    return "\n".join(slot.dtype or NOTHING for slot in outputs if slot.dtype or len(outputs) > 1)
+
+
+def _shapes(outputs: Sequence[OutputSlot]) -> str:
+    shown = [NOTHING if slot.shape is None else str(slot.shape) for slot in outputs if slot.dtype or len(outputs) > 1]
+    return "\n".join(shown)
+
+
+def _only(outputs: Sequence[OutputSlot], shown: Any, source: Node) -> str:
+    """Return type or shape of an input in one line, so that the lines of the cells of a row correspond."""
+    if len(outputs) == 1:
+        return str(shown(outputs)) or NOTHING
+    if len(outputs) > 1 and shown is _dtypes:
+        return "tuple"
+    return NOTHING
+
+
+def _stack_text(node: Node) -> str:
+    return "\n".join(frame.text for frame in node.frames)
+
+
+def _type_counts(graphs: Iterable[_NamedGraph]) -> list[list[object]]:
+    counts = Counter(kind for graph in graphs for kind in graph.types())
+    return [[kind, count] for kind, count in sorted(counts.items())]
+
+
+def _by_stack(graphs: Iterable[_NamedGraph]) -> dict[str, list[tuple[_NamedGraph, Node]]]:
+    """Return for each stack the operators that come from it, by their number."""
+    users: dict[str, list[tuple[_NamedGraph, Node]]] = {}
+    for graph in graphs:
+        for node, stack in graph.operators_with_stack():
+            users.setdefault(stack, []).append((graph, node))
+    for of_stack in users.values():
+        of_stack.sort(key=lambda user: _number(user[1]))
+    return users
+
+
+def _number(node: Node) -> int:
+    digits = node.short_name.rpartition("-op")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else 0

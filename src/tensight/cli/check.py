@@ -1,0 +1,218 @@
+"""`tensight check`: watchpoints over all tensors of a dump."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensight.cli import FOUND
+from tensight.cli.opening import numbers, open_analysis
+from tensight.cli.options import CacheDir, DumpArgument, Iterations, Json, Quiet, Ranks, Threads
+from tensight.cli.output import (
+    Format,
+    console,
+    count,
+    frame_data,
+    frame_text,
+    number,
+    print_csv,
+    print_json,
+    print_problems,
+    problem_data,
+    progress,
+    table,
+)
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from tensight.analysis import Analysis, CheckResult
+    from tensight.dumps import TensorFile
+    from tensight.graph import SourceFrame
+    from tensight.watchpoints import Hit, Watchpoint
+
+CSV_COLUMNS = (
+    "rank", "iteration", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
+    "actual", "non_finite", "source",
+)  # fmt: skip
+
+
+def check(
+    dump: DumpArgument,
+    recommended: Annotated[bool, typer.Option("--recommended", help="The recommended watchpoints (default without --watch).")] = False,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option("--watch", metavar="CONDITION", help='A condition, such as "tensor_too_large(max_gt=1e3)". Repeatable.'),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="REGEX", help="Nodes for the --watch at the same place. Default: what the condition is for."),
+    ] = None,
+    ranks: Ranks = None,
+    iterations: Iterations = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print the hits.")] = Format.TABLE,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows for each watchpoint in the table.")] = 5,
+    json: Json = False,
+    quiet: Quiet = False,
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+) -> None:
+    """Check watchpoints on every tensor; exit code 1 when something hits."""
+    from tensight import analysis as engine
+
+    points = watchpoints_from(watch or [], on or [], recommended=recommended or not watch)
+    analysis = open_analysis(dump, cache_dir, threads)
+    with progress(analysis, quiet=quiet):
+        results = engine.check(
+            analysis, points, ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations")
+        )
+    if json or output is Format.JSON:
+        print_json(results_data(analysis, results))
+    elif output is Format.CSV:
+        print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
+    else:
+        print_results(results, limit)
+        print_problems(analysis.problems)
+    if any(result.hits for result in results):
+        raise typer.Exit(FOUND)
+
+
+def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bool) -> list[Watchpoint]:
+    """Return the watchpoints that the options ask for.
+
+    Raises
+    ------
+    InputError
+        If a condition cannot be read, or there are more --on than --watch.
+    """
+    from tensight.analysis import natural_selector
+    from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_check, recommended_watchpoints
+
+    if len(on) > len(watch):
+        raise InputError(f"--on is given {len(on)} times, --watch {len(watch)} times; each --on belongs to one --watch")
+    points = list(recommended_watchpoints()) if recommended else []
+    for number_, text in enumerate(watch):
+        parsed = parse_check(text)
+        selector = Selector(SelectorKind.NAME, on[number_]) if number_ < len(on) else natural_selector(parsed)
+        points.append(Watchpoint(len(points) + 1, "", parsed, selector))
+    return points
+
+
+def print_results(results: Sequence[CheckResult], limit: int) -> None:
+    """Print hits for people: the worst watchpoints first, a few rows of each, then what was clean."""
+    from rich.markup import escape
+
+    from tensight.watchpoints import Severity, describe
+
+    out = console()
+    found = sorted(
+        (result for result in results if result.hits), key=lambda result: result.watchpoint.severity is not Severity.ERROR
+    )
+    for result in found:
+        colour = "red" if result.watchpoint.severity is Severity.ERROR else "yellow"
+        point = result.watchpoint
+        out.print(f"[bold {colour}]● {escape(point.check.text)}[/] on {escape(str(point.selection))}: "
+                  f"[bold]{count(len(result.hits), 'hit')}[/] in {count(result.tensors, 'tensor')}")  # fmt: skip
+        out.print(f"  [dim]{escape(describe(point.check))}[/]")
+        rows = table("iteration", "node", "slot", "actual", "also", right=("iteration", "slot"))
+        for hit in result.hits[:limit]:
+            rows.add_row(*map(escape, _cells(hit)))
+        out.print(rows)
+        if len(result.hits) > limit:
+            out.print(f"  [dim]… {count(len(result.hits) - limit, 'more hit')} (--limit, or --format json)[/]")
+    clean = len(results) - len(found)
+    if clean:
+        out.print(f"[green]✓[/] {count(clean, 'watchpoint')} without a hit")
+    if not found:
+        out.print("[green]Nothing hit.[/]")
+
+
+def _cells(hit: Hit) -> tuple[str, ...]:
+    file: TensorFile = hit.tensor
+    rank = f"[rank {file.rank}] " if file.rank else ""
+    slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
+    actual = ", ".join(f"{name} {number(value)}" for name, value in hit.actual.items() if name in hit.parameters_hit)
+    return (str(file.iteration), rank + node_name(file), slot, actual or "–", " ".join(hit.error_words) or "")
+
+
+def node_name(file: TensorFile) -> str:
+    """Return the node a tensor belongs to, or its file's operator name when no node matched."""
+    return file.node if file.node is not None else f"{file.op_name} (no node)"
+
+
+def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
+    """Return the line of the person's code that made a tensor's operator."""
+    from tensight.analysis import user_frame as choose
+
+    graph = analysis.dump.graph_of(file)
+    node = graph.get(file.node) if graph is not None and file.node is not None else None
+    return choose(node.frames) if node is not None else None
+
+
+def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str, object]:
+    """Return results for machines."""
+    return {
+        "dump": analysis.dump.path,
+        "hits": sum(len(result.hits) for result in results),
+        "watchpoints": [
+            {
+                "id": result.watchpoint.id,
+                "name": result.watchpoint.name,
+                "check": result.watchpoint.check.text,
+                "selection": str(result.watchpoint.selection),
+                "severity": result.watchpoint.severity.value,
+                "tensors": result.tensors,
+                "not_checked": {status.name.lower(): amount for status, amount in result.not_checked},
+                "hits": [hit_data(analysis, hit) for hit in result.hits],
+            }
+            for result in results
+        ],
+        "problems": problem_data(analysis.problems),
+    }
+
+
+def hit_data(analysis: Analysis, hit: Hit) -> dict[str, object]:
+    """Return one hit for machines."""
+    file: TensorFile = hit.tensor
+    frame = user_frame(analysis, file)
+    return {
+        "address": str(file.address) if file.address is not None else None,
+        "rank": file.rank,
+        "graph": file.graph,
+        "node": file.node,
+        "op_name": file.op_name,
+        "io": file.io,
+        "slot": file.slot,
+        "iteration": file.iteration,
+        "actual": dict(hit.actual),
+        "parameters_hit": list(hit.parameters_hit),
+        "error_code": hit.error_code,
+        "notes": list(hit.error_words),
+        "source": frame_data(frame) if frame is not None else None,
+        "file": file.path,
+    }
+
+
+def csv_rows(analysis: Analysis, hit: Hit) -> list[dict[str, object]]:
+    """Return one hit as CSV rows, one for each parameter that hit."""
+    file: TensorFile = hit.tensor
+    frame = user_frame(analysis, file)
+    point = hit.watchpoint
+    values = point.check.values
+    row: dict[str, object] = {
+        "rank": file.rank,
+        "iteration": file.iteration,
+        "node": node_name(file),
+        "slot": file.slot,
+        "io": file.io,
+        "watchpoint": point.name or point.id,
+        "condition": point.check.text,
+        "severity": point.severity.value,
+        "non_finite": " ".join(hit.error_words),
+        "source": frame_text(frame) if frame is not None else "",
+    }
+    return [
+        row | {"parameter": name, "threshold": values.get(name), "actual": hit.actual.get(name)}
+        for name in hit.parameters_hit or ("",)
+    ]

@@ -1,0 +1,30 @@
+"""`tensight convert`: Ascend's binary files as npy files in host layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tensight.cli.options import DumpArgument, Json
+from tensight.cli.output import console, count, print_json, print_problems, problem_data
+
+
+def convert(
+    dump: DumpArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the converted dump; must not exist or be empty.")],
+    json: Json = False,
+) -> None:
+    """Write a dump anew with every binary tensor as an npy file that NumPy opens."""
+    from tensight.dumps import open_dump
+    from tensight.dumps.convert import convert_dump
+
+    opened = open_dump(dump)
+    report = convert_dump(opened, out)
+    problems = [*opened.problems, *report.problems]
+    if json:
+        print_json({"folder": str(out), "written": report.written, "problems": problem_data(problems)})
+        return
+    console().print(f"Wrote {count(report.written, 'tensor')} to [bold]{out}[/]")
+    print_problems(problems)

@@ -1,0 +1,114 @@
+"""`tensight export`: a dump's graphs as a workbook, or tensors as one NumPy file."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensight.cli.opening import numbers
+from tensight.cli.options import DumpArgument, Iterations, Json, Ranks
+from tensight.cli.output import console, count, print_json, print_problems, problem_data
+from tensight.errors import InputError, Problem, TensightError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.dumps import TensorFile
+
+
+def export(
+    dump: DumpArgument,
+    xlsx: Annotated[bool, typer.Option("--xlsx", help="Graphs, operators and source lines as a workbook.")] = False,
+    npz: Annotated[bool, typer.Option("--npz", help="Tensors as one .npz file.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path(),
+    on: Annotated[str, typer.Option("--on", metavar="REGEX", help="With --npz: which nodes.")] = "",
+    ranks: Ranks = None,
+    iterations: Iterations = None,
+    json: Json = False,
+) -> None:
+    """Write graphs (--xlsx) or tensors (--npz) into a file for other tools."""
+    from tensight.dumps import open_dump
+
+    if xlsx == npz:
+        raise InputError("say what to export: --xlsx or --npz")
+    opened = open_dump(dump)
+    problems: list[Problem] = []
+    if xlsx:
+        from tensight.analysis.workbook import export_workbook
+
+        path = export_workbook(opened, out)
+    else:
+        pattern = _pattern(on)
+        files = [
+            file
+            for file in opened.tensors(ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations"))
+            if pattern.search(file.node or file.op_name)
+        ]
+        path, problems = write_npz(files, out / f"{os.path.basename(os.path.normpath(opened.path))}.npz")
+    problems = [*opened.problems, *problems]
+    if json:
+        print_json({"file": str(path), "problems": problem_data(problems)})
+        return
+    console().print(f"Wrote [bold]{path}[/]")
+    print_problems(problems)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InputError(f"--on {text!r} is no regular expression: {error}") from None
+
+
+def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Problem]]:
+    """Write tensors into one .npz file, each under its address, one at a time in memory.
+
+    Parameters
+    ----------
+    files : sequence of TensorFile
+        The tensors.
+    path : Path
+        The file; it appears only when it is complete, and never replaces one that is there.
+
+    Returns
+    -------
+    Path, list of Problem
+        The file, and the tensors that could not be read.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to write, or the file exists.
+    """
+    import zipfile
+
+    import numpy as np
+
+    from tensight.dumps import read_tensor
+
+    if not files:
+        raise InputError("no tensor matches, so there is nothing to write")
+    if path.exists():
+        raise InputError(f"{path} exists: move it away or name another folder with --out")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part, problems = path.with_suffix(".part"), []
+    try:
+        with zipfile.ZipFile(part, "w", allowZip64=True) as archive:
+            for file in files:
+                try:
+                    values = read_tensor(file)
+                except TensightError as error:
+                    problems.append(Problem(file.name, str(error)))
+                    continue
+                with archive.open(f"{file.address or file.name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, values, allow_pickle=False)
+        if len(problems) == len(files):
+            raise InputError(f"none of {count(len(files), 'tensor')} could be read; the first: {problems[0]}")
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path, problems

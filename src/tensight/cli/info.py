@@ -1,0 +1,82 @@
+"""`tensight info`: what a dump holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensight.cli.options import CacheDir, DumpArgument, Json
+from tensight.cli.output import console, count, print_json, print_problems, size, table
+from tensight.errors import Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SUMMARY_FILE = "summary.json"
+SUMMARY_FORMAT = 1
+"""Raised when the summary gets another meaning, so that older cached ones are not shown."""
+
+
+def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> None:
+    """Show what a dump holds: framework, graphs, ranks, iterations, files."""
+    from tensight.cache import cache_for
+    from tensight.dumps import open_dump
+
+    opened = open_dump(dump)
+    cache = cache_for(opened.path, cache_dir)
+    fingerprint = [SUMMARY_FORMAT, opened.fingerprint()]
+    summary: Any = cache.read_json(SUMMARY_FILE, fingerprint)
+    if summary is None:
+        summary = opened.summary()
+        cache.write_json(SUMMARY_FILE, fingerprint, summary)
+    if json:
+        print_json(summary)
+        return
+    _print_summary(console(), summary)
+    print_problems([Problem(**entry) for entry in summary["problems"]])
+
+
+def _print_summary(out: Console, summary: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    ranks = summary["ranks"]
+    out.print(f"[bold]{escape(summary['path'])}[/]")
+    kind = "synchronous" if summary["synchronous"] else "asynchronous"
+    out.print(
+        f"  {escape(summary['net_name'] or 'unnamed network')}, MindSpore {escape(summary['framework_version'] or '?')} "
+        f"on {escape(summary['device_target'] or '?')}, {kind} dump of {_sides(summary['input_output'])}"
+    )
+    files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
+    out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
+    unmatched = sum(rank["unmatched"] for rank in ranks)
+    if unmatched:
+        out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")
+    rows = table("rank", "graph", "operators", "parameters", "iterations", "executed", right=("rank", "operators", "parameters"))
+    for rank in ranks:
+        for graph in rank["graphs"]:
+            dumped = rank["iterations"].get(str(graph["graph_id"]), [])
+            executed = None if rank["history"] is None else rank["history"].get(str(graph["graph_id"]), [])
+            rows.add_row(
+                str(rank["rank"]),
+                escape(graph["name"]),
+                f"{graph['operators']:,}",
+                f"{graph['parameters']:,}",
+                spans(dumped) if graph["root_id"] == graph["graph_id"] else f"in graph {graph['root_id']}",
+                "not recorded" if executed is None else spans(executed),
+            )
+    out.print(rows)
+
+
+def _sides(input_output: int) -> str:
+    return {0: "inputs and outputs", 1: "inputs", 2: "outputs"}.get(input_output, "tensors")
+
+
+def spans(values: list[int]) -> str:
+    """Return sorted numbers with runs shortened: "0-3, 7"; long lists are cut."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"

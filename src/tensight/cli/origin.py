@@ -1,0 +1,162 @@
+"""`tensight origin`: the operator and the line where an anomaly began."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensight.cli.opening import numbers, open_analysis
+from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Threads
+from tensight.cli.output import (
+    console,
+    count,
+    frame_data,
+    frame_text,
+    number,
+    print_json,
+    print_problems,
+    problem_data,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tensight.analysis import Analysis, Origin
+    from tensight.graph import SourceFrame
+
+CONTEXT_LINES = 2
+INPUT_MARKS = {"clean": "[green]✓ clean[/]", "shows it": "[red]✗ shows it[/]", "not dumped": "[yellow]? not dumped[/]"}
+
+
+class Kind(str, Enum):
+    """The anomalies to look for; `tensight.analysis.Anomaly`, without importing it for ``--help``."""
+
+    NAN = "nan"
+    INF = "inf"
+    OVERFLOW = "overflow"
+    EXPLOSION = "explosion"
+    ALL_ZERO = "all_zero"
+
+
+DEFAULT = (Kind.NAN, Kind.INF, Kind.EXPLOSION, Kind.ALL_ZERO)
+
+
+def origin(
+    dump: DumpArgument,
+    kind: Annotated[list[Kind] | None, typer.Option("--kind", help="Only this kind of anomaly. Repeatable.")] = None,
+    ranks: Ranks = None,
+    explosion_limit: Annotated[
+        float, typer.Option("--explosion-limit", metavar="X", help="Finite values above this magnitude are an explosion.")
+    ] = 1e6,
+    source_root: Annotated[
+        str | None, typer.Option("--source-root", metavar="DIR", help="Where the scripts are, if not where they ran.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+) -> None:
+    """Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."""
+    from tensight.analysis import Anomaly, origins
+
+    analysis = open_analysis(dump, cache_dir, threads)
+    with progress(analysis, quiet=quiet):
+        found = origins(
+            analysis, [Anomaly(one.value) for one in kind or DEFAULT], ranks=numbers(ranks, "--ranks"), explosion_limit=explosion_limit
+        )
+    if json:
+        print_json(origins_data(analysis, found))
+        return
+    out = console()
+    for entry in found:
+        print_origin(out, analysis, entry, source_root)
+    if not found:
+        out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was dumped.")
+    print_problems(analysis.problems)
+
+
+def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: str | None = None) -> None:
+    """Print where one anomaly began: the sentence, the values around it, the line of code."""
+    from rich.markup import escape
+
+    rank = f" (rank {found.address.rank})" if len(analysis.dump.ranks) > 1 else ""
+    colour = "yellow" if found.anomaly.value == Kind.ALL_ZERO.value else "red"
+    out.print(f"[bold {colour}]● {escape(found.sentence)}[/]{rank}")
+    rows = analysis.known.rows
+    for entry in found.inputs:
+        values = f"  {_values(rows[entry.row])}" if entry.row >= 0 else ""
+        out.print(f"    input {entry.index}  {INPUT_MARKS[entry.state.value]}  {escape(entry.source)}{escape(values)}")
+    out.print(f"    output {found.address.slot}  [bold]{escape(_values(rows[found.row]))}[/]")
+    if found.candidates:
+        out.print("    [yellow]It may have begun in any of:[/]")
+        for name in found.candidates:
+            out.print(f"      {escape(name)}")
+    if found.user_frame is not None:
+        print_source(out, found.user_frame, source_root)
+    elif not found.arrived:
+        out.print("    [dim]The framework made this operator; it has no line of code.[/]")
+    if found.also:
+        out.print(f"    [dim]Began independently in {count(len(found.also), 'more place')}: {escape(', '.join(found.also[:3]))}[/]")
+    out.print()
+
+
+def print_source(out: Console, frame: SourceFrame, source_root: str | None = None) -> None:
+    """Print a line of code with what is around it where the file can be read, else the line the dump carries."""
+    from rich.markup import escape
+
+    path = os.path.join(source_root, os.path.basename(frame.file)) if source_root else frame.file
+    out.print(f"    [bold cyan]{escape(frame_text(frame))}[/]")
+    lines = linecache.getlines(path) if frame.line is not None and os.path.isfile(path) else []
+    stale = frame.line is None or frame.line > len(lines) or frame.code.strip() not in lines[frame.line - 1]
+    if stale or frame.line is None:
+        out.print(f"    [bold]→ {escape(frame.code.strip())}[/]")
+        return
+    for line in range(max(1, frame.line - CONTEXT_LINES), min(len(lines), frame.line + CONTEXT_LINES) + 1):
+        text = escape(lines[line - 1].rstrip())
+        out.print(f"    [bold]→ {line:4d}  {text}[/]" if line == frame.line else f"    [dim]  {line:4d}  {text}[/]")
+
+
+def _values(row: object) -> str:
+    """Return what a row of statistics says in a few words."""
+    value = {name: row[name].item() for name in ("min", "max", "count", "zero_count", "nan_count", "pos_inf_count", "neg_inf_count")}  # type: ignore[index]  # fmt: skip
+    parts = [f"{number(value['min'])} … {number(value['max'])}"] if value["min"] <= value["max"] else []
+    for name, words in (("nan_count", "NaN"), ("pos_inf_count", "+Inf"), ("neg_inf_count", "-Inf"), ("zero_count", "zero")):
+        if value[name]:
+            parts.append(f"{value[name]:,} of {value['count']:,} {words}")
+    return ", ".join(parts)
+
+
+def origins_data(analysis: Analysis, found: Sequence[Origin]) -> dict[str, object]:
+    """Return origins for machines."""
+    return {
+        "dump": analysis.dump.path,
+        "origins": [
+            {
+                "anomaly": entry.anomaly.value,
+                "address": str(entry.address),
+                "rank": entry.address.rank,
+                "graph": entry.address.graph,
+                "node": entry.address.node,
+                "op_type": entry.op_type,
+                "iteration": entry.address.iteration,
+                "certain": entry.certain,
+                "arrived": entry.arrived,
+                "candidates": list(entry.candidates),
+                "inputs": [
+                    {"index": item.index, "source": item.source, "state": item.state.value} for item in entry.inputs
+                ],
+                "also": list(entry.also),
+                "source": frame_data(entry.user_frame) if entry.user_frame is not None else None,
+                "stack": [frame_data(frame) for frame in entry.frames],
+                "sentence": entry.sentence,
+            }
+            for entry in found
+        ],
+        "problems": problem_data(analysis.problems),
+    }

@@ -1,0 +1,154 @@
+"""`tensight show` and `tensight compare-steps`: the values of one tensor, and how it moved between two iterations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tensight.cli.opening import find_tensor
+from tensight.cli.options import DumpArgument, Json
+from tensight.cli.output import console, number, print_json, print_problems, size, table
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from tensight.dumps import TensorFile
+    from tensight.tensors import TensorStatistics
+
+MOST_PRINTED = 1000
+BAR_WIDTH = 40
+BINS = 16
+Rank = Annotated[int | None, typer.Option("--rank", help="Rank. Default: the first that has the tensor.")]
+
+
+def show(
+    dump: DumpArgument,
+    tensor: Annotated[str, typer.Argument(metavar="TENSOR", help="For example conv1.weight@3, Conv2D-op61:0@2 or ReLU-op3:input.0@2.")],
+    slice_: Annotated[
+        str | None, typer.Option("--slice", metavar='"[0, :, 0:8]"', help="Which part to print, one entry for each dimension.")
+    ] = None,
+    rank: Rank = None,
+    json: Json = False,
+) -> None:
+    """Show the values of one tensor: statistics, histogram, numbers."""
+    from tensight.dumps import open_dump, read_tensor
+    from tensight.tensors import histogram, parse_slice, statistics
+
+    opened = open_dump(dump)
+    file = find_tensor(opened, tensor, rank)
+    values = read_tensor(file)
+    part = values if slice_ is None else values[parse_slice(slice_, values.shape)]
+    found = statistics(part)
+    if json:
+        print_json(
+            {
+                "address": str(file.address) if file.address is not None else None,
+                "file": file.path,
+                "slice": slice_,
+                "statistics": statistics_data(found),
+                "values": part.tolist() if part.size <= MOST_PRINTED else None,
+            }
+        )
+        return
+    out = console()
+    _print_heading(out, file, values)
+    if slice_ is not None:
+        out.print(f"  part {slice_}: shape {list(part.shape)}")
+    _print_statistics(out, found)
+    if found.finite_count > 1 and values.dtype.kind not in "b":
+        bars = histogram(part, bins=BINS)
+        _print_histogram(out, bars.counts.tolist(), bars.edges.tolist())
+    _print_values(out, part)
+    print_problems(opened.problems)
+
+
+def compare_steps(
+    dump: DumpArgument,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A tensor without its iteration, for example conv1.weight.")],
+    first: Annotated[int, typer.Argument(metavar="I", help="The earlier iteration.")],
+    second: Annotated[int, typer.Argument(metavar="J", help="The later iteration.")],
+    rank: Rank = None,
+    json: Json = False,
+) -> None:
+    """Show how a tensor moved from iteration I to iteration J."""
+    from tensight.dumps import open_dump, read_tensor
+    from tensight.tensors import changes, statistics
+
+    if "@" in node:
+        raise InputError(f"{node!r}: leave out the iteration, it follows as I and J")
+    opened = open_dump(dump)
+    files = [find_tensor(opened, f"{node}@{iteration}", rank) for iteration in (first, second)]
+    before, after = (read_tensor(file) for file in files)
+    if before.shape != after.shape:
+        raise InputError(f"{node} has shape {before.shape} at iteration {first} and {after.shape} at {second}: nothing to compare")
+    moved = changes(after, before)
+    sides = [statistics(before), statistics(after)]
+    data = {
+        "mean_abs_change": moved.mean_abs_change,
+        "mean_abs_previous": moved.mean_abs_previous,
+        "update_ratio": moved.update_ratio,
+        "max_abs_change": moved.max_abs_change,
+        "l2_change": moved.l2_change,
+        "required_rtol": moved.required_rtol,
+    }
+    if json:
+        print_json({"first": statistics_data(sides[0]), "second": statistics_data(sides[1]), "change": data})
+        return
+    out = console()
+    _print_heading(out, files[1], after)
+    rows = table("", f"iteration {first}", f"iteration {second}", right=(f"iteration {first}", f"iteration {second}"))
+    for name in ("min", "max", "mean", "abs_mean", "std", "l2_norm", "zero_count", "nan_count", "pos_inf_count", "neg_inf_count"):
+        rows.add_row(name, *(number(getattr(side, name)) for side in sides))
+    out.print(rows)
+    for name, value in data.items():
+        out.print(f"  {name:18s} {number(value)}")
+    if sides[0].content_hash == sides[1].content_hash:
+        out.print("  [yellow]The two are identical.[/]")
+
+
+def statistics_data(found: TensorStatistics) -> dict[str, object]:
+    """Return statistics for machines."""
+    return {**found.as_row(), "shape": list(found.shape)}
+
+
+def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None:
+    from rich.markup import escape
+
+    out.print(f"[bold]{escape(str(file.address or file.name))}[/]")
+    out.print(f"  {file.op_type}, {values.dtype}, shape {list(values.shape)}, {size(values.nbytes)}")
+    if file.older:
+        out.print(f"  [yellow]dumped {len(file.older) + 1} times in this iteration; the newest is shown[/]")
+
+
+def _print_statistics(out: Console, found: TensorStatistics) -> None:
+    rows = table("count", "min", "max", "mean", "std", "l2 norm", "zeros", "negative", "positive", "NaN", "+Inf", "-Inf")
+    rows.columns[0].justify = "right"
+    rows.add_row(
+        number(found.count), number(found.min), number(found.max), number(found.mean), number(found.std), number(found.l2_norm),
+        number(found.zero_count), number(found.negative_count), number(found.positive_count),
+        *(f"[red]{number(bad)}[/]" if bad else "0" for bad in (found.nan_count, found.pos_inf_count, found.neg_inf_count)),
+    )  # fmt: skip
+    out.print(rows)
+
+
+def _print_histogram(out: Console, counts: list[int], edges: list[float]) -> None:
+    most = max(counts, default=0)
+    if not most or edges[0] == edges[-1]:
+        return
+    for amount, low, high in zip(counts, edges, edges[1:], strict=False):
+        bar = "█" * round(BAR_WIDTH * amount / most) or ("▏" if amount else "")
+        out.print(f"  {number(low, 4):>11} … {number(high, 4):<11} [cyan]{bar:<{BAR_WIDTH}}[/] {amount:,}")
+    out.print()
+
+
+def _print_values(out: Console, values: NDArray[np.generic]) -> None:
+    import numpy as np
+    from rich.markup import escape
+
+    with np.printoptions(precision=5, threshold=MOST_PRINTED if values.size <= MOST_PRINTED else 50, linewidth=out.width - 4):
+        for line in str(values).splitlines():
+            out.print(f"  {escape(line)}", soft_wrap=True)

@@ -1,0 +1,80 @@
+"""`tensight stats`: the statistics table of a dump, sorted, filtered, or asked with SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tensight.cli.opening import open_analysis
+from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Threads
+from tensight.cli.output import Format, console, count, number, print_csv, print_json, print_problems, progress, table
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHOWN = ("iteration", "node", "io", "slot", "dtype", "shape", "min", "max", "mean", "std", "l2_norm", "zeros_percent", "non_finite")  # fmt: skip
+_VIEW = """
+    select *, 100.0 * zero_count / nullif(count, 0) as zeros_percent,
+           nan_count + neg_inf_count + pos_inf_count as non_finite
+    from tensors
+"""
+
+
+def stats(
+    dump: DumpArgument,
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="QUERY", help='SQL over the table "tensors" (DuckDB\'s dialect).')
+    ] = None,
+    sort: Annotated[str, typer.Option("--sort", metavar="COLUMN", help="Sort by this column, largest first.")] = "max",
+    ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many rows.")] = 20,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
+    json: Json = False,
+    quiet: Quiet = False,
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+) -> None:
+    """Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks."""
+    from tensight.analysis import query
+
+    analysis = open_analysis(dump, cache_dir, threads)
+    with progress(analysis, quiet=quiet):
+        everything = analysis.table()
+    view = query(everything, _VIEW)
+    if sql is None:
+        if sort not in view.column_names:
+            raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(view.column_names)}")
+        direction = "asc" if ascending else "desc"
+        sql = f'select * from tensors order by "{sort}" {direction} nulls last limit {top}'  # noqa: S608 - a column checked above
+        shown: tuple[str, ...] | None = (*SHOWN, *(() if sort in SHOWN else (sort,)))
+    else:
+        shown = None
+    found = query(view, sql)
+    if json or output is Format.JSON:
+        print_json(found.to_pylist())
+    elif output is Format.CSV:
+        print_csv(found.to_pylist(), found.column_names)
+    else:
+        _print_table(found, shown)
+        print_problems(analysis.problems)
+
+
+def _print_table(found: pa.Table, columns: tuple[str, ...] | None) -> None:
+    from rich.markup import escape
+
+    names = [name for name in columns or found.column_names if name in found.column_names]
+    right = [name for name in names if str(found.schema.field(name).type).startswith(("int", "uint", "double", "float"))]
+    rows = table(*names, right=right)
+    for row in found.select(names).to_pylist():
+        rows.add_row(*(escape(_cell(row[name])) for name in names))
+    out = console()
+    out.print(rows)
+    out.print(count(found.num_rows, "row"))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return number(value) if value is None or isinstance(value, (int, float)) else str(value)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensight.analysis import Analysis, Anomaly, InputState, origins
+from tensight.errors import InputError
+
+Analyse = Callable[..., Analysis]
+DUMPS = ("sick-2.0.0", "sick-2.10.0")
+
+
+def one(analysis: Analysis, anomaly: Anomaly, **options: Any) -> Any:
+    found = origins(analysis, (anomaly,), **options)
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("name", DUMPS)
+@pytest.mark.parametrize("anomaly", [Anomaly.NAN, Anomaly.INF])
+def test_the_planted_operator_its_iteration_and_its_line_are_named(
+    name: str, anomaly: Anomaly, analyse: Analyse, unpacked: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    expected = planted[name]["planted"][anomaly.value]
+    found = one(analyse(unpacked(name)), anomaly)
+    assert (found.address.node, found.address.iteration) == (expected["operator"], expected["first_iteration"])
+    assert found.user_frame is not None
+    assert (found.user_frame.file, found.user_frame.line) == (expected["file"], expected["line"])
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_inf_is_certain_because_its_inputs_were_dumped_and_clean(
+    name: str, analyse: Analyse, unpacked: Callable[[str], Path]
+) -> None:
+    found = one(analyse(unpacked(name)), Anomaly.INF)
+    assert found.certain
+    assert [entry.state for entry in found.inputs] == [InputState.CLEAN]
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_the_dead_relu_is_where_the_zeros_begin(
+    name: str, analyse: Analyse, unpacked: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    expected = planted[name]["planted"]["dead_relu"]
+    found = one(analyse(unpacked(name)), Anomaly.ALL_ZERO)
+    assert expected["operator"] in (found.address.node, *found.also)
+    assert found.address.iteration == expected["first_iteration"]
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_the_explosion_begins_at_the_planted_operator(
+    name: str, analyse: Analyse, unpacked: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    expected = planted[name]["planted"]["exploding_gradient"]
+    found = one(analyse(unpacked(name)), Anomaly.EXPLOSION, explosion_limit=expected["threshold"])
+    assert (found.address.node, found.address.iteration) == (expected["operator"], expected["first_iteration"])
+
+
+@pytest.mark.parametrize("name", ["healthy-2.0.0", "healthy-2.10.0"])
+def test_a_healthy_run_has_no_nan_inf_or_explosion(
+    name: str, analyse: Analyse, unpacked: Callable[[str], Path]
+) -> None:
+    assert origins(analyse(unpacked(name)), (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION)) == []
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_without_input_files_the_producers_outputs_decide(
+    name: str, analyse: Analyse, dump_copy: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    dump = dump_copy(name)
+    for path in dump.rglob("*.input.*.npy"):
+        path.unlink()
+    found = one(analyse(dump), Anomaly.INF)
+    assert found.address.node == planted[name]["planted"]["inf"]["operator"]
+    assert found.certain
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_what_was_not_dumped_is_named_as_a_candidate_and_not_assumed_clean(
+    name: str, analyse: Analyse, dump_copy: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    dump = dump_copy(name)
+    inf = planted[name]["planted"]["inf"]["operator"]
+    producer = analyse(dump).dump.graphs(0)[0].flat_producers(analyse(dump).dump.graphs(0)[0].node(inf))[0]
+    assert producer is not None
+    for file in analyse(dump).dump.tensors():
+        if file.node == producer[0].name or (file.node == inf and file.io == "input"):
+            Path(file.path).unlink()
+    found = one(analyse(dump), Anomaly.INF)
+    assert found.address.node == inf
+    assert not found.certain
+    assert found.candidates[:2] == (inf, producer[0].name)
+    assert "not all of its inputs were dumped" in found.sentence
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_a_nan_that_comes_in_with_the_data_is_reported_as_arriving(
+    name: str, analyse: Analyse, dump_copy: Callable[[str], Path]
+) -> None:
+    dump = dump_copy(name)
+    opened = analyse(dump).dump
+    graph = opened.graphs(0)[0]
+    data = next(node for node in graph.parameters if node.name.startswith("inputs"))
+    readers = {consumer.name for consumer in graph.consumers(data)}
+    for file in opened.tensors(iterations=[0]):
+        node = graph.get(file.node or "")
+        source = graph.flat_producers(node)[file.slot] if node and file.io == "input" and node.is_operator else None
+        if file.node == data.name or (source is not None and source[0].name == data.name):
+            values = np.load(file.path)
+            if values.dtype.kind == "f":
+                values[...] = np.nan
+                np.save(file.path, values)
+    assert readers
+    found = one(analyse(dump), Anomaly.NAN)
+    assert found.arrived
+    assert (found.address.node, found.address.iteration) == (data.name, 0)
+    assert "came in" in found.sentence
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_a_weight_that_the_optimizer_made_nan_begins_at_the_optimizer(
+    name: str, analyse: Analyse, dump_copy: Callable[[str], Path]
+) -> None:
+    """In-place operators are dumped after they ran: their input 0 already shows what they wrote."""
+    dump = dump_copy(name)
+    opened = analyse(dump).dump
+    graph = opened.graphs(0)[0]
+    optimizer = next(node for node in graph.operators if node.type == "ApplyMomentum")
+    weight = graph.flat_producers(optimizer)[0]
+    assert weight is not None
+    for file in opened.tensors(iterations=[1]):
+        written = file.node == optimizer.name and (file.io, file.slot) in {("input", 0), ("output", 0)}
+        if written or (file.node == weight[0].name and file.io == "output"):
+            values = np.load(file.path)
+            values[...] = np.nan
+            np.save(file.path, values)
+    found = one(analyse(dump), Anomaly.NAN)
+    assert (found.address.node, found.address.iteration) == (optimizer.name, 1)
+    assert found.certain
+
+
+def test_each_rank_has_its_own_origin(analyse: Analyse, dump_copy: Callable[[str], Path]) -> None:
+    dump = dump_copy("sick-2.10.0")
+    shutil.copytree(dump / "rank_0", dump / "rank_3")
+    found = origins(analyse(dump), (Anomaly.INF,))
+    assert [origin.address.rank for origin in found] == [0, 3]
+    assert [origin.address.rank for origin in origins(analyse(dump), (Anomaly.INF,), ranks=[3])] == [3]
+
+
+def test_the_limit_of_an_explosion_must_be_positive(analyse: Analyse, dump_210: Path) -> None:
+    with pytest.raises(InputError, match="positive"):
+        origins(analyse(dump_210), explosion_limit=0.0)
+
+
+def test_planted_facts_cover_both_generations(planted: dict[str, Any]) -> None:
+    assert set(DUMPS) <= set(planted), json.dumps(sorted(planted))
