@@ -211,12 +211,6 @@ class Condition:
         """The parameters that are thresholds."""
         return tuple(p for p in self.parameters if p.kind is ParameterKind.CHECK)
 
-    @property
-    def needs_previous(self) -> bool:
-        """Whether every evaluation compares with the previous step."""
-        quantities = [p.quantity for p in self.checks if p.quantity is not None]
-        return bool(quantities) and all("has_previous" in quantity.columns for quantity in quantities)
-
     def parameter(self, name: str) -> Parameter | None:
         """Return the parameter of that name, or None."""
         return next((p for p in self.parameters if p.name == name), None)

@@ -135,7 +135,7 @@ class _Rows:
         self._report = report
         self._length = self._common_length()
         self._compares_steps = any(q.source is Source.CHANGE for q in check.quantities)
-        self._empty = self._where("count", "==", default=False)
+        self._empty = self._where("count", "==")
         self._missing_previous = ~self._flags("has_previous") if self._compares_steps else self._none()
         self._error_code = self._error_codes()
         self._evaluable = ~self._empty
@@ -225,10 +225,10 @@ class _Rows:
         status[self._empty] = Status.EMPTY
         return status
 
-    def _where(self, name: str, comparison: Literal[">", "=="], default: bool = False) -> BoolColumn:
-        """Compare a column with 0; a column that this check can do without may be missing."""
+    def _where(self, name: str, comparison: Literal[">", "=="]) -> BoolColumn:
+        """Compare a column with 0; one that this check can do without may be missing, and is then false."""
         if name not in self._columns and not self._check.needs.statistics:
-            return np.full(self._length, default)
+            return self._none()
         values = column(self._columns, name)
         found: BoolColumn = values > 0 if comparison == ">" else values == 0
         return found

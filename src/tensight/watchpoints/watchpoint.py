@@ -66,7 +66,7 @@ class Selector:
     def __post_init__(self) -> None:
         """Refuse a rule without its argument, or with one too many, and a regular expression that is none."""
         if bool(self.argument) != (self.kind in _WITH_ARGUMENT):
-            wanted = "needs" if self.kind in _WITH_ARGUMENT else "takes no"
+            wanted = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
             raise InputError(f"the selector {self.kind.value!r} {wanted} argument after a colon")
         if self.kind is SelectorKind.NAME:
             try:
