@@ -5,7 +5,9 @@ from __future__ import annotations
 from tensight.dumps.dump import Dump, open_dump
 from tensight.dumps.metadata import Device, DumpMetadata
 from tensight.dumps.npy_files import TensorHeader
+from tensight.dumps.overflow import OverflowRecord
 from tensight.dumps.reading import read_segments, read_tensor, tensor_header
+from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
 
 __all__ = [
@@ -13,6 +15,8 @@ __all__ = [
     "Device",
     "Dump",
     "DumpMetadata",
+    "OverflowRecord",
+    "StatisticRow",
     "TensorFile",
     "TensorHeader",
     "open_dump",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,8 +17,10 @@ from tensight.errors import InputError, Problem
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.dumps.overflow import OverflowRecord
+    from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
     from tensight.graph import Graph
 
@@ -143,7 +147,8 @@ class Dump:
         """
         wanted = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
-        return [tensor for rank in chosen for tensor in self._rank(rank).tensors(wanted)]
+        with _without_garbage_collection():
+            return [tensor for rank in chosen for tensor in self._rank(rank).tensors(wanted)]
 
     def find(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
@@ -163,6 +168,22 @@ class Dump:
         if before is None:
             return None
         return rank.find(tensor.graph_id, before, identity_of(tensor))
+
+    def overflows(self, rank: int | None = None, iteration: int | None = None) -> tuple[OverflowRecord, ...]:
+        """Return the overflow records of a rank (None: all) and iteration (None: all), by rank, iteration, time."""
+        ranks = self.ranks if rank is None else (rank,)
+        return tuple(record for one in ranks for record in self._rank(one).overflows(iteration))
+
+    def statistic_rows(
+        self, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
+    ) -> Iterator[StatisticRow]:
+        """Yield the statistics that devices wrote (``statistic.csv``), by rank, graph and iteration.
+
+        Lines and files that cannot be used become problems.
+        """
+        wanted = None if iterations is None else set(iterations)
+        for rank in self.ranks if ranks is None else sorted(set(ranks)):
+            yield from self._rank(rank).statistic_rows(wanted)
 
     def fingerprint(self) -> str:
         """Return a digest that changes when files are added to, removed from, or renamed in any folder of the dump.
@@ -201,3 +222,15 @@ class Dump:
                 raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
             index = self._ranks[rank] = RankIndex(self._storage, folder, lambda: self.metadata.net_name)
         return index
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause the search for reference cycles: 100,000 new objects without one would be searched again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -188,6 +188,9 @@ class NodeMatcher:
         dict of Match to Match
             What must be replaced, and by what.
         """
+        matches = list(matches)
+        if all(match.candidates for match in matches):
+            return {}
         families: dict[tuple[str, str], dict[int, Match]] = {}
         for match in matches:
             parts = _NUMBER.fullmatch(match.op_name)

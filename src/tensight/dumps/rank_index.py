@@ -11,6 +11,8 @@ from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execut
 from tensight.dumps.indexing import FolderIndex, FolderIndexer
 from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
 from tensight.dumps.matching import MatchReport, NodeMatcher
+from tensight.dumps.overflow import find_overflows
+from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import MissingFileError
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
@@ -19,10 +21,14 @@ from tensight.graph import Graph, parse_graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tensight.dumps.overflow import OverflowRecord
+    from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import Storage
     from tensight.dumps.tensor_file import TensorFile
 
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
+
+STATISTICS = "statistic.csv"
 
 #: protobuf itself can hold no more.
 _MAX_GRAPH_BYTES = 2**31 - 1
@@ -60,6 +66,8 @@ class RankIndex:
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
         self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
+        self._overflows: dict[int | None, tuple[OverflowRecord, ...]] = {}
+        self._statistic_problems: dict[str, list[Problem]] = {}
 
     @cached_property
     def folders(self) -> TensorFolders:
@@ -137,6 +145,39 @@ class RankIndex:
                 if wanted is None or iteration in wanted:
                     yield from self._index(graph_id, iteration).tensors
 
+    def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:
+        """Return the overflow records of an iteration, or of all."""
+        records = self._overflows.get(iteration)
+        if records is None:
+            wanted = None if iteration is None else {iteration}
+            records = find_overflows(self._storage, self._folder, self.folders, self._problems, wanted)
+            self._overflows[iteration] = records
+        return records
+
+    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:
+        """Yield the statistics that the device wrote, of the wanted iterations (None: all)."""
+        for graph_id, iterations in self.folders.iterations.items():
+            for iteration, folder in iterations.items():
+                if wanted is not None and iteration not in wanted:
+                    continue
+                path = f"{folder}/{STATISTICS}"
+                problems: list[Problem] = []
+                try:
+                    with self._storage.open_text(path) as file:
+                        yield from read_statistics(
+                            file,
+                            where=self._storage.full_path(path),
+                            problems=problems,
+                            rank=self._folder.rank,
+                            graph_id=graph_id,
+                            iteration=iteration,
+                        )
+                except MissingFileError:
+                    continue
+                except DumpError as error:
+                    problems.append(Problem(path, str(error)))
+                self._statistic_problems[path] = problems
+
     def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
         """Return the tensor that is called so in an iteration of a root graph."""
         if self._folder_of(graph_id, iteration) is None:
@@ -181,6 +222,7 @@ class RankIndex:
     def all_problems(self) -> list[Problem]:
         """Return what could not be used so far."""
         problems = [*self._problems, *(problem for index in self._indexed.values() for problem in index.problems)]
+        problems.extend(problem for listed in self._statistic_problems.values() for problem in listed)
         for graph_id in self.folders.iterations if self._indexed else ():
             where = f"{self.folders.network}/{graph_id}"
             indexes = [index for (owner, _), index in self._indexed.items() if owner == graph_id]

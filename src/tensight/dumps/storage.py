@@ -6,6 +6,7 @@ Nothing is ever written, and nothing outside the folder that the person named is
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import stat
@@ -13,13 +14,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tensight.errors import DumpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
+
+    from _typeshed import WriteableBuffer
 
 #: Text files of a dump (configuration, execution order) are read whole; none that MindSpore writes comes near this.
 MAX_TEXT_BYTES = 256 * 2**20
@@ -122,6 +125,10 @@ class Storage(ABC):
         with self.open(path) as file:
             return file.read(offset, length)
 
+    def open_text(self, path: str) -> IO[str]:
+        """Open a UTF-8 text file for reading line by line; bytes that are no UTF-8 become U+FFFD."""
+        return io.TextIOWrapper(io.BufferedReader(_Stream(self.open(path))), "utf-8", "replace")
+
     def folders(self, path: str) -> tuple[str, ...]:
         """Return the names of a folder's sub-folders; none if the folder is not there."""
         try:
@@ -165,6 +172,30 @@ def _refuse_escape(path: str) -> None:
 
 def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class _Stream(io.RawIOBase):
+    """A file read from its beginning to its end."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill a buffer with what comes next."""
+        count = self._file.read_into(self._position, memoryview(buffer).cast("B"))
+        self._position += count
+        return count
+
+    def close(self) -> None:
+        """Give the file back."""
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 class LocalFile(OpenFile):
