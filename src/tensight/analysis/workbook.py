@@ -6,7 +6,6 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from tensight.errors import Problem
 from tensight.graph import Monad, TensorValue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
     from openpyxl import Workbook
     from openpyxl.worksheet._write_only import WriteOnlyWorksheet
 

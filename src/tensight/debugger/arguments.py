@@ -1,0 +1,118 @@
+"""Tests of the arguments that callers pass, with the texts of the original."""
+
+from __future__ import annotations
+
+import numbers
+from typing import TypeAlias, TYPE_CHECKING
+
+import numpy as np
+
+from tensight.debugger.exceptions import DebuggerParamTypeError, DebuggerParamValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+IntSelection: TypeAlias = "int | list[int] | set[int] | None"
+"""One number, several, or None for all of them."""
+
+MEM_LIMIT_MB = (2048, 2147483647)
+
+
+def require_type(name: str, value: object, expected: type) -> None:
+    """Raise unless an argument is of the expected type.
+
+    Raises
+    ------
+    DebuggerParamTypeError
+    """
+    if not isinstance(value, expected):
+        raise DebuggerParamTypeError(f"The type of {name} should be {expected.__name__}, but got {type(value)}.")
+
+
+def number(name: str, value: object, expected: str = "float") -> float:
+    """Return a threshold as float.
+
+    Raises
+    ------
+    DebuggerParamTypeError
+        It is not a number.
+    OverflowError
+        It is an integer that no 64-bit float can hold.
+    """
+    if isinstance(value, (numbers.Real, np.bool_)):
+        return float(value)
+    raise DebuggerParamTypeError(f"The type of {name} should be {expected}, but got {type(value)}.")
+
+
+def selected_numbers(
+    name: str, wanted: IntSelection, available: Sequence[int], *, skip_unknown: bool = False
+) -> list[int]:
+    """Return the numbers that a caller selected, in the caller's order, repetitions included.
+
+    Parameters
+    ----------
+    name : str
+        What is selected, for the error text.
+    wanted : int, list of int, set of int or None
+        The selection; None selects everything available.
+    available : sequence of int
+        What there is.
+    skip_unknown : bool
+        Leave out what is not available, instead of raising.
+
+    Raises
+    ------
+    DebuggerParamTypeError
+        It has another type.
+    DebuggerParamValueError
+        It contains something that is not available.
+    """
+    if wanted is None:
+        return list(available)
+    values: Collection[int] = wanted if isinstance(wanted, (list, set)) else [wanted]
+    known = set(available)
+    chosen: list[int] = []
+    for value in values:
+        if not isinstance(value, (int, np.integer)):
+            raise DebuggerParamTypeError(f"The type of {name} should be int, list[int] or None, but got {type(value)}.")
+        if value in known:
+            chosen.append(int(value))
+        elif not skip_unknown:
+            raise DebuggerParamValueError(f"The value should be in {list(available)}")
+    return chosen
+
+
+def selected_slots(slots: list[int] | None) -> frozenset[int] | None:
+    """Return the selected slots, None for all.
+
+    Raises
+    ------
+    TypeError
+        It is neither a list nor None; the original raises the built-in error here.
+    DebuggerParamTypeError
+        An element is not an integer.
+    """
+    if slots is None:
+        return None
+    if not isinstance(slots, list):
+        raise TypeError(f"The param `slots` only support list[int] or None, but got {type(slots)}")
+    for slot in slots:
+        if not isinstance(slot, (int, np.integer)):
+            raise DebuggerParamTypeError(f"The type of slot should be list[int] or None, but got {type(slot)}.")
+    return frozenset(int(slot) for slot in slots)
+
+
+def check_mem_limit(mem_limit: object) -> None:
+    """Raise unless the memory limit is None or a number of megabytes that the original accepts.
+
+    Raises
+    ------
+    DebuggerParamTypeError, DebuggerParamValueError
+    """
+    if mem_limit is None:
+        return
+    if not isinstance(mem_limit, int):
+        raise DebuggerParamTypeError(f"The type of mem_limit should be int or None, but got {type(mem_limit)}.")
+    low, high = MEM_LIMIT_MB
+    if not low <= mem_limit <= high:
+        raise DebuggerParamValueError(f"If mem_limit is not None, it should be set in [{low}, {high}].")

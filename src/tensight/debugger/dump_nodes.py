@@ -1,0 +1,180 @@
+"""All nodes of a dump, by rank, as the drop-in API shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.debugger.exceptions import DebuggerParamValueError
+from tensight.debugger.node import Node
+from tensight.dumps import CONSTANTS
+from tensight.errors import DumpError
+from tensight.graph import TensorValue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.dumps import Dump, TensorFile
+    from tensight.graph import Graph
+
+
+class DumpNodes:
+    """The nodes of a dump, built for a rank when it is first asked for.
+
+    Parameters
+    ----------
+    dump : Dump
+        The dump.
+    """
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+        self._of_rank: dict[int, tuple[Node, ...]] = {}
+        self._by_name: dict[int, dict[tuple[str, str], Node]] = {}
+        self._has_history: dict[tuple[int, int], bool] = {}
+        self._files: dict[int, dict[tuple[str, str], list[TensorFile]]] = {}
+        self._outputs: dict[int, dict[Node, list[Node]]] = {}
+
+    def of_rank(self, rank: int) -> tuple[Node, ...]:
+        """Return the nodes of a rank: of each graph constants, parameters, then operators in topological order."""
+        if rank not in self._of_rank:
+            nodes = tuple(
+                Node(self, rank, graph, node)
+                for graph in self.dump.graphs(rank)
+                for node in (*graph.constants, *graph.parameters, *graph.operators)
+            )
+            self._of_rank[rank] = nodes
+            self._by_name[rank] = {(node.graph_name, node.source.name): node for node in nodes}
+        return self._of_rank[rank]
+
+    def iterations(self, rank: int) -> list[int]:
+        """Return the dumped iterations of a rank, ascending."""
+        return list(self.dump.iterations(rank))
+
+    def same(self, node: Node) -> Node:
+        """Return this dump's node with the rank, graph and name of a node that may come from another dump.
+
+        Raises
+        ------
+        DebuggerParamValueError
+            This dump has no such node.
+        """
+        if node.owner is self:
+            return node
+        found = None
+        if node.rank in self.dump.ranks:
+            self.of_rank(node.rank)
+            found = self._by_name[node.rank].get((node.graph_name, node.source.name))
+        if found is None:
+            raise DebuggerParamValueError(
+                f"The node {node.name} of rank {node.rank} in {node.graph_name} is not in the dump {self.dump.path};"
+                " select nodes with the same DumpAnalyzer."
+            )
+        return found
+
+    def input_nodes(self, node: Node) -> list[Node]:
+        """Return the nodes that a node takes its inputs from, one for each input."""
+        return [
+            self._node(node.rank, node.parent, edge.source) for edge in node.source.inputs if edge.source in node.parent
+        ]
+
+    def output_nodes(self, node: Node) -> list[Node]:
+        """Return the nodes that take an output of a node, in topological order, one for each input fed."""
+        return list(self._outputs_of_rank(node.rank).get(node, ()))
+
+    def has_history(self, rank: int, graph_id: int) -> bool:
+        """Tell whether the dump records in which iterations a root graph ran.
+
+        A history that contradicts the folders counts: the original uses it, and compares with what it names.
+        """
+        key = (rank, graph_id)
+        if key not in self._has_history:
+            history = self.dump.history(rank)
+            known = history is not None and graph_id in history
+            self._has_history[key] = known or self._has_history_file(rank, graph_id)
+        return self._has_history[key]
+
+    def _has_history_file(self, rank: int, graph_id: int) -> bool:
+        from tensight.dumps.storage import open_file
+
+        folder = f"{self.dump.path}/rank_{rank}/execution_order"
+        try:
+            with open_file(f"{folder}/ms_global_execution_order_graph_{graph_id}.csv"):
+                return True
+        except DumpError:
+            return False
+
+    def file(self, node: Node, slot: int, iteration: int) -> TensorFile | None:
+        """Return the file of an output, None when it was not dumped."""
+        if node.rank not in self.dump.ranks:
+            return None
+        return self.dump.find(node.rank, node.root_graph_id, iteration, node.source.name, slot, "output")
+
+    def files_of(self, node: Node) -> list[TensorFile]:
+        """Return the input and output files of a node in all iterations, inputs first, slot by slot."""
+        if node.rank not in self._files:
+            by_node: dict[tuple[str, str], list[TensorFile]] = {}
+            for file in self.dump.tensors(ranks=[node.rank]):
+                if file.node is not None and not file.is_constant:
+                    by_node.setdefault((file.graph, file.node), []).append(file)
+            self._files[node.rank] = by_node
+        return self._files[node.rank].get((node.graph_name, node.source.name), [])
+
+    def file_with_value(self, node: Node, slot: int, iteration: int | None) -> TensorFile | None:
+        """Return the file that holds the elements of an output; that of a constant belongs to no iteration."""
+        if iteration is None:
+            return None
+        return self.file(node, slot, CONSTANTS if node.source.is_constant else iteration)
+
+    def value(self, node: Node, slot: int, iteration: int) -> NDArray[Any] | None:
+        """Return the elements of an output, None when they are nowhere.
+
+        Raises
+        ------
+        TensorFileError
+            The file is damaged.
+        """
+        from tensight.dumps import read_tensor
+
+        found = self.file_with_value(node, slot, iteration)
+        if found is not None:
+            return np.asarray(read_tensor(found))
+        return _immediate(node.source.value) if node.source.is_constant else None
+
+    def _node(self, rank: int, graph: Graph, name: str) -> Node:
+        self.of_rank(rank)
+        return self._by_name[rank][graph.name, name]
+
+    def _outputs_of_rank(self, rank: int) -> dict[Node, list[Node]]:
+        if rank not in self._outputs:
+            outputs: dict[Node, list[Node]] = {}
+            for consumer in self.of_rank(rank):
+                for source in self.input_nodes(consumer):
+                    outputs.setdefault(source, []).append(consumer)
+            self._outputs[rank] = outputs
+        return self._outputs[rank]
+
+
+def _immediate(value: object) -> NDArray[Any] | None:
+    """Return a value written into the graph as an array; None for what is no number (a monad, text, a type)."""
+    if isinstance(value, TensorValue):
+        return _tensor(value)
+    if isinstance(value, (bool, int, float)):
+        return np.array(value)
+    if isinstance(value, (tuple, list)) and value and all(isinstance(element, (bool, int, float)) for element in value):
+        return np.array(value)
+    return None
+
+
+def _tensor(value: TensorValue) -> NDArray[Any] | None:
+    """Return a tensor written into the graph, None when its elements are missing or do not fit its shape."""
+    try:
+        dtype = np.dtype(value.dtype) if value.dtype else None
+    except TypeError:
+        return None
+    count = math.prod(value.shape)
+    if dtype is None or count * dtype.itemsize != len(value.content):
+        return None
+    return np.frombuffer(value.content, dtype.newbyteorder("<")).reshape(value.shape)

@@ -1,0 +1,51 @@
+"""The errors of the drop-in API: class names, codes and texts are those of MindSpore Insight, which scripts catch."""
+
+from __future__ import annotations
+
+from tensight.errors import DumpError, InputError, TensightError
+
+
+class DebuggerError(TensightError):
+    """Base of the errors that the drop-in API raises under the names of the original.
+
+    Attributes
+    ----------
+    error_code : str
+        The original's code, eight hexadecimal digits.
+    message : str
+        The text without class name and code.
+    """
+
+    error_code = ""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Return class name, code and message in one line."""
+        return f"[{type(self).__name__}] code: {self.error_code}, msg: {self.message}"
+
+
+class DebuggerParamValueError(DebuggerError, InputError):
+    """An argument has a value that is not possible: an unknown rank, a missing threshold."""
+
+    error_code = "5054B081"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"ValueError. {message}")
+
+
+class DebuggerParamTypeError(DebuggerError, TypeError):
+    """An argument has the wrong type."""
+
+    error_code = "5054B080"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"TypeError. {message}")
+
+
+class RankDirNotFound(DebuggerError, DumpError):  # noqa: N818 - the original's name, which scripts catch
+    """The folder holds no ``rank_N`` folder with metadata, so it is no dump."""
+
+    error_code = "5054B285"
