@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from brute_force_rows import columns_for
 
 from tensight.errors import InputError
 from tensight.watchpoints import (
@@ -21,6 +23,7 @@ from tensight.watchpoints import (
     advice,
     condition,
     conditions_by_wire_number,
+    evaluate,
     parse_check,
     register,
     unregister,
@@ -163,6 +166,8 @@ def test_a_registered_condition_is_a_condition_like_the_others(own: Condition) -
     assert parse_check("GNL").text == "gradient_norm_too_large(l2_norm_gt=1)"
     assert advice("GNL").summary == own.meaning
     assert advice("GNL").steps
+    columns = columns_for([np.array([3.0, 4.0]), np.array([0.5])])
+    assert evaluate(parse_check("GNL"), columns).actual["l2_norm_gt"].tolist() == [5.0, 0.5]
 
 
 def test_an_unregistered_condition_is_gone(own: Condition) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensight.errors import InputError
+from tensight.tensors import statistics
 from tensight.watchpoints import (
     CONDITIONS,
     Comparator,
@@ -268,6 +269,17 @@ def test_a_range_that_was_not_counted_is_decided_from_statistics_or_left_open() 
     assert read.actual["range_percentage_gt"].tolist() == [25.0, 0.0, 100.0]
 
 
+def test_a_range_without_one_bound_counts_finite_elements_and_without_both_says_nothing() -> None:
+    columns = columns_for([np.array([-1.0, 2.0, np.inf])])
+    loose = {"range_percentage_gt": 40.0}
+    half = ConditionCheck("TR", loose | {"range_start_inclusive": 0.0}, strict=False)
+    assert evaluate(half, columns).actual["range_percentage_gt"].tolist() == [50.0]
+    neither = ConditionCheck("TR", loose, strict=False)
+    for mode in ("evaluate", "report"):
+        evaluation = evaluate(neither, columns_for([np.ones(2)]), non_finite=mode)  # type: ignore[arg-type]
+        assert (evaluation.hit[0], evaluation.undecided[0], evaluation.error_code[0]) == (False, False, 0)
+
+
 def test_a_hit_by_one_threshold_asks_for_the_actual_value_of_the_others() -> None:
     check = parse_check(
         "TR(range_start_inclusive=-1, range_end_inclusive=0, range_percentage_gt=60, max_min_gt=1)",
@@ -311,6 +323,18 @@ def test_no_rows_give_no_verdicts() -> None:
 def test_a_check_travels_to_another_process() -> None:
     for check in settings():
         assert pickle.loads(pickle.dumps(check)) == check  # noqa: S301 - our own bytes
+
+
+def test_rows_of_the_statistics_room_are_judged_alike() -> None:
+    arrays = [x for x, _ in TENSORS.values()]
+    rows = [statistics(x).as_row() for x in arrays]
+    measured = {name: np.array([row[name] for row in rows]) for name in statistics_row(np.ones(1))}
+    for check in settings():
+        if not check.needs.changes:
+            expected, found = evaluate(check, columns_for(arrays)), evaluate(check, measured)
+            assert found.hit.tolist() == expected.hit.tolist(), check
+            assert found.status.tolist() == expected.status.tolist(), check
+            assert found.error_code.tolist() == expected.error_code.tolist(), check
 
 
 def norm_per_element(columns: Any, _: Any) -> NDArray[np.float64]:
