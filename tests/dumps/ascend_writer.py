@@ -92,6 +92,29 @@ def dump_data(
     return struct.pack("<Q", len(header)) + header + b"".join(tensor.data for tensor in inputs + outputs)
 
 
+def older_overflow_block(dha: int = 0, l2: int = 0, core: int = 32) -> bytes:
+    block = bytearray(2048)
+    block[0:48] = struct.pack("<6Q", 1, 2, 3, 0, 0, 0)
+    block[128:176] = struct.pack("<6Q", 4, 5, 6, 0, 0, 0)
+    block[256:304] = struct.pack("<6Q", 514, 563, 57, 0, 0x1008005B0000, 0x100800297000)
+    block[512:520] = struct.pack("<Q", dha)
+    block[768:776] = struct.pack("<Q", l2)
+    block[1024:1048] = struct.pack("<3Q", 0x1008005AE000, 1, core)
+    return bytes(block)
+
+
+def newer_overflow_block(kind: int, fields: list[int], version: int = 0, valid: int = 1) -> bytes:
+    return struct.pack("<6I", 0x5A5A5A5A, version, valid, kind, 0, 8 * len(fields)) + struct.pack(
+        f"<{len(fields)}Q", *fields
+    )
+
+
+def overflow_file(*blocks: bytes) -> bytes:
+    """The output's element type is undefined, as nobody needs it."""
+    tensors = [Tensor(block, 0, 2, (len(block),), (len(block),)) for block in blocks]
+    return dump_data(outputs=tensors, op_name="Node_OpDebug")
+
+
 def host_tensor(array: np.ndarray[Any, Any], format_name: str = "ND") -> Tensor:
     """Wrap an array that the device keeps in the layout of the host."""
     return Tensor(array.tobytes(), DATA_TYPES[array.dtype.name], FORMATS[format_name], array.shape, array.shape)

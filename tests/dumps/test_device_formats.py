@@ -97,6 +97,7 @@ def test_any_shape_survives_the_way_there_and_back(name, dims, c0, elements):
     np.testing.assert_array_equal(joined, host.reshape(-1))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([*sorted(DECODABLE_FORMATS), "NHWC", "FRACTAL_ZZ"]),
     st.lists(st.integers(0, 2**62), max_size=7),

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import struct
 
-import ascend_writer as device
 import pytest
-from hypothesis import given
+from ascend_writer import newer_overflow_block as newer_block
+from ascend_writer import older_overflow_block as older_block
+from ascend_writer import overflow_file as opdebug
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps.ascend import AscendName
@@ -42,29 +44,6 @@ DOCUMENT = {
         "para_base": "0x100800297000", "kernel_code": "0x1008005ae000", "block_idx": 1, "status": 32,
     },
 }  # fmt: skip
-
-
-def older_block(dha: int = 0, l2: int = 0, core: int = 32) -> bytes:
-    block = bytearray(2048)
-    block[0:48] = struct.pack("<6Q", 1, 2, 3, 0, 0, 0)
-    block[128:176] = struct.pack("<6Q", 4, 5, 6, 0, 0, 0)
-    block[256:304] = struct.pack("<6Q", 514, 563, 57, 0, 0x1008005B0000, 0x100800297000)
-    block[512:520] = struct.pack("<Q", dha)
-    block[768:776] = struct.pack("<Q", l2)
-    block[1024:1048] = struct.pack("<3Q", 0x1008005AE000, 1, core)
-    return bytes(block)
-
-
-def newer_block(kind: int, fields: list[int], version: int = 0, valid: int = 1) -> bytes:
-    return struct.pack("<6I", 0x5A5A5A5A, version, valid, kind, 0, 8 * len(fields)) + struct.pack(
-        f"<{len(fields)}Q", *fields
-    )
-
-
-def opdebug(*blocks: bytes) -> bytes:
-    """The output's element type is undefined, as nobody needs it."""
-    tensors = [device.Tensor(block, 0, 2, (len(block),), (len(block),)) for block in blocks]
-    return device.dump_data(outputs=tensors, op_name="Node_OpDebug")
 
 
 def record(data: bytes, path: str = NAME):
@@ -210,6 +189,7 @@ def test_a_rank_without_overflow_files_has_none(tmp_path):
     assert problems == []
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=2100), st.booleans())
 def test_any_block_is_read_or_refused(block, newer):
     data = opdebug(struct.pack("<I", 0x5A5A5A5A) + block if newer else block)
@@ -231,6 +211,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_any_json_is_read_or_refused(value):
     try:

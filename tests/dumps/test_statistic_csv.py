@@ -5,7 +5,7 @@ import io
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps.statistic_csv import (
@@ -142,11 +142,13 @@ def test_names_of_statistics_do_not_depend_on_the_spelling():
     assert [statistic_name(column) for column in columns] == names
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400))
 def test_any_text_gives_rows_or_problems(text):
     read(f"{OLD}\n{text}")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400))
 def test_any_file_is_read_or_refused(text):
     try:
@@ -155,6 +157,7 @@ def test_any_file_is_read_or_refused(text):
         return
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet='0123456789(),-"[] x', max_size=100), min_size=1, max_size=20))
 def test_odd_fields_never_take_long(fields):
     start = time.perf_counter()
