@@ -1,15 +1,39 @@
 """What the values of a tensor are: statistics, changes, slices, histograms, heat maps, differences."""
 
+from tensight.tensors.change_statistics import (
+    ChangePartial,
+    ChangeStatistics,
+    changes,
+    merge_changes,
+    scan_change_segment,
+    scan_changes,
+)
+from tensight.tensors.differences import Difference, difference
+from tensight.tensors.heat_maps import heat_map
+from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import SEGMENT_ELEMENTS
-from tensight.tensors.statistics import Partial, TensorStatistics, merge, scan_segment, statistics
+from tensight.tensors.slices import parse_slice
+from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
 from tensight.tensors.warm import kernels_ready, warm_up
 
 __all__ = [
     "SEGMENT_ELEMENTS",
+    "ChangePartial",
+    "ChangeStatistics",
+    "Difference",
+    "Histogram",
     "Partial",
     "TensorStatistics",
+    "changes",
+    "difference",
+    "heat_map",
+    "histogram",
     "kernels_ready",
     "merge",
+    "merge_changes",
+    "parse_slice",
+    "scan_change_segment",
+    "scan_changes",
     "scan_segment",
     "statistics",
     "warm_up",

@@ -122,7 +122,14 @@ def values_of(elements: NDArray[Any], element: ElementType) -> NDArray[Any]:
     if element.is_bool:
         return np.asarray(elements != 0, dtype=np.float32)
     kind = np.float64 if element.route.is_double else np.float32
-    return np.asarray(elements, dtype=kind)
+    with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
+        return np.asarray(elements, dtype=kind)
+
+
+def doubles_of(elements: NDArray[Any], element: ElementType) -> NDArray[np.float64]:
+    """Return the values that stand for `elements` as float64, see `values_of`."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values_of(elements, element), dtype=np.float64)
 
 
 def magnitudes(elements: NDArray[Any]) -> NDArray[np.float64]:

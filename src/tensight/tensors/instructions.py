@@ -63,13 +63,6 @@ def _store(builder: Any, _kind: Any, address: Any, index: Any, bits: Any) -> Non
     builder.store(bits, _element(builder, address, index, bits.type), align=1)
 
 
-def _prefetch(builder: Any, _kind: Any, address: Any) -> None:
-    pointer = ir.PointerType(_I8)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, _I32, _I32, _I32])
-    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
-    builder.call(function, [builder.inttoptr(address, pointer), _I32(0), _I32(2), _I32(1)])
-
-
 def _load_like(builder: Any, kind: Any, address: Any, index: Any, _like: Any) -> Any:
     return _load(builder, kind, address, index)
 
@@ -80,8 +73,6 @@ load_word = _instruction(types.int64, _load)
 load_like = _instruction(2, _load_like)
 """Load the bits of a value, ``(address, index, like)``, as an integer of the width of `like`."""
 store_bits = _instruction(types.void, _store)
-prefetch = _instruction(types.void, _prefetch)
-"""Ask for the cache line at an address; harmless where nothing is mapped."""
 
 
 def _order_key(builder: Any, kind: Any, bits: Any) -> Any:
@@ -134,6 +125,15 @@ def _double_bits(builder: Any, _kind: Any, number: Any) -> Any:
     return builder.bitcast(number, _I64)
 
 
+def _double_of(builder: Any, kind: Any, bits: Any) -> Any:
+    return builder.bitcast(bits, kind)
+
+
+def _required_rtol(builder: Any, kind: Any, change: Any, atol: Any, previous: Any) -> Any:
+    required = builder.fdiv(builder.fsub(change, atol), previous)
+    return builder.select(builder.fcmp_ordered(">", change, atol), required, kind(0.0))
+
+
 add = _instruction(types.float64, _add)
 """Return ``total + term``; a loop may add in any order."""
 add_square = _instruction(types.float64, _add_square)
@@ -144,6 +144,10 @@ scramble = _instruction(types.int64, _scramble)
 """Return `layout.scramble` of a 64-bit word."""
 double_bits = _instruction(types.int64, _double_bits)
 """Return the bits of a double: for numbers that are not negative, integers in the same order."""
+double_of = _instruction(types.float64, _double_of)
+"""Return the double that has these bits."""
+required_rtol = _instruction(types.float64, _required_rtol)
+"""Return the rtol that lets ``change <= atol + rtol * previous`` hold, from change, atol and previous."""
 
 
 def _widen_half(builder: Any, _kind: Any, half: Any) -> Any:

@@ -5,9 +5,10 @@ Importing this module imports numba; only `backend` does it, when the first tens
 How it gets its speed
 ---------------------
 A block of `BLOCK` elements is scanned by two loops while it lies in the first-level cache: the first takes all moments
-and counts, the second the content hash. Meanwhile the next block is prefetched. Loops are written so that LLVM turns
-them into vector code: additions may be reordered (and only additions: the flag is set on those instructions alone,
-because reordering ``x - shift`` would lose the accuracy that the shift is there for), comparisons are integer ones.
+and counts, the second the content hash. (Asking for the next block in advance gained nothing.) Loops are written so
+that LLVM turns them into vector code: additions may be reordered (and only additions: the flag is set on those
+instructions alone, because reordering ``x - shift`` would lose the accuracy that the shift is there for), comparisons
+are integer ones.
 
 float16 and bfloat16 blocks are first widened to float32, exactly, into a scratch block; what has no kernel of its own
 (integers, bool, complex magnitudes) arrives here as float32 or float64 values beside the raw bytes for the hash.
@@ -40,14 +41,16 @@ from tensight.tensors.instructions import (
     add_product,
     add_square,
     count_if,
+    double_bits,
+    double_of,
     load_byte,
     load_half,
     load_like,
     load_word,
     narrow,
     order_key,
-    prefetch,
     real,
+    required_rtol,
     scramble,
     store_bits,
     widen_brain,
@@ -57,6 +60,10 @@ from tensight.tensors.layout import (
     ABSOLUTE_TOTAL,
     BLOCK,
     BLOCK_STEP,
+    CHANGE_MAXIMUM,
+    CHANGE_SQUARES,
+    CHANGE_TOTAL,
+    CHANGES,
     COUNTS,
     FINITE,
     FIRST_KEY,
@@ -69,7 +76,9 @@ from tensight.tensors.layout import (
     NEGATIVE_INFINITE,
     POSITIVE,
     POSITIVE_INFINITE,
+    PREVIOUS_TOTAL,
     REALS,
+    REQUIRED_RTOL,
     SECOND_KEY,
     SECOND_STEP,
     SQUARED_DEVIATION,
@@ -253,8 +262,6 @@ def scan(
     while done < count:
         block = min(BLOCK, count - done)
         here = raw + done * item_bytes
-        for line in range(BLOCK * item_bytes // 64):
-            prefetch(here + BLOCK * item_bytes + line * 64)
         if kind == VALUES:
             source = values + done * width
         else:
@@ -274,9 +281,59 @@ def scan(
         done += block
 
 
+@_inner
+def change_values(current: int, previous: int, count: int, infinity: Any, atol: float, totals: Any) -> None:
+    """Add one block of pairs of values to the totals; maxima are compared as bits, which orders numbers >= 0."""
+    changes = 0.0
+    squares = 0.0
+    sizes = 0.0
+    largest = 0
+    required = 0
+    for i in range(count):
+        before = real(load_like(previous, i, infinity))
+        change = abs(real(load_like(current, i, infinity)) - before)
+        size = abs(before)
+        changes = add(changes, change)
+        squares = add_square(squares, change)
+        sizes = add(sizes, size)
+        bits = double_bits(change)
+        largest = bits if bits > largest else largest
+        bits = double_bits(required_rtol(change, atol, size))
+        required = bits if bits > required else required
+    totals[CHANGE_TOTAL] += changes
+    totals[CHANGE_SQUARES] += squares
+    totals[PREVIOUS_TOTAL] += sizes
+    totals[CHANGE_MAXIMUM] = max(totals[CHANGE_MAXIMUM], double_of(largest))
+    totals[REQUIRED_RTOL] = max(totals[REQUIRED_RTOL], double_of(required))
+
+
+@_entry
+def compare(
+    kind: int, current: int, previous: int, count: int, infinity: Any, atol: float, scratch: int, totals: Any
+) -> None:
+    """Add `count` pairs of elements to `totals`, float64 (CHANGES,); see `scan` for the other parameters.
+
+    A total that is not finite says that an element was not, or that squares left the range of float64.
+    """
+    width = 4 if infinity == INFINITY_32 else 8
+    done = 0
+    while done < count:
+        block = min(BLOCK, count - done)
+        if kind == VALUES:
+            change_values(current + done * width, previous + done * width, block, infinity, atol, totals)
+        else:
+            widen(kind, current + done * 2, scratch, block)
+            widen(kind, previous + done * 2, scratch + BLOCK * width, block)
+            change_values(scratch, scratch + BLOCK * width, block, infinity, atol, totals)
+        done += block
+
+
 def run_empty(kernel: str) -> None:
     """Run a kernel (a `warm.Kernel` by its value) on nothing, so that it is compiled or loaded."""
     infinity = INFINITY_32 if kernel.endswith("single") else INFINITY_64
+    if kernel.startswith("change"):
+        compare(VALUES, 0, 0, 0, infinity, 0.0, 0, np.zeros(CHANGES))
+        return
     reals = np.zeros(REALS)
     counts = np.zeros(COUNTS, np.int64)
     scan(VALUES, 0, 4, 0, 0, 0, infinity, 0, reals, counts, np.zeros((0, 2), np.int64))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.tensors import layout
-from tensight.tensors.elements import values_of
+from tensight.tensors.elements import doubles_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def scan(
     blocks = 0
     for start in range(0, elements.size, layout.CHUNK):
         chunk = elements[start : start + layout.CHUNK]
-        values = values_of(chunk, element).astype(np.float64, copy=False)
+        values = doubles_of(chunk, element)
         for place, (low, high) in enumerate(ranges, start=layout.COUNTS):
             counts[place] += np.count_nonzero((values >= low) & (values <= high))
         _add_values(values, reals, counts)

@@ -14,6 +14,7 @@ from tensight.tensors import layout, portable
 from tensight.tensors.elements import Route, as_native, element_type, values_of
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.order_keys import range_keys
+from tensight.tensors.scratch import scratch_address
 from tensight.tensors.warm import Kernel, compiled
 
 if TYPE_CHECKING:
@@ -118,17 +119,6 @@ class Partial:
     in_ranges: tuple[int, ...]
 
 
-class _Scratch(threading.local):
-    """Two blocks of values for each thread, in which kernels widen and sort out elements."""
-
-    def __init__(self) -> None:
-        self.values = np.empty(2 * layout.BLOCK, np.float64)
-        self.address = self.values.ctypes.data
-
-
-_scratch = _Scratch()
-
-
 def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float, float]] = ()) -> Partial:
     """Scan one segment of a tensor; most of the time is spent without the interpreter lock.
 
@@ -189,7 +179,7 @@ def _scan_compiled(
             chunk.size,
             first_block + start // layout.BLOCK,
             infinity,
-            _scratch.address,
+            scratch_address(),
             reals,
             counts,
             keys,

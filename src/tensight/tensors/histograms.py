@@ -1,0 +1,100 @@
+"""How the values of a tensor are distributed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.tensors.elements import as_native, doubles_of, element_type
+from tensight.tensors.statistics_row import segments_of, statistics
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_BINS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of values in bins of equal width.
+
+    Attributes
+    ----------
+    counts : int64 (bins,)
+    edges : float64 (bins + 1,)
+        Rising; a bin contains its lower edge, the last one its upper edge too.
+    """
+
+    counts: NDArray[np.int64]
+    edges: NDArray[np.float64]
+
+
+def histogram(array: NDArray[Any], bins: int = 40, low: float | None = None, high: float | None = None) -> Histogram:
+    """Return the histogram of the finite values of a tensor, reading it segment by segment.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of any shape and supported dtype; complex numbers count by their magnitude.
+    bins : int
+        1 to 10,000.
+    low, high : float, optional
+        The outer edges; values outside are not counted. By default the smallest and largest finite value; where those
+        are equal, half a unit around. Without any finite value, 0 and 1.
+
+    Raises
+    ------
+    InputError
+        `bins` is out of range, an edge is not finite, `low` is not below `high`, or the dtype has no statistics.
+    """
+    if not 1 <= bins <= MOST_BINS:
+        raise InputError(f"bins is {bins}; give 1 to {MOST_BINS:,}")
+    array = np.asarray(array)
+    first, last = _outer_edges(array, low, high)
+    edges = _edges(first, last, bins)
+    counts = np.zeros(bins, np.int64)
+    element = element_type(array.dtype)
+    for segment in segments_of(array):
+        values = doubles_of(as_native(segment, element), element)
+        values = values[(values >= first) & (values <= last)]
+        places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
+        counts += np.bincount(places, minlength=bins)
+    return Histogram(counts, edges)
+
+
+def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> tuple[float, float]:
+    for name, edge in (("low", low), ("high", high)):
+        if edge is not None and not math.isfinite(edge):
+            raise InputError(f"{name} is {edge}; give a finite number, or leave it out")
+    given = low is not None and high is not None
+    found = None if given else statistics(array)
+    smallest, largest = (0.0, 1.0) if found is None or not found.finite_count else (found.min, found.max)
+    first = smallest if low is None else float(low)
+    last = largest if high is None else float(high)
+    if given or first < last:
+        if not first < last:
+            raise InputError(f"low {first:g} is not below high {last:g}")
+        return first, last
+    return _around(first, last, low, high)
+
+
+def _around(first: float, last: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """Return edges where the data, or the data and the one edge that was given, leave no width between them."""
+    room = max(0.5, abs(first) * 1e-6, abs(last) * 1e-6)
+    if low is not None:
+        return low, low + room
+    if high is not None:
+        return high - room, high
+    return first - room, last + room
+
+
+def _edges(first: float, last: float, bins: int) -> NDArray[np.float64]:
+    """Return equally spaced edges, without overflow where the range is wider than the largest double."""
+    share = np.arange(bins + 1) / bins
+    edges = np.asarray(first * (1 - share) + last * share)
+    edges[0], edges[-1] = first, last
+    return edges
