@@ -315,10 +315,12 @@ class LocalStorage(Storage):
 class _UrlFile(OpenFile):
     """A file that fsspec opened."""
 
-    def __init__(self, path: str, size_bytes: int, file: Any) -> None:
+    def __init__(self, path: str, size_bytes: int, file: Any, filesystem: Any) -> None:
         self.path = path
         self.size_bytes = size_bytes
         self._file = file
+        # An archive closes its files when nothing refers to it any more.
+        self._filesystem = filesystem
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fill a buffer from an offset; return how many bytes there were."""
@@ -439,7 +441,7 @@ def _open_with(filesystem: Any, path: str, url: str) -> OpenFile:
         info = filesystem.info(path)
         if info.get("type") != "file":
             raise DumpError(f"{url}: is not a file.")
-        return _UrlFile(url, int(info.get("size") or 0), filesystem.open(path, "rb"))
+        return _UrlFile(url, int(info.get("size") or 0), filesystem.open(path, "rb"), filesystem)
     except DumpError:
         raise
     except FileNotFoundError:
