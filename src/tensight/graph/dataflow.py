@@ -20,8 +20,10 @@ VIRTUAL_TYPES = _PASS_ON | {"UpdateState", "MakeTuple", "TupleGetItem"}
 _MONAD_INPUT = {"Load": 1, "UpdateState": 0}
 # Tuples in tuples in tuples; a deeper nest is taken as it is.
 _DEEPEST_NEST = 16
-# A tuple inside itself, many times over, grows without end when flattened.
-_MOST_ELEMENTS = 65_536
+# Damaged graphs hold tuples of tuples that grow without end when flattened. All of a graph's tuples together may take
+# so many steps, and as many again for each node; then they are taken as they are.
+_FREE_STEPS = 65_536
+_STEPS_PER_NODE = 64
 
 _Path = tuple[int, ...]
 
@@ -47,6 +49,7 @@ class Dataflow:
         self._monads = _monad_constants(nodes)
         self._known: dict[tuple[str, _Path], Producer | None] = {}
         self._elements: dict[str, tuple[Producer | None, ...]] = {}
+        self._steps_left = _FREE_STEPS + _STEPS_PER_NODE * len(nodes)
 
     def producer(self, name: str, path: _Path = ()) -> Producer | None:
         """Return the operator, parameter or constant behind `name`, and the slot; None when it is no value.
@@ -85,13 +88,14 @@ class Dataflow:
         flat: list[Producer | None] = []
         waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset())]
         while waiting:
+            if self._steps_left <= 0:
+                return (self.producer(name),)
+            self._steps_left -= 1
             at, inside = waiting.pop()
             found = self.producer(at)
             whole = found is not None and found[0].type == "MakeTuple"
             if found is None or not whole or found[0].name in inside or len(inside) >= _DEEPEST_NEST:
                 flat.append(found)
-            elif len(flat) + len(waiting) + len(found[0].inputs) > _MOST_ELEMENTS:
-                return (self.producer(name),)
             else:
                 within = inside | {found[0].name}
                 waiting.extend((edge.source, within) for edge in reversed(found[0].inputs))

@@ -13,7 +13,7 @@ _FRAME = re.compile(
     r"""
     \#(?:[ ]{1,3}(?P<mark>-))?\s{1,8}In\ file\s
     (?P<file>.+?)
-    (?: \((?P<old_line>[0-9]{1,9})\)
+    (?: (?<=\.py)\((?P<old_line>[0-9]{1,9})\)
       | :(?P<line>[0-9]{1,9})(?:~(?P<end_line>[0-9]{1,9}))?
         (?:,\ (?P<column>[0-9]{1,9})~(?P<end_column>[0-9]{1,9}))? )
     /(?P<code>.*)
