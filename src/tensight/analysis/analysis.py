@@ -182,7 +182,7 @@ class Analysis:
                 progress=self.progress,
             )
         finally:
-            store.save(table, self._cache)
+            store.save_in_background(table, self._cache)
 
     def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> Columns:
         table, needs = self.known, check.needs
@@ -197,8 +197,7 @@ class Analysis:
             changes = table.change_rows(_atol(needs))[rows]
             columns["has_previous"] = table.previous[rows] != NO_PREVIOUS
             columns["changes_comparable"] = changes["state"] == KNOWN
-            columns["changes_complete"] = changes["complete"]
-            for name in ("mean_abs_change", "mean_abs_previous", "required_rtol"):
+            for name in ("mean_abs_change", "mean_abs_previous", "required_rtol", "complete"):
                 columns[name] = changes[name]
         if needs.overflow:
             columns["overflowed"] = self._overflow_column()[rows]

@@ -13,6 +13,7 @@ import numpy as np
 from tensight.analysis.statistics_table import KNOWN, StatisticsTable
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,21 @@ class Anomaly(Enum):
             "all_zero": "All-zero output",
             "explosion": "Explosion",
         }[self.value]
+
+
+    @property
+    def absent(self) -> str:
+        """How a sentence says that something does not show it."""
+        return {
+            "nan": "no NaN",
+            "inf": "no Inf",
+            "overflow": "only finite values",
+            "all_zero": "not only zeros",
+            "explosion": "nothing that large",
+        }[self.value]
+
+
+NON_FINITE = (Anomaly.NAN, Anomaly.INF, Anomaly.OVERFLOW)
 
 
 class InputState(Enum):
@@ -97,6 +113,8 @@ class Origin:
         The operator's inputs.
     row : int
         Row of the first output in the statistics table.
+    position : int
+        Where the output stands in the order of execution.
     candidates : tuple of str
         Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
         values were not dumped.
@@ -112,6 +130,7 @@ class Origin:
     frames: tuple[SourceFrame, ...]
     inputs: tuple[OriginInput, ...]
     row: int
+    position: int
     candidates: tuple[str, ...]
     arrived: bool
     also: tuple[str, ...]
@@ -133,8 +152,7 @@ class Origin:
         if self.arrived:
             return f"{self.anomaly.words} came in at {where}, which no operator of this step computed"
         if self.certain:
-            clean = "its inputs were clean" if self.inputs else "it has no inputs"
-            return f"{self.anomaly.words} began at {where} ({clean})"
+            return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"
         return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
 
 
@@ -202,7 +220,8 @@ def origins(
     Returns
     -------
     list of Origin
-        At most one for each kind and rank: the first in iteration and execution order, certain ones first.
+        At most one for each kind and rank: the first in iteration and execution order, certain ones first. NaN and Inf
+        come first, the earlier of the two before the other.
 
     Raises
     ------
@@ -220,7 +239,13 @@ def origins(
             origin = _first_origin(anomaly, shows, steps.of_rank(rank))
             if origin is not None:
                 found.append(origin)
-    return found
+    return sorted(found, key=_urgency)
+
+
+def _urgency(origin: Origin) -> tuple[object, ...]:
+    kinds = list(Anomaly)
+    group = 0 if origin.anomaly in NON_FINITE else kinds.index(origin.anomaly)
+    return (group, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
 
 
 def _first_origin(anomaly: Anomaly, shows: NDArray[np.bool_], steps: Iterator[_Step]) -> Origin | None:
@@ -242,6 +267,7 @@ def _first_origin(anomaly: Anomaly, shows: NDArray[np.bool_], steps: Iterator[_S
                 frames=first.node.frames,
                 inputs=first.inputs,
                 row=first.row,
+                position=step.position(first.row),
                 candidates=first.candidates,
                 arrived=not first.node.is_operator,
                 also=also,
@@ -261,13 +287,16 @@ class _Birth:
 
 def _birth(anomaly: Anomaly, shows: NDArray[np.bool_], step: _Step, node: Node) -> _Birth | None:
     """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
-    if anomaly is Anomaly.ALL_ZERO and node.type in ZERO_MAKERS:
+    if anomaly is Anomaly.ALL_ZERO and (node.type in ZERO_MAKERS or not node.is_operator):
+        # Biases and optimizer states start at zero.
         return None
     outputs = [(slot, row) for slot, row in step.outputs(node) if shows[row]]
     if not outputs:
         return None
     slot, row = outputs[0]
     inputs = tuple(step.inputs(node, shows))
+    if anomaly is Anomaly.ALL_ZERO:
+        inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
     if any(entry.state is InputState.SHOWS_IT for entry in inputs):
         return None
     hidden = [entry.source for entry in inputs if entry.state is InputState.NOT_DUMPED]
@@ -343,6 +372,10 @@ class _Step:
         rows = (*self._outputs.get(node.name, {}).values(), *self._inputs.get(node.name, {}).values())
         return min(self._position[row] for row in rows)
 
+    def position(self, row: int) -> int:
+        """Return where a tensor stands in the order of execution."""
+        return self._position[row]
+
     def outputs(self, node: Node) -> list[tuple[int, int]]:
         """Return slot and row of a node's outputs; a consumer's input stands in for an output not dumped."""
         if not node.is_operator:
@@ -369,6 +402,12 @@ class _Step:
                 state = InputState.SHOWS_IT if shows[row] else InputState.CLEAN
             yield OriginInput(index, source.name, state, -1 if row is None else row)
 
+    def is_small_parameter(self, name: str) -> bool:
+        """Return whether a node is a bias or a setting: its zeros are added to something, or are meant."""
+        node = self.graph.get(name)
+        shape = node.outputs[0].shape if node is not None and node.outputs else None
+        return node is not None and node.is_parameter and shape is not None and len(shape) <= 1
+
     def hidden_upstream(self, names: Sequence[str]) -> list[str]:
         """Return the producers that may hide the origin: those not dumped, and what feeds them unseen."""
         hidden: dict[str, None] = {}
@@ -385,7 +424,7 @@ class _Step:
 
     def _input_row(self, node: Node, index: int, source: Node, slot: int) -> int | None:
         own = self._inputs.get(node.name, {}).get(index)
-        if own is not None and not (source.is_parameter and self._updated_in_place(node, own)):
+        if own is not None and not (source.is_parameter and self._updated_in_place(node, index, own)):
             return own
         if source.is_parameter:
             # The file shows the value after an in-place update; what went in is what was there before.
@@ -395,7 +434,11 @@ class _Step:
         produced = self._outputs.get(source.name, {}).get(slot)
         return produced if produced is not None else self._seen_by_consumer(source, slot)
 
-    def _updated_in_place(self, node: Node, row: int) -> bool:
+    def _updated_in_place(self, node: Node, index: int, row: int) -> bool:
+        """Return whether an operator writes to one of its inputs: the file then shows what it wrote."""
+        signature = OPTIMIZER_SIGNATURES.get(node.type)
+        if signature is not None:
+            return index in (*signature.variables, *signature.states)
         outputs = self._outputs.get(node.name, {})
         return any(self._hashes[row] == self._hashes[output] for output in outputs.values())
 
@@ -404,7 +447,7 @@ class _Step:
         for consumer, index in self._direct_consumers(node):
             row = self._inputs.get(consumer.name, {}).get(index)
             early = before is None or (row is not None and self._position[row] < before)
-            if row is not None and early and not self._updated_in_place(consumer, row):
+            if row is not None and early and not self._updated_in_place(consumer, index, row):
                 return row
         if node.name in self._before:
             return self._before[node.name]
@@ -421,7 +464,7 @@ class _Step:
             if producer is not None
             and (source := producer[0]).is_parameter
             and index in inputs
-            and self._updated_in_place(node, inputs[index])
+            and self._updated_in_place(node, index, inputs[index])
         )
 
     def _seen_by_consumer(self, node: Node, slot: int) -> int | None:

@@ -130,6 +130,19 @@ class StatisticsTable:
         n = len(files)
         return cls(files, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n)
 
+    def snapshot(self) -> StatisticsTable:
+        """Return a copy that later reads do not change."""
+        return StatisticsTable(
+            self.files,
+            self.previous,
+            self.rows.copy(),
+            self.dtypes.copy(),
+            self.shapes.copy(),
+            self.errors.copy(),
+            {key: counts.copy() for key, counts in self.in_range.items()},
+            {atol: rows.copy() for atol, rows in self.changes.items()},
+        )
+
     def range_counts(self, key: Range) -> NDArray[np.int64]:
         """Return the column of element counts in a range, adding it when new."""
         if key not in self.in_range:

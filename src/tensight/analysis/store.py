@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +24,33 @@ FORMAT = 1
 
 STORED_RANGES = 16
 """Ranges kept at rest; beyond that the oldest are dropped, so that the file cannot grow without end."""
+
+
+_writers: dict[Path, threading.Thread] = {}
+"""Writes under way, by file; a process does not end before they have."""
+
+
+def save_in_background(table: StatisticsTable, cache: DumpCache) -> None:
+    """Write what the table holds now, while the caller goes on; `load` of the same cache waits for it.
+
+    Parameters
+    ----------
+    table : StatisticsTable
+        What is known.
+    cache : DumpCache
+        Where to keep it.
+    """
+    wait_for_writer(cache)
+    writer = threading.Thread(target=save, args=(table.snapshot(), cache), name="tensight-cache", daemon=False)
+    _writers[cache.path(FILE_NAME)] = writer
+    writer.start()
+
+
+def wait_for_writer(cache: DumpCache) -> None:
+    """Return when no write into this cache is under way."""
+    writer = _writers.pop(cache.path(FILE_NAME), None)
+    if writer is not None:
+        writer.join()
 
 
 def save(table: StatisticsTable, cache: DumpCache) -> bool:
@@ -72,12 +101,13 @@ def load(table: StatisticsTable, cache: DumpCache) -> int:
     int
         How many rows were taken over. A missing, damaged or older cache file counts as empty.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    wait_for_writer(cache)
     path = cache.path(FILE_NAME)
     if not path.is_file():
         return 0
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         arrow = pq.read_table(path, memory_map=True)
         about = json.loads((arrow.schema.metadata or {}).get(b"tensight", b"{}"))

@@ -25,13 +25,13 @@ from tensight.cli.output import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
 
     from tensight.analysis import Analysis, Origin
     from tensight.graph import SourceFrame
 
 CONTEXT_LINES = 2
-INPUT_MARKS = {"clean": "[green]✓ clean[/]", "shows it": "[red]✗ shows it[/]", "not dumped": "[yellow]? not dumped[/]"}
 
 
 class Kind(str, Enum):
@@ -90,9 +90,12 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     out.print(f"[bold {colour}]● {escape(found.sentence)}[/]{rank}")
     rows = analysis.known.rows
     for entry in found.inputs:
-        values = f"  {_values(rows[entry.row])}" if entry.row >= 0 else ""
-        out.print(f"    input {entry.index}  {INPUT_MARKS[entry.state.value]}  {escape(entry.source)}{escape(values)}")
-    out.print(f"    output {found.address.slot}  [bold]{escape(_values(rows[found.row]))}[/]")
+        if entry.row >= 0:
+            mark, values = f"[green]✓ {found.anomaly.absent}[/]", f"  {values_text(rows[entry.row])}"
+        else:
+            mark, values = "[yellow]? not dumped[/]", ""
+        out.print(f"    input {entry.index}  {mark}  {escape(entry.source)}[dim]{escape(values)}[/]")
+    out.print(f"    output {found.address.slot}  [bold]{escape(values_text(rows[found.row]))}[/]")
     if found.candidates:
         out.print("    [yellow]It may have begun in any of:[/]")
         for name in found.candidates:
@@ -122,7 +125,7 @@ def print_source(out: Console, frame: SourceFrame, source_root: str | None = Non
         out.print(f"    [bold]→ {line:4d}  {text}[/]" if line == frame.line else f"    [dim]  {line:4d}  {text}[/]")
 
 
-def _values(row: object) -> str:
+def values_text(row: np.void) -> str:
     """Return what a row of statistics says in a few words."""
     value = {name: row[name].item() for name in ("min", "max", "count", "zero_count", "nan_count", "pos_inf_count", "neg_inf_count")}  # type: ignore[index]  # fmt: skip
     parts = [f"{number(value['min'])} … {number(value['max'])}"] if value["min"] <= value["max"] else []

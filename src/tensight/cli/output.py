@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ def print_csv(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> N
 def _plain(data: object) -> object:
     if isinstance(data, float) and not math.isfinite(data):
         return "NaN" if math.isnan(data) else ("Infinity" if data > 0 else "-Infinity")
+    if isinstance(data, Decimal):
+        return int(data) if data == data.to_integral_value() else float(data)
     if isinstance(data, Mapping):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple, set, frozenset)):

@@ -1,0 +1,63 @@
+"""Every command, option and environment variable is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from tensight.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
+
+
+def section(name: str) -> str:
+    match = re.search(rf"^## tensight {re.escape(name)}\b.*?(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return match[0] if match else ""
+
+
+SHARED = PAGE.partition("## tensight")[0]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    text = section(name)
+    assert text, f"docs/reference/commands.md has no section on tensight {name}"
+    options = [option for parameter in COMMANDS[name].params for option in parameter.opts if option.startswith("-")]
+    missing = [option for option in options if f"`{option}" not in text + SHARED]
+    assert not missing
+
+
+def test_no_documented_command_is_missing() -> None:
+    assert set(re.findall(r"^## tensight ([a-z-]+)", PAGE, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    variables = set(re.findall(r"\bTENSIGHT_[A-Z_]+\b", sources))
+    assert variables
+    documented = set(re.findall(r"`(TENSIGHT_[A-Z_]+)`", PAGE.partition("## Environment variables")[2]))
+    assert variables == documented
+
+
+def test_every_column_of_the_statistics_table_is_documented() -> None:
+    from tensight.analysis.statistics_table import FILE_COLUMNS, ROW
+
+    page = (ROOT / "docs" / "reference" / "statistics-table.md").read_text()
+    names = [name for name, *_ in FILE_COLUMNS] + list(ROW.names or ())[1:] + ["dtype", "shape", "error"]
+    assert not [name for name in names if f"`{name}`" not in page]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not broken
