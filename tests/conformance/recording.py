@@ -244,6 +244,7 @@ def condition_facts(condition: Any) -> Any:
         "name": condition.name,
         "condition_id": condition.condition_id,
         "param_dict": {key: condition.param_dict[key] for key in condition.param_dict},
+        "order": list(condition.param_dict),
         "param_names": None if names is None else sorted(names),
         "str": str(condition),
     }
