@@ -65,7 +65,7 @@ _state = _State()
 
 
 def kernels_ready(dtype: Any) -> bool:
-    """Return whether statistics of `dtype` would run compiled now, without waiting for anything."""
+    """Return whether statistics of `dtype` can run compiled now, without waiting for a compiler."""
     kernel = _scan_kernel(dtype)
     return kernel in _state.loaded or _is_cached(kernel)
 
@@ -87,12 +87,12 @@ def warm_up(dtypes: Iterable[Any] | None = None) -> None:
 
 def compiled(kernel: Kernel) -> ModuleType | None:
     """Return the module of kernels if `kernel` can run compiled now, else None, and see that one day it can."""
-    module = _state.loaded.get(kernel)
-    if module is not None or time.monotonic() < _state.look_again:
-        return module
     mode = _mode()
     if mode == "numpy":
         return None
+    module = _state.loaded.get(kernel)
+    if module is not None or (mode == "auto" and time.monotonic() < _state.look_again):
+        return module
     if not _state.lock.acquire(blocking=mode == "compiled"):
         return None  # another thread is loading
     try:
@@ -114,6 +114,11 @@ def start_background_compile() -> None:
     if cache_folder() is None or not sys.executable:
         threading.Thread(target=warm_up, name="tensight-kernels").start()
         return
+    with suppress(OSError):  # no process to be had: NumPy does it all
+        _start_process()
+
+
+def _start_process() -> None:
     # in the folder of our package "-c" finds it, and nothing in the folder that the person happens to be in
     process = subprocess.Popen(
         [sys.executable, "-c", "from tensight.tensors.warm import main; main()"],
@@ -129,7 +134,10 @@ def start_background_compile() -> None:
 
 def main() -> None:
     """Fill the cache: what the background process does. Leaves at once if another one is doing it."""
-    with suppress(OSError), _only_one() as alone:
+    folder = cache_folder()
+    if folder is None:
+        return
+    with suppress(OSError), _only_one(folder) as alone:
         if alone:
             with suppress(OSError, AttributeError):
                 os.nice(5)
@@ -137,14 +145,10 @@ def main() -> None:
 
 
 @contextmanager
-def _only_one() -> Iterator[bool]:
-    """Hold the lock of the cache folder, yielding whether it was free."""
+def _only_one(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a cache folder, yielding whether it was free."""
     import fcntl
 
-    folder = cache_folder()
-    if folder is None:
-        yield False
-        return
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
