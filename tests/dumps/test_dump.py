@@ -258,3 +258,29 @@ def test_opening_reads_no_graph_and_lists_no_iteration(many: DumpWriter) -> None
     assert before.ranks == (0, 1)
     assert before.metadata.net_name == "Net"
     assert before.problems == []
+
+
+def test_gives_overflow_records_and_device_statistics(many_small: DumpWriter) -> None:
+    (many_small.folder(0) / "statistic.csv").write_text(
+        "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value\n"
+        'Add,Add-op1,1,2,5,output,0,16,float32,"(4,)",7.5\n'
+        "not a line\n"
+    )
+    record = many_small.root / "rank_0" / "debug_files" / "0" / "Opdebug.Node_OpDebug.1.2.5.output.0.json"
+    record.parent.mkdir(parents=True)
+    unit = {"model_id": 0, "stream_id": 2, "task_id": 1, "task_type": 0, "pc_start": "0x0", "para_base": "0x0"}
+    record.write_text(json.dumps({"AI Core": {**unit, "status": 32, "kernel_code": "0x0", "block_idx": 0}}))
+    dump = open_dump(many_small.root)
+    assert [row.values["max"] for row in dump.statistic_rows()] == [7.5]
+    assert list(dump.statistic_rows(iterations=[3])) == []
+    assert [(record.rank, record.iteration) for record in dump.overflows()] == [(0, 0)]
+    assert dump.overflows(0, 3) == ()
+    assert any("statistic.csv:3" in str(problem) for problem in dump.problems)
+
+
+def test_a_pynative_dump_of_overflows_alone_opens(tmp_path: Path) -> None:
+    (tmp_path / "run" / "rank_0" / "debug_files").mkdir(parents=True)
+    dump = open_dump(tmp_path / "run")
+    assert list(dump.tensors()) == []
+    assert dump.overflows() == ()
+    assert dump.problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import ascend_writer as device
@@ -89,8 +90,9 @@ def test_two_nodes_of_one_short_name_and_type_are_ambiguous(writer: DumpWriter) 
     assert dump.tensors()[0].address is None
 
 
-def test_as_many_dumps_as_nodes_are_given_out_in_execution_order(writer: DumpWriter) -> None:
-    writer.graph(GraphWriter().operator("Default/a/Add-op1").operator("Default/b/Add-op1"))
+def test_as_many_dumps_as_nodes_that_follow_one_another_are_given_out_in_order(writer: DumpWriter) -> None:
+    graph = GraphWriter().operator("Default/a/Add-op1").operator("Default/Mul-op2", inputs=("1",))
+    writer.graph(graph.operator("Default/b/Add-op1", inputs=("2",)))
     writer.tensor(0, "Add.Add-op1", [2.0], timestamp=20)
     writer.tensor(0, "Add.Add-op1", [1.0], timestamp=10)
     dump = open_dump(writer.root)
@@ -99,6 +101,15 @@ def test_as_many_dumps_as_nodes_are_given_out_in_execution_order(writer: DumpWri
         ("Default/b/Add-op1", 2.0),
     ]
     assert dump.problems == []
+
+
+def test_as_many_dumps_as_nodes_that_may_run_in_any_order_stay_ambiguous(writer: DumpWriter) -> None:
+    writer.graph(GraphWriter().operator("Default/a/Add-op1").operator("Default/b/Add-op1"))
+    writer.tensor(0, "Add.Add-op1", timestamp=20)
+    writer.tensor(0, "Add.Add-op1", timestamp=10)
+    dump = open_dump(writer.root)
+    assert nodes_of(dump) == [None]
+    assert "ambiguous: 2 of 2 files" in messages(dump)
 
 
 def test_the_operator_type_decides_between_nodes_of_one_short_name(writer: DumpWriter) -> None:
@@ -304,3 +315,15 @@ def test_files_that_are_no_tensors_are_passed_over_or_listed(writer: DumpWriter)
     (writer.folder(0) / "notes.txt").write_bytes(b"")
     (writer.folder(0) / "Add.Add-op1.0.0.5.sideways.0.ND.npy").write_bytes(b"")
     assert "2 files are not named like tensors: " in messages_after_indexing(writer)
+
+
+def test_names_that_are_no_text_or_would_steer_a_terminal_do_no_harm(writer: DumpWriter) -> None:
+    writer.graph(GraphWriter().operator("Default/Add-op1"))
+    good = writer.tensor(0, "Add.Add-op1")
+    for name in (b"Add.Add-op1\xff.0.0.5.output.0.ND.npy", b"Add.\x1b[2J.0.0.5.output.0.ND.npy", b"\n.txt"):
+        (writer.folder(0) / os.fsdecode(name)).write_bytes(good.read_bytes())
+    dump = open_dump(writer.root)
+    assert len(dump.tensors()) == 2
+    assert messages(dump).replace("\n", "").isprintable()
+    messages(dump).encode()
+    assert len(dump.problems) == 3

@@ -90,9 +90,8 @@ class FolderIndexer:
             result.problems.append(Problem(folder, str(error)))
             return result
         for name in listing.refused:
-            result.problems.append(
-                Problem(f"{folder}/{name}", "leads out of the dump, or is no file", "it is not followed")
-            )
+            what = "leads out of the dump, is no file, or its name is no UTF-8"
+            result.problems.append(Problem(f"{folder}/{name}", what, "it is not read"))
         mapping = self._mapping(folder, listing, result)
         rows = list(self._rows(folder, listing.files, mapping, result))
         self._build(folder, iteration, self._grouped(rows), result)
@@ -208,8 +207,10 @@ class FolderIndexer:
         able = [candidate for candidate in candidates if has_slot(candidate, rows[0].io, rows[0].slot)]
         if len(able) == 1:
             return [(able[0], rows)]
-        # As many dumps as nodes: each ran once, in the order of the time stamps.
-        if able and len(able) == len(rows) and len({row.timestamp for row in rows}) == len(rows):
+        # As many dumps as nodes that can only run one after the other: each ran once, the earliest first. Nodes that
+        # do not depend on each other may run in any order, or at once.
+        once_each = len(able) == len(candidates) == len(rows) == len({row.timestamp for row in rows})
+        if once_each and rows[0].match.is_ordered:
             return [(candidate, [row]) for candidate, row in zip(able, reversed(rows), strict=True)]
         return [(None, rows)]
 

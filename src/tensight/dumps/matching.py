@@ -63,6 +63,15 @@ class Match:
     candidates: tuple[Candidate, ...] = ()
     mistyped: bool = False
     by_order: bool = False
+    _ordered: bool | None = field(default=None, init=False)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether each candidate needs what the one before it made, so that they can only have run in this order."""
+        if self._ordered is None:
+            pairs = zip(self.candidates, self.candidates[1:], strict=False)
+            self._ordered = all(_depends(later, earlier) for earlier, later in pairs)
+        return self._ordered
 
 
 @dataclass(slots=True)
@@ -310,6 +319,23 @@ def _may_be(candidate: Candidate, dtype: str) -> bool:
 
 def _in_order(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     return tuple(sorted(candidates, key=lambda candidate: candidate.position))
+
+
+def _depends(candidate: Candidate, earlier: Candidate) -> bool:
+    """Tell whether a node gets, over any number of nodes, what an earlier one of the same graph made."""
+    graph = candidate.graph
+    if graph is not earlier.graph:
+        return False
+    seen = {candidate.node}
+    waiting = [candidate.node]
+    while waiting:
+        for node in graph.inputs(waiting.pop()):
+            if node is earlier.node:
+                return True
+            if node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return False
 
 
 def has_slot(candidate: Candidate, io: Io, slot: int) -> bool:

@@ -13,7 +13,7 @@ from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
 from tensight.dumps.matching import MatchReport, NodeMatcher
 from tensight.dumps.overflow import find_overflows
 from tensight.dumps.statistic_csv import read_statistics
-from tensight.dumps.storage import MissingFileError
+from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph
@@ -294,7 +294,9 @@ def _matching_problems(where: str, reports: list[MatchReport]) -> list[Problem]:
     ambiguous = {head: names for report in reports for head, names in report.ambiguous.items()}
     if ambiguous:
         count = sum(report.ambiguous_files for report in reports)
-        examples = "; ".join(f"{head} may be {_some(names)}" for head, names in list(ambiguous.items())[:_NAMED])
+        examples = "; ".join(
+            f"{printable(head)} may be {_some(names)}" for head, names in list(ambiguous.items())[:_NAMED]
+        )
         what = f"ambiguous: {count} of {total} files fit several nodes: {examples}"
         problems.append(Problem(where, what, "they are shown under their file name, without a node"))
     return problems
@@ -310,4 +312,6 @@ def _counted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
-    return ", ".join(listed[:_NAMED]) + (f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else "")
+    return ", ".join(map(printable, listed[:_NAMED])) + (
+        f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    )

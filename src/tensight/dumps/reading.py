@@ -124,7 +124,7 @@ def _opened(tensor: TensorFile) -> OpenFile:
 
 def _header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
     try:
-        if tensor.path.endswith(".bin"):
+        if tensor.name.endswith(".bin"):
             return _raw_header(tensor, file)
         return read_header(file, tensor.declared_dtype)
     except TensorFileError:
@@ -187,7 +187,10 @@ def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> It
     reading into one buffer again and again.
     """
     size = header.dtype.itemsize
-    data = file.map()
+    try:
+        data = file.map()
+    except (OSError, ValueError) as error:
+        raise TensorFileError(f"{file.path}: cannot be mapped: {error}.") from None
     released = 0
     for start in range(0, header.count, elements):
         count = min(elements, header.count - start)
@@ -220,7 +223,7 @@ def _aligned(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_ascend(tensor: TensorFile) -> bool:
-    return not tensor.path.partition("::")[0].endswith((".npy", ".bin"))
+    return not tensor.name.endswith((".npy", ".bin"))
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Listing:
     folders : tuple of str
     files : tuple of FileEntry
     refused : tuple of str
-        Names that were left alone: links that lead out of the dump or nowhere, pipes, devices.
+        Names that were left alone: links that lead out of the dump or nowhere, pipes, devices, names that are no UTF-8.
     """
 
     folders: tuple[str, ...]
@@ -159,6 +159,22 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
 def open_file(path: str) -> OpenFile:
     """Open a file by the path that `Storage.full_path` gave."""
     return _open_url(path) if is_url(path) else LocalFile(_without_scheme(path))
+
+
+def printable(name: str) -> str:
+    """Return a name from a stranger's disk so that a terminal can show it and nothing else happens."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a name can be written as UTF-8: others cannot stand in tables and messages."""
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _without_scheme(path: str) -> str:
@@ -273,7 +289,9 @@ class LocalStorage(Storage):
         try:
             with os.scandir(full) as entries:
                 for entry in entries:
-                    if entry.is_symlink() and not self._stays_inside(entry.path):
+                    if not _is_text(entry.name):
+                        refused.append(printable(entry.name))
+                    elif entry.is_symlink() and not self._stays_inside(entry.path):
                         refused.append(entry.name)
                     elif entry.is_file():
                         status = entry.stat()

@@ -82,4 +82,4 @@ class TensorFile:
     @property
     def name(self) -> str:
         """The file's name."""
-        return self.path.rpartition("/")[2]
+        return self.path.partition("::")[0].rpartition("/")[2]
