@@ -1,4 +1,4 @@
-"""Time `tensight info` in a fresh process: on the shipped dump, and on a dump of 100,000 files, first and second time."""
+"""Time `tensight info` in a fresh process: on the shipped dump, and twice on a dump of 100,000 files."""
 
 import argparse
 import os
@@ -18,7 +18,9 @@ def run(dump: Path, cache: Path) -> float:
     """Return the seconds that one fresh process takes."""
     begin = time.perf_counter()
     environment = os.environ | {"TENSIGHT_CACHE_DIR": str(cache)}
-    subprocess.run([sys.executable, "-m", "tensight", "info", str(dump)], check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run(
+        [sys.executable, "-m", "tensight", "info", str(dump)], check=True, stdout=subprocess.DEVNULL, env=environment
+    )
     return time.perf_counter() - begin
 
 

@@ -1,7 +1,7 @@
 """Five conditions over all tensors of one large dump, beside the original debugger, in one run.
 
-The dump is written by real MindSpore 2.0.0; both tools run the same script (original_check.py) through the same Python API,
-each in fresh processes, with the files in the page cache and nothing else. `make conformance` sets up the original.
+The dump is written by real MindSpore 2.0.0; both tools run the same script (original_check.py) through the same Python
+API, each in fresh processes, with the files in the page cache and nothing else. `make conformance` sets the original up.
 """
 
 import argparse
@@ -25,7 +25,9 @@ def run(command: Sequence[object], environment: dict[str, str] | None = None) ->
     return done.stdout
 
 
-def measure(python: Path | str, package: str, dump: Path, repeats: int, environment: dict[str, str]) -> dict[str, object]:
+def measure(
+    python: Path | str, package: str, dump: Path, repeats: int, environment: dict[str, str]
+) -> dict[str, object]:
     """Return the figures of one fresh process."""
     output = run([python, HERE / "original_check.py", package, dump, repeats], environment)
     line = next(line for line in output.splitlines() if line.startswith("RESULT "))
@@ -36,7 +38,9 @@ def measure(python: Path | str, package: str, dump: Path, repeats: int, environm
 def main() -> None:
     """Print the ratios."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--original", type=Path, default=ORIGINAL, help="Python with mindspore and mindinsight 2.0.0")
+    arguments.add_argument(
+        "--original", type=Path, default=ORIGINAL, help="Python with mindspore and mindinsight 2.0.0"
+    )
     arguments.add_argument("--iterations", type=int, default=8, help="about 360 MB of dump each")
     arguments.add_argument("--repeats", type=int, default=3)
     arguments.add_argument("--dump", type=Path, help="an existing dump instead of a new one")
@@ -56,7 +60,7 @@ def main() -> None:
 
 def compare(original: Path, dump: Path, repeats: int, folder: Path) -> None:
     """Measure both tools in turn on one dump and print the ratios of the medians."""
-    files = [path for path in dump.rglob("*.npy")]
+    files = list(dump.rglob("*.npy"))
     size = sum(path.stat().st_size for path in files)
     print(f"dump: {len(files):,} files, {size / 1e9:.2f} GB; {os.cpu_count()} cores")
     run([sys.executable, "-c", "from tensight.tensors import warm_up; warm_up()"])
@@ -72,7 +76,8 @@ def compare(original: Path, dump: Path, repeats: int, folder: Path) -> None:
     for name, results in (("original", theirs), ("tensight", ours)):
         checks, again = ([result[key][0] for result in results] for key in ("check_s", "again_s"))
         print(
-            f"{name:9s} {results[0]['tensors']:,} tensors, {results[0]['hits']:,} hits; first check {median(checks):.3f} s, "
+            f"{name:9s} {results[0]['tensors']:,} tensors, {results[0]['hits']:,} hits; "
+            f"first check {median(checks):.3f} s, "
             f"other thresholds {median(again) * 1000:.1f} ms, peak memory {max(r['peak_mb'] for r in results):.0f} MB"
         )
     first, again = (

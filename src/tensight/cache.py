@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import platformdirs
 
 from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CACHE_VARIABLE = "TENSIGHT_CACHE_DIR"
 

@@ -65,7 +65,9 @@ def test_hits_agree_with_numpy_over_every_file(name: str, analyse: Analyse, unpa
     assert hits_of(analysis, "tensor_too_large(max_gt=2.5, abs_mean_gt=1.5)") == expected
 
 
-def test_a_second_check_with_other_thresholds_reads_no_tensor(analyse: Analyse, dump_copy: Callable[[str], Path]) -> None:
+def test_a_second_check_with_other_thresholds_reads_no_tensor(
+    analyse: Analyse, dump_copy: Callable[[str], Path]
+) -> None:
     dump = dump_copy("sick-2.10.0")
     texts = ("TL(max_gt={})", "TZ(zero_percentage_ge={})", "WNC(rtol=0.{:03d})")
     ranged = "TR(range_start_inclusive=-1, range_end_inclusive=0.5, range_percentage_gt={})"

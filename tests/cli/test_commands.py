@@ -65,7 +65,9 @@ def test_check_prints_hits_as_json_and_csv_that_agree(tensight: Run, dump_210: P
 
 def test_each_on_belongs_to_the_watch_at_its_place(tensight: Run, dump_210: Path) -> None:
     data = json.loads(
-        tensight("check", dump_210, "--watch", "TO", "--on", "/Log-op0", "--watch", "TZ", "--on", "^no such node$", "--json").out
+        tensight(
+            "check", dump_210, "--watch", "TO", "--on", "/Log-op0", "--watch", "TZ", "--on", "^no such node$", "--json"
+        ).out
     )
     assert [point["tensors"] for point in data["watchpoints"]] == [4, 0]
     assert tensight("check", dump_210, "--on", "Log").code == 2
@@ -73,7 +75,9 @@ def test_each_on_belongs_to_the_watch_at_its_place(tensight: Run, dump_210: Path
 
 def test_recommended_and_own_watchpoints_can_be_combined(tensight: Run, dump_210: Path) -> None:
     alone = json.loads(tensight("check", dump_210, "--json").out)["watchpoints"]
-    both = json.loads(tensight("check", dump_210, "--recommended", "--watch", "TL(max_gt=5)", "--json").out)["watchpoints"]
+    both = json.loads(tensight("check", dump_210, "--recommended", "--watch", "TL(max_gt=5)", "--json").out)[
+        "watchpoints"
+    ]
     assert [point["check"] for point in both] == [*(point["check"] for point in alone), "tensor_too_large(max_gt=5)"]
 
 
@@ -125,7 +129,8 @@ def test_stats_sorts_and_answers_sql(tensight: Run, dump_210: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["select nothing from tensors", "drop", "select * from read_csv('/etc/passwd')", "copy tensors to 'x.csv'", ""]
+    "sql",
+    ["select nothing from tensors", "drop", "select * from read_csv('/etc/passwd')", "copy tensors to 'x.csv'", ""],
 )
 def test_sql_that_is_wrong_or_reaches_outside_is_refused(sql: str, tensight: Run, dump_210: Path) -> None:
     outcome = tensight("stats", dump_210, "--sql", sql)
@@ -220,7 +225,9 @@ def test_a_folder_that_is_no_dump_says_what_a_dump_looks_like(tensight: Run, tmp
     assert "rank_" in outcome.err
 
 
-def test_problems_are_listed_on_stderr_and_the_rest_is_analysed(tensight: Run, dump_copy: Callable[[str], Path]) -> None:
+def test_problems_are_listed_on_stderr_and_the_rest_is_analysed(
+    tensight: Run, dump_copy: Callable[[str], Path]
+) -> None:
     dump = dump_copy("sick-2.10.0")
     next(dump.glob("rank_0/Sick/0/0/*output*.npy")).write_bytes(b"garbage")
     outcome = tensight("check", dump, "--watch", "TO")
@@ -236,7 +243,10 @@ def test_a_closed_pipe_is_no_error(dump_210: Path, tmp_path: Path) -> None:
 
 
 def test_help_imports_no_numeric_library() -> None:
-    code = "import sys; sys.argv = ['tensight', '--help']\nfrom tensight.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    code += "print([name for name in ('numpy', 'numba', 'pyarrow', 'duckdb', 'google.protobuf') if name in sys.modules])"
+    code = "import sys; sys.argv = ['tensight', '--help']\nfrom tensight.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += (
+        "print([name for name in ('numpy', 'numba', 'pyarrow', 'duckdb', 'google.protobuf') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from tensight import watchpoints
 from tensight.analysis import store
-from tensight.cache import cache_for
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
@@ -25,9 +23,12 @@ from tensight.analysis.statistics_table import (
     file_key,
     to_arrow,
 )
+from tensight.cache import cache_for
 from tensight.errors import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -217,9 +218,7 @@ class Analysis:
         return self._overflowed
 
 
-def _plan(
-    table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequence[NDArray[np.int64]]
-) -> list[Visit]:
+def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequence[NDArray[np.int64]]) -> list[Visit]:
     """Return the reads that answer all requests, one at most for each tensor."""
     ranges: dict[int, set[Range]] = {}
     atols: dict[int, set[float]] = {}
@@ -284,4 +283,3 @@ def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen
     for name in ("mean_abs_change", "max_abs_change", "l2_change", "required_rtol"):
         changes[name][equal] = 0.0
     changes["mean_abs_previous"][equal] = table.rows["abs_mean"][equal]
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,12 @@ import numpy as np
 
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.errors import InputError
-from tensight.graph import NodeKind, kinds, trainable_weights
+from tensight.graph import NodeKind, kinds, trainable_weight_names
 from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph, Node
     from tensight.watchpoints import Evaluation
@@ -99,7 +100,9 @@ def check(
         requests.append(CheckRequest(watchpoint.check, files))
     evaluations = analysis.evaluate(requests)
     return [
-        CheckResult(watchpoint, len(request.files), tuple(hits(watchpoint, evaluation, request.files)), _skipped(evaluation))
+        CheckResult(
+            watchpoint, len(request.files), tuple(hits(watchpoint, evaluation, request.files)), _skipped(evaluation)
+        )
         for watchpoint, request, evaluation in zip(watchpoints, requests, evaluations, strict=True)
     ]
 
@@ -144,11 +147,11 @@ class _Selected:
         if graph is None:
             return False
         if id(graph) not in self._names:
-            self._names[id(graph)] = selected_nodes(graph, self._selector)
+            self._names[id(graph)] = selected_nodes(graph, self._selector, self._dump.graphs(file.rank))
         return file.node in self._names[id(graph)]
 
 
-def selected_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
+def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = ()) -> frozenset[str]:
     """Return the names of the nodes of a graph that a selector means.
 
     Parameters
@@ -157,6 +160,8 @@ def selected_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
         The graph.
     selector : Selector
         The rule.
+    graphs : sequence of Graph
+        All graphs of the rank: a weight that one of them trains is trainable in the others, too.
     """
     types = {name.lower() for name in selector.names}
     rules: dict[SelectorKind, Callable[[Node], bool]] = {
@@ -164,14 +169,12 @@ def selected_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
         SelectorKind.WEIGHTS: lambda node: NodeKind.WEIGHT in kinds(graph, node),
         SelectorKind.GRADIENTS: lambda node: NodeKind.GRADIENT in kinds(graph, node),
         SelectorKind.ACTIVATIONS: lambda node: NodeKind.ACTIVATION in kinds(graph, node),
-        SelectorKind.ACTIVATION: lambda node: (
-            node.type.lower() in types and NodeKind.ACTIVATION in kinds(graph, node)
-        ),
+        SelectorKind.ACTIVATION: lambda node: node.type.lower() in types and NodeKind.ACTIVATION in kinds(graph, node),
         SelectorKind.TYPE: lambda node: node.type.lower() in types,
         SelectorKind.NAME: lambda node: re.search(selector.argument, node.name) is not None,
     }
     if selector.kind is SelectorKind.TRAINABLE_WEIGHTS:
-        return frozenset(node.name for node in trainable_weights(graph))
+        return trainable_weight_names(graphs or (graph,))
     rule = rules[selector.kind]
     return frozenset(node.name for node in graph.nodes if rule(node))
 
@@ -199,7 +202,7 @@ def _initial_weights(dump: Dump, selector: Selector, ranks: Collection[int] | No
     for (_, graph_name, weight), file in first.items():
         graph = dump.graph_of(file)
         if graph is not None:
-            names.setdefault(graph_name, selected_nodes(graph, selector))
+            names.setdefault(graph_name, selected_nodes(graph, selector, dump.graphs(file.rank)))
             if weight in names[graph_name]:
                 found.append(file)
     return found

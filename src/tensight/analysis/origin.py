@@ -49,7 +49,6 @@ class Anomaly(Enum):
             "explosion": "Explosion",
         }[self.value]
 
-
     @property
     def absent(self) -> str:
         """How a sentence says that something does not show it."""
@@ -191,8 +190,8 @@ PREDICATES: Mapping[Anomaly, Predicate] = {
         (table.rows["count"] > 1) & (table.rows["zero_count"] == table.rows["count"]) & _is_float(table)
     ),
     Anomaly.EXPLOSION: lambda table, limit: (
-        np.fmax(np.abs(table.rows["min"]), np.abs(table.rows["max"])) > limit
-    ) & _is_float(table),
+        (np.fmax(np.abs(table.rows["min"]), np.abs(table.rows["max"])) > limit) & _is_float(table)
+    ),
 }
 """Which rows show an anomaly, by the statistics alone."""
 
@@ -397,10 +396,9 @@ class _Step:
             source, slot = producer
             row = self._input_row(node, index, source, slot)
             if row is None:
-                state = InputState.NOT_DUMPED
+                yield OriginInput(index, source.name, InputState.NOT_DUMPED, -1)
             else:
-                state = InputState.SHOWS_IT if shows[row] else InputState.CLEAN
-            yield OriginInput(index, source.name, state, -1 if row is None else row)
+                yield OriginInput(index, source.name, InputState.SHOWS_IT if shows[row] else InputState.CLEAN, row)
 
     def is_small_parameter(self, name: str) -> bool:
         """Return whether a node is a bias or a setting: its zeros are added to something, or are meant."""

@@ -6,7 +6,6 @@ need: how many elements lie in a range, how far a tensor moved since the previou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,8 @@ from tensight.dumps import TensorFile, read_segments, tensor_header
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 

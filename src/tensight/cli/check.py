@@ -22,7 +22,9 @@ from tensight.cli.output import (
     print_problems,
     problem_data,
     progress,
+    spans,
     table,
+    values_text,
 )
 from tensight.errors import InputError
 
@@ -40,14 +42,20 @@ CSV_COLUMNS = (
 
 def check(
     dump: DumpArgument,
-    recommended: Annotated[bool, typer.Option("--recommended", help="The recommended watchpoints (default without --watch).")] = False,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="The recommended watchpoints (default without --watch).")
+    ] = False,
     watch: Annotated[
         list[str] | None,
-        typer.Option("--watch", metavar="CONDITION", help='A condition, such as "tensor_too_large(max_gt=1e3)". Repeatable.'),
+        typer.Option(
+            "--watch", metavar="CONDITION", help='A condition, such as "tensor_too_large(max_gt=1e3)". Repeatable.'
+        ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="REGEX", help="Nodes for the --watch at the same place. Default: what the condition is for."),
+        typer.Option(
+            "--on", metavar="REGEX", help="Nodes for the --watch at the same place. Default: what the condition is for."
+        ),
     ] = None,
     ranks: Ranks = None,
     iterations: Iterations = None,
@@ -72,7 +80,7 @@ def check(
     elif output is Format.CSV:
         print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
     else:
-        print_results(results, limit)
+        print_results(analysis, results, limit)
         print_problems(analysis.problems)
     if any(result.hits for result in results):
         raise typer.Exit(FOUND)
@@ -99,41 +107,51 @@ def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bo
     return points
 
 
-def print_results(results: Sequence[CheckResult], limit: int) -> None:
-    """Print hits for people: the worst watchpoints first, a few rows of each, then what was clean."""
+def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int) -> None:
+    """Print hits for people: the worst watchpoints first, a few tensors of each, then what was clean."""
     from rich.markup import escape
 
     from tensight.watchpoints import Severity, describe
 
     out = console()
-    found = sorted(
-        (result for result in results if result.hits), key=lambda result: result.watchpoint.severity is not Severity.ERROR
-    )
-    for result in found:
-        colour = "red" if result.watchpoint.severity is Severity.ERROR else "yellow"
+    found = [result for result in results if result.hits]
+    for result in sorted(found, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
         point = result.watchpoint
-        out.print(f"[bold {colour}]● {escape(point.check.text)}[/] on {escape(str(point.selection))}: "
-                  f"[bold]{count(len(result.hits), 'hit')}[/] in {count(result.tensors, 'tensor')}")  # fmt: skip
+        colour = "red" if point.severity is Severity.ERROR else "yellow"
+        groups = _by_tensor(result.hits)
+        amount = f"{count(len(groups), 'tensor')}, {count(len(result.hits), 'hit')}"
+        where = escape(str(point.selection))
+        out.print(f"[bold {colour}]● {escape(point.check.text)}[/] on {where}: [bold]{amount}[/]")
         out.print(f"  [dim]{escape(describe(point.check))}[/]")
-        rows = table("iteration", "node", "slot", "actual", "also", right=("iteration", "slot"))
-        for hit in result.hits[:limit]:
-            rows.add_row(*map(escape, _cells(hit)))
+        rows = table("iterations", "node", "slot", "actual", "values", right=("iterations", "slot"))
+        for hits in groups[:limit]:
+            rows.add_row(*map(escape, _cells(analysis, hits)))
         out.print(rows)
-        if len(result.hits) > limit:
-            out.print(f"  [dim]… {count(len(result.hits) - limit, 'more hit')} (--limit, or --format json)[/]")
-    clean = len(results) - len(found)
-    if clean:
-        out.print(f"[green]✓[/] {count(clean, 'watchpoint')} without a hit")
+        if len(groups) > limit:
+            out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
+            out.print()
+    if len(results) > len(found):
+        out.print(f"[green]✓[/] {count(len(results) - len(found), 'watchpoint')} without a hit")
     if not found:
         out.print("[green]Nothing hit.[/]")
 
 
-def _cells(hit: Hit) -> tuple[str, ...]:
-    file: TensorFile = hit.tensor
-    rank = f"[rank {file.rank}] " if file.rank else ""
+def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Return the hits of each tensor over the iterations, in the order of the first."""
+    groups: dict[tuple[object, ...], list[Hit]] = {}
+    for hit in hits:
+        file: TensorFile = hit.tensor
+        groups.setdefault((file.rank, file.graph, node_name(file), file.io, file.slot), []).append(hit)
+    return sorted(groups.values(), key=lambda group: group[0].tensor.iteration)
+
+
+def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
+    first, file = hits[0], hits[0].tensor
+    rank = f"(rank {file.rank}) " if file.rank else ""
     slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
-    actual = ", ".join(f"{name} {number(value)}" for name, value in hit.actual.items() if name in hit.parameters_hit)
-    return (str(file.iteration), rank + node_name(file), slot, actual or "–", " ".join(hit.error_words) or "")
+    actual = ", ".join(number(first.actual[name]) for name in first.parameters_hit)
+    values = values_text(analysis.known.rows[analysis.rows_of([file])[0]])
+    return (spans([hit.tensor.iteration for hit in hits]), rank + node_name(file), slot, actual or "–", values)
 
 
 def node_name(file: TensorFile) -> str:

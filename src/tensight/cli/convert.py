@@ -13,7 +13,9 @@ from tensight.cli.output import console, count, print_json, print_problems, prob
 
 def convert(
     dump: DumpArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the converted dump; must not exist or be empty.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder for the converted dump; must not exist or be empty.")
+    ],
     json: Json = False,
 ) -> None:
     """Write a dump anew with every binary tensor as an npy file that NumPy opens."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 import zipfile
@@ -30,11 +29,13 @@ def demo(cache_dir: CacheDir = None) -> None:
     out.print(f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {run}\n")
     analysis = Analysis(open_dump(run), cache_dir=cache_dir)
     out.print("[bold reverse] tensight check [/] what is wrong\n")
-    print_results(engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
+    print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
     out.print("\n[bold reverse] tensight origin [/] where it began\n")
     for found in origins(analysis):
         print_origin(out, analysis, found, source_root=str(run))
-    out.print(f"Try it yourself:  tensight origin {run}\n                  tensight check {run} --watch \"TL(max_gt=1e3)\"")
+    out.print(
+        f'Try it yourself:  tensight origin {run}\n                  tensight check {run} --watch "TL(max_gt=1e3)"'
+    )
 
 
 def unpack(folder: Path) -> Path:
@@ -48,9 +49,9 @@ def unpack(folder: Path) -> Path:
     own = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
     try:
         with resources.as_file(shipped / "run.zip") as path, zipfile.ZipFile(path) as zipped:
-            zipped.extractall(own)  # noqa: S202 - the archive is part of the package
+            zipped.extractall(own)
         (own / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
-        os.rename(own, target)
+        own.rename(target)
     except OSError:
         # Another process was faster.
         if not target.is_dir():

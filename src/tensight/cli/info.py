@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensight.cli.options import CacheDir, DumpArgument, Json
-from tensight.cli.output import console, count, print_json, print_problems, size, table
+from tensight.cli.output import console, count, print_json, print_problems, size, spans, table
 from tensight.errors import Problem
 
 if TYPE_CHECKING:
@@ -41,16 +41,17 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     ranks = summary["ranks"]
     out.print(f"[bold]{escape(summary['path'])}[/]")
     kind = "synchronous" if summary["synchronous"] else "asynchronous"
-    out.print(
-        f"  {escape(summary['net_name'] or 'unnamed network')}, MindSpore {escape(summary['framework_version'] or '?')} "
-        f"on {escape(summary['device_target'] or '?')}, {kind} dump of {_sides(summary['input_output'])}"
-    )
+    net, version, device = (summary[name] or "?" for name in ("net_name", "framework_version", "device_target"))
+    held = f"{kind} dump of {_sides(summary['input_output'])}"
+    out.print(f"  {escape(net)}, MindSpore {escape(version)} on {escape(device)}, {held}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
     out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
     unmatched = sum(rank["unmatched"] for rank in ranks)
     if unmatched:
         out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")
-    rows = table("rank", "graph", "operators", "parameters", "iterations", "executed", right=("rank", "operators", "parameters"))
+    rows = table(
+        "rank", "graph", "operators", "parameters", "iterations", "executed", right=("rank", "operators", "parameters")
+    )
     for rank in ranks:
         for graph in rank["graphs"]:
             dumped = rank["iterations"].get(str(graph["graph_id"]), [])
@@ -68,15 +69,3 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
 
 def _sides(input_output: int) -> str:
     return {0: "inputs and outputs", 1: "inputs", 2: "outputs"}.get(input_output, "tensors")
-
-
-def spans(values: list[int]) -> str:
-    """Return sorted numbers with runs shortened: "0-3, 7"; long lists are cut."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][1] + 1:
-            runs[-1][1] = value
-        else:
-            runs.append([value, value])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"

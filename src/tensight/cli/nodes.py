@@ -29,7 +29,9 @@ def nodes(
     query: Annotated[str, typer.Argument(help="Text to find; with --by kind: weight, gradient, activation, ...")],
     by: Annotated[By, typer.Option("--by", help="Where to look for it.")] = By.NAME,
     regex: Annotated[bool, typer.Option("--regex", help="The query is a regular expression.")] = False,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Upper and lower case are the same.")] = False,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="Upper and lower case are the same.")
+    ] = False,
     ranks: Ranks = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows in the table.")] = 50,
     json: Json = False,

@@ -77,7 +77,9 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     for file in mine:
         if (file.io, file.slot, file.iteration) == (side, slot, iteration):
             return file
-    there = sorted({f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.iteration == iteration})
+    there = sorted(
+        {f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.iteration == iteration}
+    )
     steps = sorted({file.iteration for file in mine})
     has = f"slots {', '.join(there)}" if there else f"iterations {', '.join(map(str, steps[:20]))}"
     raise InputError(f"{node} has no {side} {slot} at iteration {iteration} in this dump; it has {has}")

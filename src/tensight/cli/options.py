@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-DumpArgument = Annotated[str, typer.Argument(metavar="DUMP", help="Folder or URL of a dump (the one with rank_0 in it).")]
+DumpArgument = Annotated[
+    str, typer.Argument(metavar="DUMP", help="Folder or URL of a dump (the one with rank_0 in it).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 CacheDir = Annotated[
@@ -18,6 +20,8 @@ CacheDir = Annotated[
         help="Where to keep what was found out, for the next time. Default: the user's cache folder.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Threads that read. Default: all cores.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, help="Threads that read. Default: all cores.")
+]
 Ranks = Annotated[str | None, typer.Option("--ranks", metavar="0,2-4", help="Only these ranks.")]
 Iterations = Annotated[str | None, typer.Option("--iterations", metavar="0,5-9", help="Only these iterations.")]

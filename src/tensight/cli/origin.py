@@ -17,15 +17,14 @@ from tensight.cli.output import (
     count,
     frame_data,
     frame_text,
-    number,
     print_json,
     print_problems,
     problem_data,
     progress,
+    values_text,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import Console
 
     from tensight.analysis import Analysis, Origin
@@ -52,7 +51,8 @@ def origin(
     kind: Annotated[list[Kind] | None, typer.Option("--kind", help="Only this kind of anomaly. Repeatable.")] = None,
     ranks: Ranks = None,
     explosion_limit: Annotated[
-        float, typer.Option("--explosion-limit", metavar="X", help="Finite values above this magnitude are an explosion.")
+        float,
+        typer.Option("--explosion-limit", metavar="X", help="Finite values above this magnitude are an explosion."),
     ] = 1e6,
     source_root: Annotated[
         str | None, typer.Option("--source-root", metavar="DIR", help="Where the scripts are, if not where they ran.")
@@ -68,7 +68,10 @@ def origin(
     analysis = open_analysis(dump, cache_dir, threads)
     with progress(analysis, quiet=quiet):
         found = origins(
-            analysis, [Anomaly(one.value) for one in kind or DEFAULT], ranks=numbers(ranks, "--ranks"), explosion_limit=explosion_limit
+            analysis,
+            [Anomaly(one.value) for one in kind or DEFAULT],
+            ranks=numbers(ranks, "--ranks"),
+            explosion_limit=explosion_limit,
         )
     if json:
         print_json(origins_data(analysis, found))
@@ -105,7 +108,8 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     elif not found.arrived:
         out.print("    [dim]The framework made this operator; it has no line of code.[/]")
     if found.also:
-        out.print(f"    [dim]Began independently in {count(len(found.also), 'more place')}: {escape(', '.join(found.also[:3]))}[/]")
+        others = f"{count(len(found.also), 'more place')}: {', '.join(found.also[:3])}"
+        out.print(f"    [dim]Began independently in {escape(others)}[/]")
     out.print()
 
 
@@ -123,16 +127,6 @@ def print_source(out: Console, frame: SourceFrame, source_root: str | None = Non
     for line in range(max(1, frame.line - CONTEXT_LINES), min(len(lines), frame.line + CONTEXT_LINES) + 1):
         text = escape(lines[line - 1].rstrip())
         out.print(f"    [bold]→ {line:4d}  {text}[/]" if line == frame.line else f"    [dim]  {line:4d}  {text}[/]")
-
-
-def values_text(row: np.void) -> str:
-    """Return what a row of statistics says in a few words."""
-    value = {name: row[name].item() for name in ("min", "max", "count", "zero_count", "nan_count", "pos_inf_count", "neg_inf_count")}  # type: ignore[index]  # fmt: skip
-    parts = [f"{number(value['min'])} … {number(value['max'])}"] if value["min"] <= value["max"] else []
-    for name, words in (("nan_count", "NaN"), ("pos_inf_count", "+Inf"), ("neg_inf_count", "-Inf"), ("zero_count", "zero")):
-        if value[name]:
-            parts.append(f"{value[name]:,} of {value['count']:,} {words}")
-    return ", ".join(parts)
 
 
 def origins_data(analysis: Analysis, found: Sequence[Origin]) -> dict[str, object]:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
     from rich.table import Table
 
@@ -39,7 +40,12 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else WIDTH_OFF_TERMINAL, highlight=False, soft_wrap=not stream.isatty())
+    return Console(
+        stderr=stderr,
+        width=None if stream.isatty() else WIDTH_OFF_TERMINAL,
+        highlight=False,
+        soft_wrap=not stream.isatty(),
+    )
 
 
 def print_json(data: object) -> None:
@@ -162,3 +168,30 @@ def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
 def problem_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     """Return problems for machines."""
     return [{"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in problems]
+
+
+def spans(values: list[int]) -> str:
+    """Return sorted numbers with runs shortened: "0-3, 7"; long lists are cut."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
+
+
+def values_text(row: np.void) -> str:
+    """Return what a row of statistics says in a few words."""
+    value = dict(zip(row.dtype.names or (), row.item(), strict=True))
+    parts = [f"{number(value['min'])} … {number(value['max'])}"] if value["min"] <= value["max"] else []
+    for name, words in (
+        ("nan_count", "NaN"),
+        ("pos_inf_count", "+Inf"),
+        ("neg_inf_count", "-Inf"),
+        ("zero_count", "zero"),
+    ):
+        if value[name]:
+            parts.append(f"{value[name]:,} of {value['count']:,} {words}")
+    return ", ".join(parts)

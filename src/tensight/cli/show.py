@@ -27,9 +27,12 @@ Rank = Annotated[int | None, typer.Option("--rank", help="Rank. Default: the fir
 
 def show(
     dump: DumpArgument,
-    tensor: Annotated[str, typer.Argument(metavar="TENSOR", help="For example conv1.weight@3, Conv2D-op61:0@2 or ReLU-op3:input.0@2.")],
+    tensor: Annotated[
+        str, typer.Argument(metavar="TENSOR", help="For example conv1.weight@3, Conv2D-op61:0@2 or ReLU-op3:input.0@2.")
+    ],
     slice_: Annotated[
-        str | None, typer.Option("--slice", metavar='"[0, :, 0:8]"', help="Which part to print, one entry for each dimension.")
+        str | None,
+        typer.Option("--slice", metavar='"[0, :, 0:8]"', help="Which part to print, one entry for each dimension."),
     ] = None,
     rank: Rank = None,
     json: Json = False,
@@ -68,7 +71,9 @@ def show(
 
 def compare_steps(
     dump: DumpArgument,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="A tensor without its iteration, for example conv1.weight.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="A tensor without its iteration, for example conv1.weight.")
+    ],
     first: Annotated[int, typer.Argument(metavar="I", help="The earlier iteration.")],
     second: Annotated[int, typer.Argument(metavar="J", help="The later iteration.")],
     rank: Rank = None,
@@ -84,7 +89,9 @@ def compare_steps(
     files = [find_tensor(opened, f"{node}@{iteration}", rank) for iteration in (first, second)]
     before, after = (read_tensor(file) for file in files)
     if before.shape != after.shape:
-        raise InputError(f"{node} has shape {before.shape} at iteration {first} and {after.shape} at {second}: nothing to compare")
+        raise InputError(
+            f"{node} has shape {before.shape} at iteration {first} and {after.shape} at {second}: nothing to compare"
+        )
     moved = changes(after, before)
     sides = [statistics(before), statistics(after)]
     data = {
@@ -101,7 +108,18 @@ def compare_steps(
     out = console()
     _print_heading(out, files[1], after)
     rows = table("", f"iteration {first}", f"iteration {second}", right=(f"iteration {first}", f"iteration {second}"))
-    for name in ("min", "max", "mean", "abs_mean", "std", "l2_norm", "zero_count", "nan_count", "pos_inf_count", "neg_inf_count"):
+    for name in (
+        "min",
+        "max",
+        "mean",
+        "abs_mean",
+        "std",
+        "l2_norm",
+        "zero_count",
+        "nan_count",
+        "pos_inf_count",
+        "neg_inf_count",
+    ):
         rows.add_row(name, *(number(getattr(side, name)) for side in sides))
     out.print(rows)
     for name, value in data.items():
@@ -125,13 +143,14 @@ def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None
 
 
 def _print_statistics(out: Console, found: TensorStatistics) -> None:
-    rows = table("count", "min", "max", "mean", "std", "l2 norm", "zeros", "negative", "positive", "NaN", "+Inf", "-Inf")
-    rows.columns[0].justify = "right"
+    fields = ("count", "min", "max", "mean", "std", "l2_norm", "zero_count", "negative_count", "positive_count")
+    bad = ("nan_count", "pos_inf_count", "neg_inf_count")
+    rows = table(*(name.removesuffix("_count") for name in (*fields, *bad)))
+    values = {name: getattr(found, name) for name in (*fields, *bad)}
     rows.add_row(
-        number(found.count), number(found.min), number(found.max), number(found.mean), number(found.std), number(found.l2_norm),
-        number(found.zero_count), number(found.negative_count), number(found.positive_count),
-        *(f"[red]{number(bad)}[/]" if bad else "0" for bad in (found.nan_count, found.pos_inf_count, found.neg_inf_count)),
-    )  # fmt: skip
+        *(number(values[name]) for name in fields),
+        *(f"[red]{number(values[name])}[/]" if values[name] else "0" for name in bad),
+    )
     out.print(rows)
 
 
@@ -149,6 +168,8 @@ def _print_values(out: Console, values: NDArray[np.generic]) -> None:
     import numpy as np
     from rich.markup import escape
 
-    with np.printoptions(precision=5, threshold=MOST_PRINTED if values.size <= MOST_PRINTED else 50, linewidth=out.width - 4):
+    with np.printoptions(
+        precision=5, threshold=MOST_PRINTED if values.size <= MOST_PRINTED else 50, linewidth=out.width - 4
+    ):
         for line in str(values).splitlines():
             out.print(f"  {escape(line)}", soft_wrap=True)

@@ -14,7 +14,10 @@ from tensight.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN = ("iteration", "node", "io", "slot", "dtype", "shape", "min", "max", "mean", "std", "l2_norm", "zeros_percent", "non_finite")  # fmt: skip
+SHOWN = (
+    "iteration", "node", "io", "slot", "dtype", "shape", "min", "max", "mean", "std", "l2_norm", "zeros_percent",
+    "non_finite",
+)  # fmt: skip
 _VIEW = """
     select *, 100.0 * zero_count / nullif(count, 0) as zeros_percent,
            nan_count + neg_inf_count + pos_inf_count as non_finite
@@ -65,7 +68,9 @@ def _print_table(found: pa.Table, columns: tuple[str, ...] | None) -> None:
     from rich.markup import escape
 
     names = [name for name in columns or found.column_names if name in found.column_names]
-    right = [name for name in names if str(found.schema.field(name).type).startswith(("int", "uint", "double", "float"))]
+    right = [
+        name for name in names if str(found.schema.field(name).type).startswith(("int", "uint", "double", "float"))
+    ]
     rows = table(*names, right=right)
     for row in found.select(names).to_pylist():
         rows.add_row(*(escape(_cell(row[name])) for name in names))
