@@ -284,3 +284,24 @@ def test_a_pynative_dump_of_overflows_alone_opens(tmp_path: Path) -> None:
     assert list(dump.tensors()) == []
     assert dump.overflows() == ()
     assert dump.problems
+
+
+@pytest.mark.parametrize("folder", [".dump_metadata", "graphs", "execution_order", "Net", "Net/0", "Net/0/0"])
+def test_a_file_in_place_of_a_folder_is_a_problem_at_most(folder: str, many_small: DumpWriter) -> None:
+    path = many_small.root / "rank_0" / folder
+    shutil.rmtree(path)
+    path.write_bytes(b"not a folder")
+    dump = open_dump(many_small.root)
+    dump.summary()
+    assert len(dump.tensors()) == (0 if folder.startswith("Net") else 2)
+    assert dump.history(0) == (None if folder == "execution_order" else {0: (0,)})
+    # An order that is missing is taken from the graph.
+    assert dump.problems or folder == "execution_order"
+
+
+@pytest.mark.parametrize("name", ["statistic.csv", "mapping.csv"])
+def test_a_folder_in_place_of_a_table_is_left_alone(name: str, many_small: DumpWriter) -> None:
+    (many_small.folder(0) / name).mkdir()
+    dump = open_dump(many_small.root)
+    assert len(dump.tensors()) == 2
+    assert list(dump.statistic_rows()) == []

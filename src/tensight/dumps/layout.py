@@ -134,6 +134,8 @@ def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: 
         iterations[graph_id] = _by_number(graph_path, names, problems)
         if "constants" in names:
             constants[graph_id] = f"{graph_path}/constants"
+    if not any(iterations.values()):
+        problems.append(Problem(network, "holds no iteration", "is the dump complete?"))
     return TensorFolders(network, iterations, constants)
 
 
