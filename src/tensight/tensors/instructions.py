@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
+_NO_NAN = ("nnan", "nsz")
 _ANY_ORDER = ("reassoc", "nsz", "contract")
 
 
@@ -93,8 +94,37 @@ def _count_if(builder: Any, kind: Any, count: Any, condition: Any) -> Any:
     return builder.add(count, builder.zext(condition, kind))
 
 
+def _least(builder: Any, _kind: Any, one: Any, other: Any) -> Any:
+    return _choose(builder, "<", one, other)
+
+
+def _greatest(builder: Any, _kind: Any, one: Any, other: Any) -> Any:
+    return _choose(builder, ">", one, other)
+
+
+def _choose(builder: Any, relation: str, one: Any, other: Any) -> Any:
+    """Emit the bits of the number that stands in a relation to the other.
+
+    Only a loop that is told not to care about NaN and the sign of zero becomes vector code.
+    """
+    kind = _FLOAT if one.type.width == 32 else _DOUBLE
+    numbers = builder.bitcast(one, kind), builder.bitcast(other, kind)
+    chosen = builder.fcmp_ordered(relation, *numbers, flags=_NO_NAN)
+    return builder.bitcast(builder.select(chosen, *numbers, flags=_NO_NAN), one.type)
+
+
+def _is_negative(builder: Any, _kind: Any, bits: Any) -> Any:
+    return builder.icmp_unsigned(">", bits, bits.type(1 << (bits.type.width - 1)))
+
+
 order_key = _instruction(0, _order_key)
 """Return the order key of a value's bits, or the bits of an order key: the function is its own inverse."""
+least = _instruction(0, _least)
+"""Return the bits of the smaller of two numbers, undefined if one is NaN."""
+greatest = _instruction(0, _greatest)
+"""Return the bits of the larger of two numbers, undefined if one is NaN."""
+is_negative = _instruction(types.boolean, _is_negative)
+"""Return whether bits are those of a number below zero (for which -0.0 is not)."""
 real = _instruction(types.float64, _real)
 """Return the value that has these bits as a double."""
 narrow = _instruction(1, _narrow)

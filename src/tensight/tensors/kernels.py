@@ -7,17 +7,17 @@ How it gets its speed
 A block of `BLOCK` elements is scanned by two loops while it lies in the first-level cache: the first takes all moments
 and counts, the second the content hash. (Asking for the next block in advance gained nothing.) Loops are written so
 that LLVM turns them into vector code: additions may be reordered (and only additions: the flag is set on those
-instructions alone, because reordering ``x - shift`` would lose the accuracy that the shift is there for), comparisons
-are integer ones.
+instructions alone, because reordering ``x - shift`` would lose the accuracy that the shift is there for). Blocks with
+an element that is not finite go a slower way, in which the finite ones are first gathered.
 
 float16 and bfloat16 blocks are first widened to float32, exactly, into a scratch block; what has no kernel of its own
 (integers, bool, complex magnitudes) arrives here as float32 or float64 values beside the raw bytes for the hash.
 
 How it gets its accuracy
 ------------------------
-Elements are compared by their *order key*: the bits as a signed integer, with the lower bits of negative numbers
-flipped. Keys order exactly as the numbers do, -0.0 is -1 and +0.0 is 0, and whatever is not finite has a key at or
-beyond that of the infinities, so minimum, maximum, the counts of signs and the test for NaN cost one comparison each.
+Signs are counted on the bits, so that they are right for subnormal numbers whatever the host program made of them.
+Ranges are compared by *order keys*: the bits as a signed integer, with the lower bits of negative numbers flipped. Keys
+order exactly as the numbers do, -0.0 is -1 and +0.0 is 0, and NaN has keys beyond those of the infinities.
 
 Deviations are summed in double precision around a shift, the block's first element: with
 ``s1 = sum(x - shift)`` and ``s2 = sum((x - shift)**2)`` the sum of squared deviations is ``s2 - s1**2 / n``. Because
@@ -43,6 +43,9 @@ from tensight.tensors.instructions import (
     count_if,
     double_bits,
     double_of,
+    greatest,
+    is_negative,
+    least,
     load_byte,
     load_half,
     load_like,
@@ -170,12 +173,16 @@ def keep_finite(source: int, target: int, count: int, infinity: Any, counts: Any
 
 
 @_inner
-def scan_values(source: int, count: int, infinity: Any, reals: Any, counts: Any) -> bool:
-    """Add one block of values to the totals; return False, having added nothing, if one of them is not finite."""
+def scan_values(source: int, count: int, infinity: Any, finite: bool, reals: Any, counts: Any) -> bool:
+    """Add one block of values to the totals.
+
+    Unless they are known to be finite, return False and add nothing if one of them seems not to be: the sum of
+    magnitudes says so. (It may also overflow.) Until then nothing looks at the extremes, which a NaN makes undefined.
+    """
     zero = narrow(0, infinity)
-    shift = real(load_like(source, 0, infinity))
-    lowest = order_key(load_like(source, 0, infinity))
+    lowest = load_like(source, 0, infinity)
     highest = lowest
+    shift = real(lowest)
     negative = zero
     positive = zero
     total = 0.0
@@ -183,17 +190,16 @@ def scan_values(source: int, count: int, infinity: Any, reals: Any, counts: Any)
     absolutes = 0.0
     for i in range(count):
         bits = load_like(source, i, infinity)
-        key = order_key(bits)
-        lowest = key if key < lowest else lowest
-        highest = key if key > highest else highest
-        negative = count_if(negative, key < -1)
-        positive = count_if(positive, key > 0)
+        lowest = least(bits, lowest)
+        highest = greatest(bits, highest)
+        negative = count_if(negative, is_negative(bits))
+        positive = count_if(positive, bits > 0)
         value = real(bits)
         deviation = value - shift
         total = add(total, deviation)
         squares = add_square(squares, deviation)
         absolutes = add(absolutes, abs(value))
-    if highest >= infinity or lowest <= ~infinity:
+    if not finite and not absolutes < np.inf:
         return False
     before = counts[FINITE]
     spread = max(squares - total * (total / count), 0.0)
@@ -207,8 +213,8 @@ def scan_values(source: int, count: int, infinity: Any, reals: Any, counts: Any)
     reals[TOTAL] += total
     reals[ABSOLUTE_TOTAL] += absolutes
     reals[SQUARED_DEVIATION] += spread
-    reals[MINIMUM] = min(reals[MINIMUM], real(order_key(lowest)))
-    reals[MAXIMUM] = max(reals[MAXIMUM], real(order_key(highest)))
+    reals[MINIMUM] = min(reals[MINIMUM], real(lowest))
+    reals[MAXIMUM] = max(reals[MAXIMUM], real(highest))
     return True
 
 
@@ -267,12 +273,11 @@ def scan(
         else:
             widen(kind, here, scratch, block)
             source = scratch
-        finite = block
-        if not scan_values(source, block, infinity, reals, counts):
+        if not scan_values(source, block, infinity, False, reals, counts):
             kept = scratch + BLOCK * width
             finite = keep_finite(source, kept, block, infinity, counts)
             if finite:
-                scan_values(kept, finite, infinity, reals, counts)
+                scan_values(kept, finite, infinity, True, reals, counts)
         for i in range(ranges.shape[0]):
             low = narrow(ranges[i, 0], infinity)
             high = narrow(ranges[i, 1], infinity)
