@@ -151,24 +151,20 @@ def hash_block(source: int, size_bytes: int, number: int) -> int:
 
 @_inner
 def keep_finite(source: int, target: int, count: int, infinity: Any, counts: Any) -> int:
-    """Copy the finite values, count the others, return how many were copied."""
+    """Copy the finite values, count the others, return how many were copied; without branches, which NaN spoil."""
     kept = 0
+    above = 0
+    below = 0
     for i in range(count):
         bits = load_like(source, i, infinity)
         key = order_key(bits)
         store_bits(target, kept, bits)
-        if key >= infinity:
-            if key == infinity:
-                counts[POSITIVE_INFINITE] += 1
-            else:
-                counts[NAN] += 1
-        elif key <= ~infinity:
-            if key == ~infinity:
-                counts[NEGATIVE_INFINITE] += 1
-            else:
-                counts[NAN] += 1
-        else:
-            kept += 1
+        kept += (key < infinity) & (key > ~infinity)
+        above += key == infinity
+        below += key == ~infinity
+    counts[POSITIVE_INFINITE] += above
+    counts[NEGATIVE_INFINITE] += below
+    counts[NAN] += count - kept - above - below
     return kept
 
 
