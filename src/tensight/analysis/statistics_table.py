@@ -6,6 +6,7 @@ need: how many elements lie in a range, how far a tensor moved since the previou
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight import tensors
-from tensight.dumps import TensorFile, read_segments, tensor_header
+from tensight.dumps import OpenTensor, TensorFile, open_tensor
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -176,42 +177,43 @@ class StatisticsTable:
                 self.changes[atol]["state"][row] = UNREADABLE
 
     def _read(self, visit: Visit) -> None:
-        row, file = visit.index, self.files[visit.index]
-        header = tensor_header(file)
-        comparisons = self._comparisons(visit)
-        before: Iterator[NDArray[Any] | None] = repeat(None)
-        if comparisons:
-            before = iter(read_segments(self.files[self.previous[row]], tensors.SEGMENT_ELEMENTS))
-        partials = []
-        segments = read_segments(file, tensors.SEGMENT_ELEMENTS)
-        for number, (segment, old) in enumerate(zip(segments, before, strict=False)):
-            partials.append(tensors.scan_segment(segment, number, visit.ranges))
-            if old is not None:
-                for comparison in comparisons:
-                    comparison.add(segment, old)
-        statistics, counts = tensors.merge(partials, dtype=header.dtype, shape=header.shape)
+        row = visit.index
+        with ExitStack() as opened:
+            tensor = opened.enter_context(open_tensor(self.files[row]))
+            before = self._open_previous(visit, tensor, opened)
+            comparisons = [_Comparison(atol, visit.stop_above) for atol in visit.atols] if before else []
+            partials = []
+            pairs = zip(
+                tensor.segments(tensors.SEGMENT_ELEMENTS),
+                before.segments(tensors.SEGMENT_ELEMENTS) if before else repeat(None),
+                strict=False,
+            )
+            for number, (segment, old) in enumerate(pairs):
+                partials.append(tensors.scan_segment(segment, number, visit.ranges))
+                if old is not None:
+                    for comparison in comparisons:
+                        comparison.add(segment, old)
+        statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
         self._store_statistics(row, statistics)
         for key, count in zip_longest(visit.ranges, counts):
             self.in_range[key][row] = count
         for comparison in comparisons:
             comparison.store(self.changes[comparison.atol], row)
 
-    def _comparisons(self, visit: Visit) -> list[_Comparison]:
-        """Return the comparisons to run in a visit; those that the headers decide are stored at once."""
-        if not visit.atols or self.previous[visit.index] == NO_PREVIOUS:
-            return []
-        row, before = visit.index, self.files[self.previous[visit.index]]
+    def _open_previous(self, visit: Visit, tensor: OpenTensor, opened: ExitStack) -> OpenTensor | None:
+        """Open what a tensor is compared with; None, and noted, if the two cannot be compared."""
+        row = visit.index
+        if not visit.atols or self.previous[row] == NO_PREVIOUS:
+            return None
         try:
-            comparable = _element_count(tensor_header(before).shape) == _element_count(
-                tensor_header(self.files[row]).shape
-            )
+            before = opened.enter_context(open_tensor(self.files[self.previous[row]]))
         except TensightError:
-            comparable = False
-        if comparable:
-            return [_Comparison(atol, visit.stop_above) for atol in visit.atols]
+            before = None
+        if before is not None and before.header.count == tensor.header.count:
+            return before
         for atol in visit.atols:
             self.changes[atol][row] = (UNREADABLE, True, np.nan, np.nan, np.nan, np.nan, np.nan)
-        return []
+        return None
 
     def _store_statistics(self, row: int, found: tensors.TensorStatistics) -> None:
         self.dtypes[row], self.shapes[row], self.errors[row] = found.dtype, found.shape, ""
@@ -249,10 +251,6 @@ class _Comparison:
 def file_key(file: TensorFile) -> tuple[str, str, int]:
     """Return what identifies a tensor on disk: its file and, where a file holds several, its slot."""
     return (file.path, file.io, file.slot)
-
-
-def _element_count(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) if shape else 1
 
 
 FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (

@@ -6,7 +6,7 @@ from tensight.dumps.dump import Dump, open_dump
 from tensight.dumps.metadata import Device, DumpMetadata
 from tensight.dumps.npy_files import TensorHeader
 from tensight.dumps.overflow import OverflowRecord
-from tensight.dumps.reading import read_segments, read_tensor, tensor_header
+from tensight.dumps.reading import OpenTensor, open_tensor, read_segments, read_tensor, tensor_header
 from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
 
@@ -15,11 +15,13 @@ __all__ = [
     "Device",
     "Dump",
     "DumpMetadata",
+    "OpenTensor",
     "OverflowRecord",
     "StatisticRow",
     "TensorFile",
     "TensorHeader",
     "open_dump",
+    "open_tensor",
     "read_segments",
     "read_tensor",
     "tensor_header",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+from bisect import bisect_left
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -162,12 +163,9 @@ class Dump:
         Without a history the previous dumped iteration is taken.
         """
         rank = self._rank(tensor.rank)
-        # The history can lack iterations that were dumped (MindSpore 2.10 with several graphs): those ran as well.
-        ran = {*rank.folders.iterations.get(tensor.graph_id, ()), *(rank.history or {}).get(tensor.graph_id, ())}
-        before = max((iteration for iteration in ran if iteration < tensor.iteration), default=None)
-        if before is None:
-            return None
-        return rank.find(tensor.graph_id, before, identity_of(tensor))
+        ran = rank.executed_iterations(tensor.graph_id)
+        before = bisect_left(ran, tensor.iteration)
+        return rank.find(tensor.graph_id, ran[before - 1], identity_of(tensor)) if before else None
 
     def overflows(self, rank: int | None = None, iteration: int | None = None) -> tuple[OverflowRecord, ...]:
         """Return the overflow records of a rank (None: all) and iteration (None: all), by rank, iteration, time."""

@@ -66,8 +66,19 @@ class RankIndex:
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
         self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
+        self._executed: dict[int, tuple[int, ...]] = {}
         self._overflows: dict[int | None, tuple[OverflowRecord, ...]] = {}
         self._statistic_problems: dict[str, list[Problem]] = {}
+
+    def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
+        """Return when a root graph ran, in increasing order.
+
+        The history can lack iterations that were dumped (MindSpore 2.10 with several graphs): those ran as well.
+        """
+        if graph_id not in self._executed:
+            dumped = self.folders.iterations.get(graph_id, ())
+            self._executed[graph_id] = tuple(sorted({*dumped, *(self.history or {}).get(graph_id, ())}))
+        return self._executed[graph_id]
 
     @cached_property
     def folders(self) -> TensorFolders:

@@ -33,6 +33,67 @@ _RAW_DTYPES = {
 }  # fmt: skip
 
 
+class OpenTensor:
+    """A tensor whose file is open; see `open_tensor`.
+
+    Attributes
+    ----------
+    header : TensorHeader
+        Element type, shape and place of the values.
+    """
+
+    def __init__(self, tensor: TensorFile, file: OpenFile, slot: AscendSlot | None) -> None:
+        self._file = file
+        self._slot = slot
+        if slot is None:
+            self.header = _header(tensor, file)
+        else:
+            self.header = TensorHeader(np.dtype(slot.dtype), slot.shape, slot.offset)
+
+    def segments(self, elements: int) -> Iterator[NDArray[Any]]:
+        """Yield the values in the order in which they lie in the file, a segment at a time.
+
+        However large the file, about two segments are in memory at once. Every array is one-dimensional, contiguous,
+        aligned and read-only, and stays valid for as long as it is kept.
+
+        Parameters
+        ----------
+        elements : int
+            Elements of every segment but the last. An empty tensor has no segment.
+
+        Raises
+        ------
+        TensorFileError
+            If the file became shorter in the meantime.
+        """
+        _require_some(elements)
+        if self._slot is not None:
+            from tensight.dumps.ascend import read_slot_segments
+
+            yield from map(_read_only, read_slot_segments(self._file, self._slot, elements))
+        elif isinstance(self._file, LocalFile) and self.header.data_bytes > _READ_UP_TO_BYTES:
+            yield from _mapped_segments(self._file, self.header, elements)
+        else:
+            yield from _read_segments(self._file, self.header, elements)
+
+
+@contextmanager
+def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
+    """Open the file of a tensor, once for its header and its values.
+
+    Raises
+    ------
+    TensorFileError
+        If the file is missing, damaged, too short, or holds no numbers.
+    """
+    if _is_ascend(tensor):
+        with _ascend_slot(tensor) as (file, slot):
+            yield OpenTensor(tensor, file, slot)
+    else:
+        with _opened(tensor) as file:
+            yield OpenTensor(tensor, file, None)
+
+
 def tensor_header(tensor: TensorFile) -> TensorHeader:
     """Return element type, shape and place of a tensor's values, reading a few hundred bytes.
 
@@ -41,11 +102,8 @@ def tensor_header(tensor: TensorFile) -> TensorHeader:
     TensorFileError
         If the file is missing, damaged, too short, or holds no numbers.
     """
-    if _is_ascend(tensor):
-        with _ascend_slot(tensor) as (_, slot):
-            return TensorHeader(np.dtype(slot.dtype), slot.shape, slot.offset)
-    with _opened(tensor) as file:
-        return _header(tensor, file)
+    with open_tensor(tensor) as opened:
+        return opened.header
 
 
 def read_tensor(tensor: TensorFile) -> NDArray[Any]:
@@ -83,36 +141,15 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
 
 
 def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
-    """Yield a tensor's values in the order in which they lie in the file, a segment at a time.
+    """Yield a tensor's values a segment at a time; see `OpenTensor.segments`."""
+    _require_some(elements)
+    with open_tensor(tensor) as opened:
+        yield from opened.segments(elements)
 
-    However large the file, about two segments are in memory at once. Every array is one-dimensional, contiguous,
-    aligned and read-only, and stays valid for as long as it is kept.
 
-    Parameters
-    ----------
-    tensor : TensorFile
-    elements : int
-        Elements of every segment but the last. An empty tensor has no segment.
-
-    Raises
-    ------
-    TensorFileError
-        If the file is missing, damaged, too short, or holds no numbers.
-    """
+def _require_some(elements: int) -> None:
     if elements < 1:
         raise ValueError(f"elements must be at least 1, not {elements}.")
-    if _is_ascend(tensor):
-        from tensight.dumps.ascend import read_slot_segments
-
-        with _ascend_slot(tensor) as (file, slot):
-            yield from map(_read_only, read_slot_segments(file, slot, elements))
-        return
-    with _opened(tensor) as file:
-        header = _header(tensor, file)
-        if isinstance(file, LocalFile) and header.data_bytes > _READ_UP_TO_BYTES:
-            yield from _mapped_segments(file, header, elements)
-        else:
-            yield from _read_segments(file, header, elements)
 
 
 def _opened(tensor: TensorFile) -> OpenFile:
