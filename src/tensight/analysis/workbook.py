@@ -11,12 +11,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import Problem
-from tensight.graph import Monad, TensorValue
+from tensight.graph import Monad, data_type_name
+from tensight.graph.data_types import MONADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
     from openpyxl import Workbook
-    from openpyxl.worksheet._write_only import WriteOnlyWorksheet
 
     from tensight.dumps import Dump
     from tensight.graph import Graph, Node, OutputSlot
@@ -26,6 +27,11 @@ MAX_CELL_CHARACTERS = 32_767
 
 MAX_ROWS = 1_048_576
 """What Excel accepts in a sheet, the titles included."""
+
+ASSIGN_INPUTS = 3
+"""Parameter, value, and the order of side effects."""
+
+_SIDE_EFFECTS = ("Load", "UpdateState")
 
 NOTHING = "-"
 """Stands where a tensor has a type and a shape, for what is no tensor."""
@@ -89,8 +95,8 @@ def export_workbook(
 ) -> str:
     """Write the graphs of all ranks of a dump to ``dump_{YYYYmmdd_HHMMSS}.xlsx``.
 
-    The sheets are info, constant, parameter, operator, statistics (operators by type) and source (operators by stack). What
-    does not fit Excel's limits is said in the sheet info: long texts are cut, long sheets go on in another one.
+    The sheets are info, constant, parameter, operator, statistics (operators by type) and source (operators by stack).
+    What does not fit Excel's limits is said in the sheet info: long texts are cut, long sheets go on in another one.
 
     Parameters
     ----------
@@ -156,7 +162,7 @@ class _Sheet:
     book: Workbook
     title: str
     columns: Sequence[_Column]
-    parts: list[WriteOnlyWorksheet] = field(default_factory=list)
+    parts: list[Any] = field(default_factory=list)
     row: int = MAX_ROWS
     shortened: int = 0
     cells: list[Any] = field(default_factory=list)
@@ -196,7 +202,7 @@ class _Sheet:
             what = f"{self.shortened} texts in the sheet {self.title} were cut after {MAX_CELL_CHARACTERS} characters"
             yield Problem(path, what, "Excel accepts no longer ones; read them with tensight nodes --json")
 
-    def _merge(self, sheet: WriteOnlyWorksheet | None, first: int) -> None:
+    def _merge(self, sheet: Any, first: int) -> None:
         if sheet is not None and self.row > first:
             sheet.merged_cells.add(f"A{first}:A{self.row}")
 
@@ -227,9 +233,9 @@ class _Sheet:
 
     def _set(self, cell: Any, value: object) -> None:
         """Set a cell: texts stay texts, whatever a spreadsheet program would make of them."""
-        if isinstance(value, (bool, int)) and abs(value) < 2**53:
-            cell.value = value
-        elif isinstance(value, float) and math.isfinite(value):
+        if (isinstance(value, (bool, int)) and abs(value) < 2**53) or (
+            isinstance(value, float) and math.isfinite(value)
+        ):
             cell.value = value
         elif value is None or value == "":
             cell.value = None
@@ -249,6 +255,10 @@ class _NamedGraph:
     def __init__(self, rank: int, graph: Graph) -> None:
         self._graph = graph
         self._where = (rank, graph.name)
+        self._consumers: dict[str, list[Node]] = {}
+        for node in graph.operators:
+            for source in self._inputs(node):
+                self._consumers.setdefault(source.name, []).append(node)
         short = {node.name: _short_name(node) for node in graph.nodes}
         often = Counter(short.values())
         self._names = {
@@ -259,27 +269,27 @@ class _NamedGraph:
     def constants(self) -> Iterator[list[object]]:
         """Return the rows of the sheet constant."""
         for node in self._graph.constants:
-            yield [node.id or node.name, _constant_text(node.value), self._downstream(node), *self._where]
+            yield [node.id or node.name, self._constant_text(node), self._downstream(node), *self._where]
 
     def parameters(self) -> Iterator[list[object]]:
         """Return the rows of the sheet parameter."""
         for node in self._graph.parameters:
-            yield [node.name, _dtypes(node.outputs), _shapes(node.outputs), self._downstream(node), *self._where]
+            yield [node.name, *_described(_slots(node)), self._downstream(node), *self._where]
 
     def operators(self) -> Iterator[list[object]]:
         """Return the rows of the sheet operator."""
         for node in self._graph.operators:
-            inputs = self._graph.inputs(node)
+            inputs = self._inputs(node)
+            shown = [self._as_input(source) for source in inputs]
             yield [
                 self._names[node.name],
                 "\n".join(self._names[source.name] for source in inputs),
-                "\n".join(_only(source.outputs, _dtypes, source) for source in inputs),
-                "\n".join(_only(source.outputs, _shapes, source) for source in inputs),
-                _dtypes(node.outputs),
-                _shapes(node.outputs),
+                "\n".join(dtype for dtype, _ in shown if dtype),
+                "\n".join(shape for _, shape in shown),
+                *_described(_slots(node)),
                 self._downstream(node),
                 node.id,
-                str(dict(node.attributes)),
+                str({name: _attribute(value) for name, value in node.attributes.items()}),
                 node.scope,
                 node.full_name or node.name,
                 *self._where,
@@ -287,9 +297,9 @@ class _NamedGraph:
             ]
 
     def operators_with_stack(self) -> Iterator[tuple[Node, str]]:
-        """Return the operators that come from code, with the text of their stack."""
+        """Return the operators that come from code, with the text of their stack without headings."""
         for node in self._graph.operators:
-            text = _stack_text(node)
+            text = "\n".join(frame.text for frame in node.frames if frame.file)
             if text:
                 yield node, text
 
@@ -301,8 +311,34 @@ class _NamedGraph:
         """Return the row of an operator in the sheet source, without the stack."""
         return [self._names[node.name], node.full_name or node.name, *self._where]
 
+    def _inputs(self, node: Node) -> tuple[Node, ...]:
+        """Return the inputs as the original shows them: of an ``Assign`` not the parameter that it writes."""
+        inputs = self._graph.inputs(node)
+        return inputs[1:] if node.type == "Assign" and len(node.inputs) == ASSIGN_INPUTS else inputs
+
     def _downstream(self, node: Node) -> str:
-        return "\n".join(self._names[consumer.name] for consumer in self._graph.consumers(node))
+        return "\n".join(self._names[consumer.name] for consumer in self._consumers.get(node.name, ()))
+
+    def _constant_text(self, node: Node) -> object:
+        """Return what the sheet shows of a constant: numbers as they are, of tensors only that it is one."""
+        if node.value is None:
+            return "NONE" if self._orders_side_effects(node) else "TENSOR"
+        return "NONE" if isinstance(node.value, Monad) else node.value
+
+    def _orders_side_effects(self, node: Node) -> bool:
+        """Tell whether a constant without a value in the file is the token that orders side effects, and no tensor."""
+        return any(consumer.type in _SIDE_EFFECTS for consumer in self._consumers.get(node.name, ()))
+
+    def _as_input(self, node: Node) -> tuple[str, str]:
+        """Return type and shape of an input, each in one line."""
+        outputs = _slots(node)
+        if node.is_constant:
+            is_tensor = node.value is None and not self._orders_side_effects(node)
+            return ("", "()") if is_tensor else (NOTHING, NOTHING)
+        if len(outputs) > 1:
+            return "tuple", NOTHING
+        dtype, shape = _described(outputs)
+        return dtype or NOTHING, shape or NOTHING
 
 
 def _short_name(node: Node) -> str:
@@ -317,31 +353,27 @@ def _short_name(node: Node) -> str:
     return f"{head}_{number}" if separator else node.short_name
 
 
-def _constant_text(value: object) -> object:
-    """Return what the sheet shows of a constant: numbers as they are, of tensors only that it is one."""
-    if value is None or isinstance(value, Monad):
-        return "NONE"
-    if isinstance(value, TensorValue):
-        return "TENSOR"
+def _slots(node: Node) -> Sequence[OutputSlot]:
+    """Return the outputs, of a tuple only the elements that hold something."""
+    if len(node.outputs) < 2:
+        return node.outputs
+    return [slot for slot in node.outputs if slot.data_type not in MONADS]
+
+
+def _described(outputs: Sequence[OutputSlot]) -> tuple[str, str]:
+    """Return types and shapes of outputs, a line each; empty for an output that is no tensor."""
+    if len(outputs) == 1 and not outputs[0].dtype:
+        return "", ""
+    dtypes = (slot.dtype or data_type_name(slot.data_type).removeprefix("DT_").lower() for slot in outputs)
+    shapes = (NOTHING if slot.shape is None else str(slot.shape) for slot in outputs)
+    return "\n".join(dtypes), "\n".join(shapes)
+
+
+def _attribute(value: object) -> object:
+    """Return an attribute as the original prints it: names always as a list."""
+    if isinstance(value, tuple) and value and all(isinstance(element, str) for element in value):
+        return list(value)
     return value
-
-
-def _dtypes(outputs: Sequence[OutputSlot]) -> str:
-    return "\n".join(slot.dtype or NOTHING for slot in outputs if slot.dtype or len(outputs) > 1)
-
-
-def _shapes(outputs: Sequence[OutputSlot]) -> str:
-    shown = [NOTHING if slot.shape is None else str(slot.shape) for slot in outputs if slot.dtype or len(outputs) > 1]
-    return "\n".join(shown)
-
-
-def _only(outputs: Sequence[OutputSlot], shown: Any, source: Node) -> str:
-    """Return type or shape of an input in one line, so that the lines of the cells of a row correspond."""
-    if len(outputs) == 1:
-        return str(shown(outputs)) or NOTHING
-    if len(outputs) > 1 and shown is _dtypes:
-        return "tuple"
-    return NOTHING
 
 
 def _stack_text(node: Node) -> str:

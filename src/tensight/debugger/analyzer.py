@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tensight.debugger import statistics as statistics_module
 from tensight.debugger.arguments import IntSelection, check_mem_limit, require_type, selected_numbers, selected_slots
@@ -18,9 +18,11 @@ from tensight.dumps import open_dump
 from tensight.errors import DumpError
 
 if TYPE_CHECKING:
-    from tensight.debugger.hits import Watchpoint, WatchpointHit
     from collections.abc import Callable, Iterable
+
     from tensight.analysis import Analysis
+    from tensight.debugger.history import History
+    from tensight.debugger.hits import Watchpoint, WatchpointHit
     from tensight.debugger.statistics import ComputedStatistics, StatisticsByTensor
     from tensight.dumps import Dump
 
@@ -37,8 +39,8 @@ class DumpAnalyzer:
     dump_dir : str or path-like
         The folder that holds ``rank_0``, ``rank_1``, …
     mem_limit : int, optional
-        A limit in MB, from 2048 to 2147483647. It is accepted for the sake of old scripts and never reached: tensors are
-        read piece by piece.
+        A limit in MB, from 2048 to 2147483647. It is accepted for the sake of old scripts and never reached: tensors
+        are read piece by piece.
 
     Raises
     ------
@@ -59,10 +61,22 @@ class DumpAnalyzer:
         return self._dump
 
     @cached_property
+    def _history(self) -> History:
+        from tensight.debugger.history import History
+
+        return History(self._dump)
+
+    @cached_property
     def _analysis(self) -> Analysis:
         from tensight.analysis import Analysis
+        from tensight.cache import cache_root
+        from tensight.debugger.history import DumpByHistory
 
-        return Analysis(self._dump)
+        if not self._history.contradicts(self._nodes):
+            return Analysis(self._dump)
+        # Other iterations are compared there, so what is found out must not be mixed with the rest of Tensight's.
+        by_history = cast("Dump", DumpByHistory(self._dump, self._history))
+        return Analysis(by_history, cache_dir=os.path.join(cache_root(), "by-history"))
 
     def export_graphs(self, output_dir: Path | None = None) -> str:
         """Write the graphs of all ranks to a workbook.
@@ -160,12 +174,15 @@ class DumpAnalyzer:
         wanted_slots = selected_slots(slots)
         wanted = selected_numbers("iterations", iterations, self.get_iterations(ranks))
         nodes = self.select_nodes(query_string, use_regex, select_by, ranks, case_sensitive)
-        by_rank = {rank: set(self._nodes.iterations(rank)) for rank in {node.rank for node in nodes}}
-        return [
-            tensor
-            for node in nodes
-            for tensor in node.outputs_in([i for i in wanted if i in by_rank[node.rank]], wanted_slots)
-        ]
+        dumped: dict[tuple[int, int], list[int]] = {}
+        found: list[DebuggerTensor] = []
+        for node in nodes:
+            graph = (node.rank, node.root_graph_id)
+            if graph not in dumped:
+                of_graph = set(self._nodes.iterations_of_graph(*graph))
+                dumped[graph] = [iteration for iteration in wanted if iteration in of_graph or not of_graph]
+            found.extend(node.outputs_in(dumped[graph], wanted_slots))
+        return found
 
     def get_iterations(self, ranks: IntSelection = None) -> list[int]:
         """Return the dumped iterations of some ranks, by default of all, ascending.
@@ -205,8 +222,12 @@ class DumpAnalyzer:
         ------
         DebuggerParamTypeError
             An element is no watchpoint.
+        TypeError
+            `error_on_no_value` is no bool.
         """
-        return check_watchpoints(self._nodes, self._analysis, watchpoints, error_on_no_value=bool(error_on_no_value))
+        return check_watchpoints(
+            self._nodes, self._analysis, self._history, watchpoints, error_on_no_value=error_on_no_value
+        )
 
     def list_affected_nodes(self, tensor: DebuggerTensor) -> list[Node]:
         """Return the nodes that directly use the node of a tensor; which of its outputs they use is not looked at.
@@ -260,7 +281,7 @@ class DumpAnalyzer:
         Returns
         -------
         dict
-            ``{rank: {iteration: {"Conv2D-op1:output:0": [row, …]}}}``; a row maps the column titles of the file to texts.
+            ``{rank: {iteration: {"Conv2D-op1:output:0": [row, …]}}}``; a row maps the column titles to texts.
 
         Raises
         ------
@@ -294,7 +315,7 @@ class DumpAnalyzer:
         overflow_value : float
             A statistic whose maximum or minimum has a greater absolute value counts as out of range.
         out_path : str or path-like
-            The folder to write to; it is made if it does not exist.
+            The folder to write to; it is made if it does not exist. Without any statistic nothing is written.
         """
         statistics_module.write_summary(statistics, overflow_value, os.fspath(out_path))
 

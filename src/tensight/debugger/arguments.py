@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import TypeAlias, TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def number(name: str, value: object, expected: str = "float") -> float:
 
 
 def selected_numbers(
-    name: str, wanted: IntSelection, available: Sequence[int], *, skip_unknown: bool = False
+    name: str, wanted: IntSelection, available: Sequence[int] | None, *, skip_unknown: bool = False
 ) -> list[int]:
     """Return the numbers that a caller selected, in the caller's order, repetitions included.
 
@@ -55,8 +55,8 @@ def selected_numbers(
         What is selected, for the error text.
     wanted : int, list of int, set of int or None
         The selection; None selects everything available.
-    available : sequence of int
-        What there is.
+    available : sequence of int or None
+        What there is; None accepts everything.
     skip_unknown : bool
         Leave out what is not available, instead of raising.
 
@@ -68,17 +68,17 @@ def selected_numbers(
         It contains something that is not available.
     """
     if wanted is None:
-        return list(available)
+        return list(available or ())
     values: Collection[int] = wanted if isinstance(wanted, (list, set)) else [wanted]
-    known = set(available)
+    known = None if available is None else set(available)
     chosen: list[int] = []
     for value in values:
         if not isinstance(value, (int, np.integer)):
             raise DebuggerParamTypeError(f"The type of {name} should be int, list[int] or None, but got {type(value)}.")
-        if value in known:
+        if known is None or value in known:
             chosen.append(int(value))
         elif not skip_unknown:
-            raise DebuggerParamValueError(f"The value should be in {list(available)}")
+            raise DebuggerParamValueError(f"The value should be in {list(available or ())}")
     return chosen
 
 
@@ -109,7 +109,8 @@ def check_mem_limit(mem_limit: object) -> None:
     ------
     DebuggerParamTypeError, DebuggerParamValueError
     """
-    if mem_limit is None:
+    if mem_limit is None or mem_limit == 0:
+        # The original takes 0 for "no limit", too.
         return
     if not isinstance(mem_limit, int):
         raise DebuggerParamTypeError(f"The type of mem_limit should be int or None, but got {type(mem_limit)}.")

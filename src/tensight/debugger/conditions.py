@@ -6,7 +6,7 @@ Their mathematics is that of `tensight.watchpoints`; no value ranges are tested 
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tensight.debugger import arguments
 from tensight.debugger.exceptions import DebuggerParamValueError

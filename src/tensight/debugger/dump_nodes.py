@@ -10,14 +10,18 @@ import numpy as np
 from tensight.debugger.exceptions import DebuggerParamValueError
 from tensight.debugger.node import Node
 from tensight.dumps import CONSTANTS
-from tensight.errors import DumpError
 from tensight.graph import TensorValue
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tensight import graph
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph
+
+
+ASSIGN_INPUTS = 3
+"""Parameter, value, and the order of side effects."""
 
 
 class DumpNodes:
@@ -33,17 +37,18 @@ class DumpNodes:
         self.dump = dump
         self._of_rank: dict[int, tuple[Node, ...]] = {}
         self._by_name: dict[int, dict[tuple[str, str], Node]] = {}
-        self._has_history: dict[tuple[int, int], bool] = {}
         self._files: dict[int, dict[tuple[str, str], list[TensorFile]]] = {}
         self._outputs: dict[int, dict[Node, list[Node]]] = {}
 
     def of_rank(self, rank: int) -> tuple[Node, ...]:
-        """Return the nodes of a rank: of each graph constants, parameters, then operators in topological order."""
+        """Return the nodes of a rank: constants of all graphs, parameters, then operators in topological order."""
         if rank not in self._of_rank:
+            graphs = self.dump.graphs(rank)
             nodes = tuple(
                 Node(self, rank, graph, node)
-                for graph in self.dump.graphs(rank)
-                for node in (*graph.constants, *graph.parameters, *graph.operators)
+                for kind in ("constants", "parameters", "operators")
+                for graph in graphs
+                for node in getattr(graph, kind)
             )
             self._of_rank[rank] = nodes
             self._by_name[rank] = {(node.graph_name, node.source.name): node for node in nodes}
@@ -52,6 +57,10 @@ class DumpNodes:
     def iterations(self, rank: int) -> list[int]:
         """Return the dumped iterations of a rank, ascending."""
         return list(self.dump.iterations(rank))
+
+    def iterations_of_graph(self, rank: int, root_graph_id: int) -> list[int]:
+        """Return the iterations in which a root graph of a rank was dumped, ascending."""
+        return list(self.dump._rank(rank).folders.iterations.get(root_graph_id, ()))
 
     def same(self, node: Node) -> Node:
         """Return this dump's node with the rank, graph and name of a node that may come from another dump.
@@ -76,35 +85,12 @@ class DumpNodes:
 
     def input_nodes(self, node: Node) -> list[Node]:
         """Return the nodes that a node takes its inputs from, one for each input."""
-        return [
-            self._node(node.rank, node.parent, edge.source) for edge in node.source.inputs if edge.source in node.parent
-        ]
+        sources = [edge.source for edge in inputs_shown(node.source)]
+        return [self._node(node.rank, node.parent, source) for source in sources if source in node.parent]
 
     def output_nodes(self, node: Node) -> list[Node]:
         """Return the nodes that take an output of a node, in topological order, one for each input fed."""
         return list(self._outputs_of_rank(node.rank).get(node, ()))
-
-    def has_history(self, rank: int, graph_id: int) -> bool:
-        """Tell whether the dump records in which iterations a root graph ran.
-
-        A history that contradicts the folders counts: the original uses it, and compares with what it names.
-        """
-        key = (rank, graph_id)
-        if key not in self._has_history:
-            history = self.dump.history(rank)
-            known = history is not None and graph_id in history
-            self._has_history[key] = known or self._has_history_file(rank, graph_id)
-        return self._has_history[key]
-
-    def _has_history_file(self, rank: int, graph_id: int) -> bool:
-        from tensight.dumps.storage import open_file
-
-        folder = f"{self.dump.path}/rank_{rank}/execution_order"
-        try:
-            with open_file(f"{folder}/ms_global_execution_order_graph_{graph_id}.csv"):
-                return True
-        except DumpError:
-            return False
 
     def file(self, node: Node, slot: int, iteration: int) -> TensorFile | None:
         """Return the file of an output, None when it was not dumped."""
@@ -129,7 +115,7 @@ class DumpNodes:
         return self.file(node, slot, CONSTANTS if node.source.is_constant else iteration)
 
     def value(self, node: Node, slot: int, iteration: int) -> NDArray[Any] | None:
-        """Return the elements of an output, None when they are nowhere.
+        """Return the elements of an output, None when there are none.
 
         Raises
         ------
@@ -140,7 +126,8 @@ class DumpNodes:
 
         found = self.file_with_value(node, slot, iteration)
         if found is not None:
-            return np.asarray(read_tensor(found))
+            array = np.asarray(read_tensor(found))
+            return array if array.size else None
         return _immediate(node.source.value) if node.source.is_constant else None
 
     def _node(self, rank: int, graph: Graph, name: str) -> Node:
@@ -155,6 +142,13 @@ class DumpNodes:
                     outputs.setdefault(source, []).append(consumer)
             self._outputs[rank] = outputs
         return self._outputs[rank]
+
+
+def inputs_shown(node: graph.Node) -> tuple[graph.Edge, ...]:
+    """Return the inputs that the original shows: of an ``Assign`` with three inputs not the parameter assigned to."""
+    if node.type == "Assign" and len(node.inputs) == ASSIGN_INPUTS:
+        return node.inputs[1:]
+    return node.inputs
 
 
 def _immediate(value: object) -> NDArray[Any] | None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tensight.debugger.arguments import require_type
 from tensight.debugger.conditions import ConditionBase
 from tensight.debugger.exceptions import DebuggerParamTypeError
 from tensight.debugger.tensor import DebuggerTensor
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_VALUE = 32
 """The error code of a watched tensor that was not dumped."""
-
-NO_PREVIOUS = 4
-"""The error code of a tensor whose value in the previous iteration is missing."""
 
 NO_HISTORY = 16
 """The error code of a watched tensor whose graph has no execution history."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.debugger.arguments import IntSelection, selected_numbers, selected_slots
 from tensight.debugger.tensor import DebuggerTensor
+from tensight.graph.data_types import MONADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,8 @@ _OLD_GRAPH_NAME = re.compile(r"_[0-9]+$")
 class SourceLine(dict[str, Any]):
     """One line of a node's stack: a dictionary whose entries are attributes, too.
 
-    The keys are ``file_path``, ``line_no``, ``code_line`` and ``has_substack``. A line that is no frame (a heading, or a
-    form that nobody knows) has an empty path, line number 0 and the whole line as its code.
+    The keys are ``file_path``, ``line_no``, ``code_line`` and ``has_substack``. A line that is no frame (a heading, or
+    a form that nobody knows) has an empty path, line number 0 and the whole line as its code.
     """
 
     def __init__(self, frame: SourceFrame) -> None:
@@ -190,11 +191,14 @@ class Node:
 
     @property
     def slot_count(self) -> int:
-        """How many outputs it has; a node whose outputs the graph does not describe has one."""
-        return max(1, len(self._node.outputs))
+        """How many outputs it has; at least one. Elements of a tuple that only order side effects do not count."""
+        return max(1, sum(slot.data_type not in MONADS for slot in self._node.outputs))
 
     def _chosen_iterations(self, iterations: IntSelection) -> list[int]:
-        available = self._owner.iterations(self._rank)
+        available = self._owner.iterations_of_graph(self._rank, self.root_graph_id)
+        if iterations is not None and not available:
+            # Nothing was dumped of this graph; the original then takes every iteration.
+            return selected_numbers("iterations", iterations, None)
         return selected_numbers("iterations", iterations, available, skip_unknown=True)
 
     def __str__(self) -> str:

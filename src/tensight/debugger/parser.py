@@ -10,6 +10,7 @@ from tensight.debugger.dump_nodes import DumpNodes
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
     from tensight.debugger.node import Node
 
 

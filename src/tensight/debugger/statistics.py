@@ -115,7 +115,7 @@ ComputedStatistics: TypeAlias = "dict[int, dict[int, dict[str, list[TensorStatis
 
 @dataclass(slots=True)
 class _Summary:
-    """Sums for one tensor over ranks and iterations."""
+    """How many statistics of one tensor, over ranks and iterations, show what; and in how many runs of an iteration."""
 
     op_type: str
     op_name: str
@@ -125,12 +125,12 @@ class _Summary:
     out_of_range_number: int = 0
     total_number: int = 0
     none_overflow_number: int = 0
-    iterations: set[int] = field(default_factory=set)
+    runs: set[tuple[int, int]] = field(default_factory=set)
 
-    def add(self, cells: Mapping[str, Any], iteration: int, overflow_value: float) -> None:
+    def add(self, cells: Mapping[str, Any], run: tuple[int, int], overflow_value: float) -> None:
         """Count one statistic of the tensor."""
-        infinite = _integer(cells.get("Negative Inf Count")) + _integer(cells.get("Positive Inf Count"))
-        nan = _integer(cells.get("NaN Count"))
+        infinite = _integer(cells.get("Negative Inf Count")) + _integer(cells.get("Positive Inf Count")) > 0
+        nan = _integer(cells.get("NaN Count")) > 0
         bounds = (_real(cells.get("Max Value")), _real(cells.get("Min Value")))
         out_of_range = _integer(cells.get("Count"), 1) > 0 and any(abs(bound) > overflow_value for bound in bounds)
         self.inf_number += infinite
@@ -138,11 +138,11 @@ class _Summary:
         self.out_of_range_number += out_of_range
         self.total_number += 1
         self.none_overflow_number += not (infinite or nan or out_of_range)
-        self.iterations.add(iteration)
+        self.runs.add(run)
 
     def cells(self) -> list[object]:
         """Return the cells of its line."""
-        return [getattr(self, name) for name in SUMMARY_COLUMNS[:-1]] + [len(self.iterations)]
+        return [getattr(self, name) for name in SUMMARY_COLUMNS[:-1]] + [len(self.runs)]
 
 
 def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor:
@@ -229,7 +229,7 @@ def write_statistics(statistics: Mapping[int, Mapping[int, Any]], out_path: str)
 def write_summary(statistics: Mapping[int, Mapping[int, Any]], overflow_value: float, out_path: str) -> None:
     """Write ``{out_path}/statistics_summary.csv``; see `DumpAnalyzer.summary_statistics`."""
     summaries: dict[str, _Summary] = {}
-    for iterations in statistics.values():
+    for rank, iterations in statistics.items():
         for iteration, by_tensor in iterations.items():
             for of_tensor in by_tensor.values():
                 for statistic in of_tensor:
@@ -237,7 +237,9 @@ def write_summary(statistics: Mapping[int, Mapping[int, Any]], overflow_value: f
                     name = str(cells.get("Op Name", ""))
                     key = f"{name}:{cells.get('IO', 'output')}:{cells.get('Slot', 0)}"
                     summary = summaries.setdefault(key, _Summary(str(cells.get("Op Type", "")), name, key))
-                    summary.add(cells, iteration, overflow_value)
+                    summary.add(cells, (rank, iteration), overflow_value)
+    if not summaries:
+        return
     os.makedirs(out_path, exist_ok=True)
     lines = (summary.cells() for summary in summaries.values())
     _write_csv(os.path.join(out_path, "statistics_summary.csv"), SUMMARY_COLUMNS, lines)

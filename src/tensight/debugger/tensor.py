@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class DebuggerTensor:
     """One output of a node in one iteration.
 
-    Obtain them from `DumpAnalyzer.select_tensors`, `Node.get_output_tensors` or `Node.get_input_tensors`. Two objects that
-    name the same tensor are equal.
+    Obtain them from `DumpAnalyzer.select_tensors`, `Node.get_output_tensors` or `Node.get_input_tensors`. Two objects
+    that name the same tensor are equal.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class DebuggerTensor:
         Returns
         -------
         ndarray or None
-            Read-only. None when the tensor was not dumped or there is no iteration. Constants have one value, from the
-            dump or from the graph, in every iteration.
+            Read-only. None when the tensor was not dumped, is empty, or there is no iteration. Constants have one
+            value, from the dump or from the graph, in every iteration.
 
         Raises
         ------

@@ -1,0 +1,171 @@
+"""The verdicts of checks, corrected where the original's arithmetic decides otherwise than exact arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis import Analysis
+    from tensight.dumps import TensorFile
+    from tensight.watchpoints import ConditionCheck, Evaluation
+
+NO_PREVIOUS = 4
+"""The error code of a tensor whose value in the previous iteration is missing."""
+
+MOST_SUMMED_ONE_BY_ONE = 20_000
+"""The original sums larger tensors in parts, whose rounding nobody can repeat."""
+
+_ROUNDING = 8 * np.finfo(np.float64).eps
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What a check says about each of some tensors; every array has shape (tensors,).
+
+    Attributes
+    ----------
+    reported : ndarray of bool
+        Whether the tensor becomes a hit.
+    empty : ndarray of bool
+        Whether the tensor has no elements or cannot be read.
+    error_code : ndarray of int
+        Why it could not be checked.
+    actual : dict of str to ndarray of float64
+        Actual values by parameter.
+    parameter_hit : dict of str to ndarray of bool
+        Which parameters hit.
+    """
+
+    reported: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+    error_code: NDArray[np.int32]
+    actual: dict[str, NDArray[np.float64]]
+    parameter_hit: dict[str, NDArray[np.bool_]]
+
+
+def verdicts(analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], found: Evaluation) -> Verdicts:
+    """Return the verdicts of the original, given those of exact arithmetic.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        The analysis that evaluated the check.
+    check : ConditionCheck
+        The check.
+    files : sequence of TensorFile
+        The tensors.
+    found : Evaluation
+        Its verdicts, with ``non_finite="report"``.
+    """
+    from tensight.watchpoints import Status
+
+    result = Verdicts(
+        reported=found.reported.copy(),
+        empty=found.status == Status.EMPTY,
+        error_code=found.error_code.astype(np.int32),
+        actual={name: np.array(values, np.float64) for name, values in found.actual.items()},
+        parameter_hit={name: np.array(values, np.bool_) for name, values in found.parameter_hit.items()},
+    )
+    rows = analysis.rows_of(files)
+    _sum_one_by_one(analysis, check, files, rows, result)
+    different = np.flatnonzero(found.status == Status.DIFFERENT_SIZE).tolist()
+    _miss_empty_previous(analysis, files, different, result)
+    if "rtol" in check.values:
+        _compare_with_infinite(analysis, check, files, rows, result)
+    return result
+
+
+def has_elements(file: TensorFile | None) -> bool:
+    """Tell whether a tensor can be read and is not empty; the original treats all others as not dumped."""
+    from tensight.dumps import tensor_header
+    from tensight.errors import TensorFileError
+
+    if file is None:
+        return False
+    try:
+        return 0 not in tensor_header(file).shape
+    except TensorFileError:
+        return False
+
+
+def running_mean(values: NDArray[np.float64]) -> float:
+    """Return a mean as the original computes it, element after element, with its rounding."""
+    mean = 0.0
+    for count, value in enumerate(values.ravel().tolist(), 1):
+        mean += (value - mean) / count
+    return mean
+
+
+def _sum_one_by_one(
+    analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], rows: NDArray[np.int64], result: Verdicts
+) -> None:
+    """Repeat the original's rounding of means that lie so near a threshold that rounding decides."""
+    from tensight.dumps import read_tensor
+
+    thresholds = {t.name: t for t in check.thresholds if t.quantity.name in ("mean", "abs_mean")}
+    if not thresholds:
+        return
+    table = analysis.known.rows[rows]
+    magnitude = np.maximum(np.abs(table["min"]), np.abs(table["max"]))
+    # Of equal elements every rounding gives the same mean.
+    open_rows = (table["min"] < table["max"]) & (table["count"] <= MOST_SUMMED_ONE_BY_ONE) & (result.error_code == 0)
+    near = np.zeros(len(rows), np.bool_)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = _ROUNDING * table["count"] * magnitude
+        for name, threshold in thresholds.items():
+            near |= np.abs(result.actual[name] - threshold.value) <= bound
+    for row in np.flatnonzero(open_rows & near).tolist():
+        values = read_tensor(files[row]).astype(np.float64)
+        for name, threshold in thresholds.items():
+            mean = running_mean(np.abs(values) if threshold.quantity.name == "abs_mean" else values)
+            result.actual[name][row] = 0.0 if math.isnan(mean) else mean
+            result.parameter_hit[name][row] = threshold.comparator.compare(np.array([mean]), threshold.value)[0]
+        result.reported[row] = any(hits[row] for hits in result.parameter_hit.values())
+
+
+def _miss_empty_previous(
+    analysis: Analysis, files: Sequence[TensorFile], different: Sequence[int], result: Verdicts
+) -> None:
+    """Say of a previous value that is empty or cannot be read that there is none."""
+    for row in different:
+        if not has_elements(analysis.dump.previous(files[row])):
+            result.reported[row] = True
+            result.error_code[row] |= NO_PREVIOUS
+
+
+def _compare_with_infinite(
+    analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], rows: NDArray[np.int64], result: Verdicts
+) -> None:
+    """Let every finite element count as unchanged where the previous one is infinite, as its arithmetic has it."""
+    from tensight import tensors
+    from tensight.dumps import read_segments
+
+    rtol, atol = float(check.values["rtol"]), float(check.values["atol"])
+    changes = analysis.known.change_rows(atol)[rows]
+    has_previous = analysis.known.previous[rows] >= 0
+    open_rows = has_previous & np.isnan(changes["required_rtol"]) & (result.error_code == 0) & ~result.empty
+    for row in np.flatnonzero(open_rows).tolist():
+        before = analysis.dump.previous(files[row])
+        if before is None or not has_elements(before):
+            continue
+        segments = read_segments(files[row], tensors.SEGMENT_ELEMENTS)
+        old_segments = read_segments(before, tensors.SEGMENT_ELEMENTS)
+        result.reported[row] = all(
+            _unchanged(segment, old, rtol, atol) for segment, old in zip(segments, old_segments, strict=False)
+        )
+
+
+def _unchanged(segment: NDArray[Any], before: NDArray[Any], rtol: float, atol: float) -> bool:
+    if segment.size != before.size:
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        new, old = segment.astype(np.float64), before.astype(np.float64)
+        return bool(np.all(np.abs(new - old) <= atol + rtol * np.abs(old)))
