@@ -44,7 +44,10 @@ def plan() -> dict[str, list[str]]:
     """{dump: sections}."""
     found = {name: [*EVERYTHING, *checks(list(CHECKS))] for name in REAL}
     for name in SYNTHETIC:
+        if name == "statistics":
+            continue
         some = ["overview", "tensor_facts", "tensor_files"]
         found[name] = [*some, *checks(list(CHECKS) if name == "dtypes" else FEW_CHECKS)]
+    found["statistics"] = ["statistics"]
     found["ranks"] += ["node_facts", "queries", "xlsx"]
     return found

@@ -1,7 +1,7 @@
 """Asks one implementation of the debugger API everything about one dump, and writes the answers down as plain data.
 
-`run_original.py` passes the original's modules, `test_conformance.py` passes ours; the same calls run through both. Runs on Python 3.9
-(the original's environment) as well as on the newest. Nothing here compares; `compare.py` does.
+`run_original.py` passes the original's modules, `test_conformance.py` passes ours; the same calls run through both.
+Runs on Python 3.9 (the original's environment) as well as on the newest. Nothing here compares; `compare.py` does.
 """
 
 from __future__ import annotations
@@ -42,13 +42,17 @@ class Recorder:
     def attempt(self, call: Any) -> Any:
         try:
             return call()
-        except Exception as error:  # noqa: BLE001 - whatever the original raises is what is recorded
-            return {"raises": type(error).__name__, "bases": [c.__name__ for c in type(error).__mro__], "message": self.neutral(error)}
+        except Exception as error:  # whatever the original raises is what is recorded
+            return {
+                "raises": type(error).__name__,
+                "bases": [c.__name__ for c in type(error).__mro__],
+                "message": self.neutral(error),
+            }
 
     def neutral(self, value: Any) -> str:
         return str(value).replace(self.dump, "<dump>").replace(self.scratch, "<scratch>")
 
-    # --- the graph ---------------------------------------------------------------------------------------------------------------
+    # --- the graph --------------------------------------------------------------------------------
 
     def node_facts(self) -> Any:
         """Every node with its neighbours (as indices into this list), stack and tensors."""
@@ -64,8 +68,12 @@ class Recorder:
                 "outputs": self.indices(self.analyzer.get_output_nodes(node)),
                 "input_tensors": [self.tensor_key(t) for t in node.get_input_tensors()],
                 "output_tensors": [self.tensor_key(t) for t in node.get_output_tensors()],
-                "input_tensors_of_slots": [self.tensor_key(t) for t in node.get_input_tensors(iterations=[0], slots=[0, 2])],
-                "output_tensors_of_slots": [self.tensor_key(t) for t in node.get_output_tensors(iterations=[1, 77], slots=[0, 5])],
+                "input_tensors_of_slots": [
+                    self.tensor_key(t) for t in node.get_input_tensors(iterations=[0], slots=[0, 2])
+                ],
+                "output_tensors_of_slots": [
+                    self.tensor_key(t) for t in node.get_output_tensors(iterations=[1, 77], slots=[0, 5])
+                ],
                 "affected": self.affected(node),
             }
             for node in self.nodes
@@ -105,7 +113,7 @@ class Recorder:
                 answers[label] = [self.tensor_key(t) for t in selected]
         return answers
 
-    # --- the values --------------------------------------------------------------------------------------------------------------
+    # --- the values -------------------------------------------------------------------------------
 
     def tensor_facts(self) -> Any:
         """Text of the first tensors, and dtype, shape and digest of every value (null where there is none)."""
@@ -117,7 +125,7 @@ class Recorder:
         }
 
     def check(self, label: str) -> Any:
-        """Hits of one setting, in order; numbers of the hit's parameters as they are, its text without the actual values."""
+        """Hits of one setting, in order: parameters as they are, texts without the actual values."""
         setting = CHECKS[label]
         hits = self.analyzer.check_watchpoints(self.watchpoints(setting["watchpoints"]), **setting.get("check", {}))
         texts = [hit_text(hit) for hit in hits]
@@ -139,7 +147,9 @@ class Recorder:
 
     def hit_facts(self, hit: Any) -> list[Any]:
         detail = hit.get_hit_detail()
-        parameters = [] if detail is None else [[p.name, p.disabled, p.value, p.hit, p.actual_value] for p in detail.param_dict]
+        parameters = (
+            [] if detail is None else [[p.name, p.disabled, p.value, p.hit, p.actual_value] for p in detail.param_dict]
+        )
         return [*self.tensor_key(hit.tensor), hit.get_threshold().name, hit.error_code, parameters]
 
     def hit_interface(self) -> Any:
@@ -160,11 +170,13 @@ class Recorder:
             "error_msg": hit.error_msg,
             "tensor": str(hit.tensor),
             "threshold": condition_facts(threshold),
-            "detail": None if detail is None else [detail.name, detail.condition_id, without_actual_values(str(detail), detail)],
+            "detail": None
+            if detail is None
+            else [detail.name, detail.condition_id, without_actual_values(str(detail), detail)],
             "text": hit_text(hit),
         }
 
-    # --- the rest ----------------------------------------------------------------------------------------------------------------
+    # --- the rest ---------------------------------------------------------------------------------
 
     def conditions(self) -> Any:
         """Names, numbers and parameters of every condition that the settings use."""
@@ -173,7 +185,10 @@ class Recorder:
 
     def mistakes(self) -> Any:
         """What is raised (or returned) for wrong arguments."""
-        return {label: self.attempt(lambda call=call: summary(call(self.api, self.analyzer))) for label, call in MISTAKES.items()}
+        return {
+            label: self.attempt(lambda call=call: summary(call(self.api, self.analyzer)))
+            for label, call in MISTAKES.items()
+        }
 
     def xlsx(self) -> Any:
         """Every cell, filter, frozen pane and merged range of the exported workbook."""
@@ -196,7 +211,8 @@ class Recorder:
         }
 
     def cell(self, value: Any) -> Any:
-        return self.neutral(value) if isinstance(value, str) else value
+        """A cell without machine paths, without a slip of the original, types as `<MindSporeType.FLOAT: 'float16'>`."""
+        return re.sub(r"<MindSporeType\.\w+: ('\w+')>", r"\1", self.neutral(value)) if isinstance(value, str) else value
 
     def tensor_files(self) -> Any:
         """DumpParser.get_tensor_files for queries over the code stack."""
@@ -210,6 +226,35 @@ class Recorder:
             "absent iteration": {"qs": "network.py", "iterations": [77]},
         }
         return {label: self.attempt(lambda a=a: self.paths(parser.get_tensor_files(**a))) for label, a in calls.items()}
+
+    def statistics(self) -> Any:
+        """What is read from statistic.csv and what is summed up of it (mindinsight 2.2 and later)."""
+        select = self.analyzer.select_tensor_statistics
+        everything = {"ranks": [0], "iterations": None}
+        return {
+            "one rank": self.attempt(lambda: jsonable(select(**everything))),
+            "one iteration": self.attempt(lambda: jsonable(select(iterations=1))),
+            "lists": self.attempt(lambda: jsonable(select(iterations=[2, 0], ranks=[2]))),
+            "no iteration": self.attempt(lambda: jsonable(select(iterations=[]))),
+            "without a file": self.attempt(lambda: jsonable(select(iterations=3))),
+            "unknown iteration": self.attempt(lambda: jsonable(select(iterations=7))),
+            "unknown rank": self.attempt(lambda: jsonable(select(ranks=1))),
+            "summary": self.attempt(lambda: self.summary_of(select(iterations=[0, 1, 2]))),
+            "summary, limit": self.attempt(lambda: self.summary_of(select(iterations=[0, 1, 2]), overflow_value=65499)),
+            "summary, high limit": self.attempt(
+                lambda: self.summary_of(select(iterations=[1], ranks=[0]), overflow_value=1e31)
+            ),
+            "summary of nothing": self.attempt(lambda: self.summary_of({})),
+        }
+
+    def summary_of(self, statistics: Any, **arguments: Any) -> Any:
+        """Returned value and lines of the written file."""
+        returned = self.analyzer.summary_statistics(statistics, out_path=self.scratch, **arguments)
+        path = os.path.join(self.scratch, "statistics_summary.csv")
+        with open(path, newline="") as file:
+            lines = file.read().splitlines()
+        os.remove(path)
+        return {"returned": returned, "lines": lines}
 
     def paths(self, managers: Any) -> Any:
         """{name: {rank: {iteration: {io: sorted relative paths}}}}, without empty iterations' order."""
@@ -247,6 +292,17 @@ def condition_facts(condition: Any) -> Any:
         "order": list(condition.param_dict),
         "param_names": None if names is None else sorted(names),
         "str": str(condition),
+    }
+
+
+def jsonable(statistics: Any) -> Any:
+    """{rank: {iteration: {tensor: [row, …]}}} with rows as plain dictionaries."""
+    return {
+        str(rank): {
+            str(iteration): {name: [dict(row) for row in rows] for name, rows in tensors.items()}
+            for iteration, tensors in iterations.items()
+        }
+        for rank, iterations in statistics.items()
     }
 
 

@@ -16,7 +16,9 @@ def make_condition(api: Any, specification: tuple[str, dict[str, Any]]) -> Any:
     return getattr(api, name)(**arguments)
 
 
-def one(name: str, selection: dict[str, Any] = ALL, check: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+def one(
+    name: str, selection: dict[str, Any] = ALL, check: dict[str, Any] | None = None, **arguments: Any
+) -> dict[str, Any]:
     """A setting with one watchpoint."""
     return {"watchpoints": [((name, arguments), selection)], "check": check or {}}
 
@@ -37,8 +39,12 @@ CHECKS: dict[str, dict[str, Any]] = {
     "too small, max": one("TensorTooSmallCondition", max_lt=0.0),
     "too small, boundary": one("TensorTooSmallCondition", min_lt=0.0, max_lt=1.5),
     "too small, all four": one("TensorTooSmallCondition", abs_mean_lt=0.2, max_lt=0.5, min_lt=-0.5, mean_lt=-0.01),
-    "range, percentage above": one("TensorRangeCondition", range_start_inclusive=-1.0, range_end_inclusive=0.0, range_percentage_gt=50.0),
-    "range, percentage below": one("TensorRangeCondition", range_start_inclusive=0.0, range_end_inclusive=0.5, range_percentage_lt=30),
+    "range, percentage above": one(
+        "TensorRangeCondition", range_start_inclusive=-1.0, range_end_inclusive=0.0, range_percentage_gt=50.0
+    ),
+    "range, percentage below": one(
+        "TensorRangeCondition", range_start_inclusive=0.0, range_end_inclusive=0.5, range_percentage_lt=30
+    ),
     "range, both percentages": one(
         "TensorRangeCondition",
         range_start_inclusive=0,
@@ -47,15 +53,23 @@ CHECKS: dict[str, dict[str, Any]] = {
         range_percentage_gt=75.0,
     ),
     "range, boundary 0 and 100": one(
-        "TensorRangeCondition", range_start_inclusive=0.0, range_end_inclusive=0.0, range_percentage_lt=100.0, range_percentage_gt=0.0
+        "TensorRangeCondition",
+        range_start_inclusive=0.0,
+        range_end_inclusive=0.0,
+        range_percentage_lt=100.0,
+        range_percentage_gt=0.0,
     ),
-    "range, start after end": one("TensorRangeCondition", range_start_inclusive=1.0, range_end_inclusive=-1.0, range_percentage_lt=50.0),
+    "range, start after end": one(
+        "TensorRangeCondition", range_start_inclusive=1.0, range_end_inclusive=-1.0, range_percentage_lt=50.0
+    ),
     "range, infinite bounds": one(
         "TensorRangeCondition", range_start_inclusive=-math.inf, range_end_inclusive=math.inf, range_percentage_gt=99.0
     ),
     "range, max minus min": one("TensorRangeCondition", max_min_gt=5.0, max_min_lt=0.001),
     "range, max minus min is zero": one("TensorRangeCondition", max_min_lt=0.0, max_min_gt=0.0),
-    "range, bounds without percentage": one("TensorRangeCondition", range_start_inclusive=0.0, range_end_inclusive=1.0, max_min_gt=1.0),
+    "range, bounds without percentage": one(
+        "TensorRangeCondition", range_start_inclusive=0.0, range_end_inclusive=1.0, max_min_gt=1.0
+    ),
     "range, everything": one(
         "TensorRangeCondition",
         range_start_inclusive=-0.5,
@@ -242,9 +256,15 @@ def _mistakes() -> dict[str, Callable[[Any, Any], Any]]:
     for value in (9, "0", [0, 9], 0.5):
         found[f"get_iterations({value!r})"] = lambda _, a, v=value: a.get_iterations(v)
     for value in (9, "0", [0], (0,)):
-        found[f"node.get_output_tensors(slots={value!r})"] = lambda _, a, v=value: first_operator(a).get_output_tensors(slots=v)
-        found[f"node.get_input_tensors(slots={value!r})"] = lambda _, a, v=value: first_operator(a).get_input_tensors(slots=v)
-        found[f"node.get_output_tensors(iterations={value!r})"] = lambda _, a, v=value: first_operator(a).get_output_tensors(iterations=v)
+        found[f"node.get_output_tensors(slots={value!r})"] = lambda _, a, v=value: first_operator(a).get_output_tensors(
+            slots=v
+        )
+        found[f"node.get_input_tensors(slots={value!r})"] = lambda _, a, v=value: first_operator(a).get_input_tensors(
+            slots=v
+        )
+        found[f"node.get_output_tensors(iterations={value!r})"] = lambda _, a, v=value: first_operator(
+            a
+        ).get_output_tensors(iterations=v)
     for name in ("node", "rank", "iteration", "slot"):
         found[f"tensor.{name} = 0"] = lambda _, a, n=name: setattr(a.select_tensors("MatMul")[0], n, 0)
     for name in ("name", "stack", "rank", "graph_name", "root_graph_id"):
@@ -258,23 +278,33 @@ def _mistakes() -> dict[str, Callable[[Any, Any], Any]]:
     found["check_watchpoints(watchpoint)"] = lambda api, a: a.check_watchpoints(overflow(api, a))
     found["check_watchpoints([5])"] = lambda _, a: a.check_watchpoints([5])
     found["check_watchpoints(())"] = lambda _, a: a.check_watchpoints(())
-    found["check_watchpoints(generator)"] = lambda api, a: bool(a.check_watchpoints(overflow(api, a) for _ in range(1)) is not None)
+    found["check_watchpoints(generator)"] = lambda api, a: bool(
+        a.check_watchpoints(overflow(api, a) for _ in range(1)) is not None
+    )
     found["check_watchpoints(error_on_no_value=5)"] = lambda api, a: (
         a.check_watchpoints([overflow(api, a)], error_on_no_value=5) is not None
     )
     found["export_graphs(5)"] = lambda _, a: a.export_graphs(5)
     for value in (1024, 2047, "2048", 2**31, -1, 2048.0, True):
-        found[f"DumpAnalyzer(mem_limit={value!r})"] = lambda api, a, v=value: api.DumpAnalyzer(folder_of(a), mem_limit=v)
+        found[f"DumpAnalyzer(mem_limit={value!r})"] = lambda api, a, v=value: api.DumpAnalyzer(
+            folder_of(a), mem_limit=v
+        )
     found["DumpAnalyzer(mem_limit=2048)"] = lambda api, a: api.DumpAnalyzer(folder_of(a), mem_limit=2048)
     found["DumpAnalyzer(mem_limit=0)"] = lambda api, a: api.DumpAnalyzer(folder_of(a), mem_limit=0)
     for value in ("/nowhere/at/all", "", None, 5):
         found[f"DumpAnalyzer({value!r})"] = lambda api, _, v=value: api.DumpAnalyzer(v)
     found["DumpAnalyzer(rank folder)"] = lambda api, a: api.DumpAnalyzer(folder_of(a) + "/rank_0")
-    found["Watchpoint(no list)"] = lambda api, a: api.Watchpoint(a.select_tensors("ReLU")[0], api.TensorOverflowCondition())
-    found["Watchpoint(tuple)"] = lambda api, a: api.Watchpoint(tuple(a.select_tensors("ReLU")), api.TensorOverflowCondition())
+    found["Watchpoint(no list)"] = lambda api, a: api.Watchpoint(
+        a.select_tensors("ReLU")[0], api.TensorOverflowCondition()
+    )
+    found["Watchpoint(tuple)"] = lambda api, a: api.Watchpoint(
+        tuple(a.select_tensors("ReLU")), api.TensorOverflowCondition()
+    )
     found["Watchpoint(empty list)"] = lambda api, _: api.Watchpoint([], api.TensorOverflowCondition())
     found["Watchpoint(list of text)"] = lambda api, _: api.Watchpoint(["ReLU"], api.TensorOverflowCondition())
-    found["Watchpoint(list of nodes)"] = lambda api, a: api.Watchpoint(a.select_nodes("ReLU"), api.TensorOverflowCondition())
+    found["Watchpoint(list of nodes)"] = lambda api, a: api.Watchpoint(
+        a.select_nodes("ReLU"), api.TensorOverflowCondition()
+    )
     found["Watchpoint(condition is text)"] = lambda api, _: api.Watchpoint([], "TensorOverflow")
     found["Watchpoint(condition is a class)"] = lambda api, _: api.Watchpoint([], api.TensorOverflowCondition)
     found["Watchpoint.tensors = []"] = lambda api, a: setattr(overflow(api, a), "tensors", [])
@@ -297,7 +327,10 @@ def _mistakes() -> dict[str, Callable[[Any, Any], Any]]:
         ("TensorRangeCondition", {"range_percentage_lt": 5.0}),
         ("TensorRangeCondition", {"range_percentage_gt": 5.0, "range_start_inclusive": 0.0}),
         ("TensorRangeCondition", {"range_percentage_gt": 5.0, "range_end_inclusive": 0.0}),
-        ("TensorRangeCondition", {"range_percentage_gt": 500.0, "range_start_inclusive": 0.0, "range_end_inclusive": 0.0}),
+        (
+            "TensorRangeCondition",
+            {"range_percentage_gt": 500.0, "range_start_inclusive": 0.0, "range_end_inclusive": 0.0},
+        ),
         ("TensorRangeCondition", {"max_min_lt": "1"}),
         ("TensorRangeCondition", {"max_min_lt": -1}),
         ("TensorAllZeroCondition", {}),

@@ -1,7 +1,7 @@
-"""Dumps made by hand from a real one, so that rules are met which no network shows: missing history, odd dtypes, several ranks …
+"""Dumps made by hand from a real one, for rules that no network shows: missing history, odd dtypes, several ranks …
 
-`build(name, real, target)` writes one of `SYNTHETIC` into `target`. Values are plain arithmetic, so both sides of the comparison
-build the same dump, whenever and with whatever NumPy. Runs on Python 3.9 too.
+`build(name, real, target)` writes one of `SYNTHETIC` into `target`. Values are plain arithmetic, so both sides of the
+comparison build the same dump, whenever and with whatever NumPy. Runs on Python 3.9 too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def remove(rank_folder: str, iteration: int, pattern: str) -> None:
         os.remove(path)
 
 
-# --- arrays of every kind, by iteration ------------------------------------------------------------------------------------------
+# --- arrays of every kind, by iteration -----------------------------------------------------------
 
 
 def ramp(dtype: str, iteration: int) -> Any:
@@ -69,9 +69,10 @@ def constant(dtype: str, _: int) -> Any:
     return (np.arange(6) % 3).astype(dtype)
 
 
-def extremes(dtype: str, iteration: int) -> Any:
+def extreme(dtype: str, iteration: int, end: str) -> Any:
+    """The largest or the smallest number of a dtype, and small ones (of both, the mean would be mere rounding)."""
     info: Any = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else np.finfo(dtype)
-    return np.array([info.max, info.min, 0, iteration], dtype=dtype)
+    return np.array([getattr(info, end), 0, iteration], dtype=dtype)
 
 
 def with_values(base: Callable[[int], Any], **values_of: Any) -> Callable[[int], Any]:
@@ -89,13 +90,14 @@ def with_values(base: Callable[[int], Any], **values_of: Any) -> Callable[[int],
 def kinds() -> Iterator[Callable[[int], Any]]:
     """One function of the iteration for every kind of tensor.
 
-    A dtype that changes between iterations is left out: the original reads the previous value with the new dtype, beyond its end.
+    A dtype that changes between iterations is left out: the original reads the previous value beyond its end then.
     """
     nan, inf = float("nan"), float("inf")
     for dtype in (*INTEGERS, *FLOATS):
         yield lambda i, d=dtype: ramp(d, i)
         yield lambda i, d=dtype: constant(d, i)
-        yield lambda i, d=dtype: extremes(d, i)
+        yield lambda i, d=dtype: extreme(d, i, "max")
+        yield lambda i, d=dtype: extreme(d, i, "min")
     for dtype in FLOATS:
 
         def base(iteration: int, d: str = dtype) -> Any:
@@ -134,7 +136,7 @@ def write_kinds(rank_folder: str) -> None:
             np.save(path, makers[number % len(makers)](iteration), allow_pickle=False)
 
 
-# --- the dumps -------------------------------------------------------------------------------------------------------------------
+# --- the dumps ------------------------------------------------------------------------------------
 
 
 def dtypes(real: str, target: str) -> None:
@@ -150,7 +152,8 @@ def no_history(real: str, target: str) -> None:
 def gap(real: str, target: str) -> None:
     """Iteration 1 ran but was not dumped; in iteration 2 some tensors are missing.
 
-    The parameter is one without moments: to the original, `moments.network.x` is a file of `network.x` when it looks for missing values.
+    The parameter is one without moments: looking for missing values, the original
+    takes a file of `moments.network.x` for one of `network.x`.
     """
     rank = copy_rank(real, target, 0)
     shutil.rmtree(os.path.join(rank, NET, "0", "1"))
@@ -191,7 +194,7 @@ def ranks(real: str, target: str) -> None:
 
 
 def repeats(real: str, target: str) -> None:
-    """Two tensors dumped three times in one iteration, with other values and sizes, the newest not last in name order."""
+    """Two tensors dumped three times in one iteration, with other values and sizes, the newest in the middle."""
     rank = copy_rank(real, target, 0)
     for iteration in (1, 2):
         for path in outputs(rank, iteration):
@@ -202,18 +205,64 @@ def repeats(real: str, target: str) -> None:
             values = np.load(path, allow_pickle=False)
             for later, factor in ((900, 3), (-5000, 50)):
                 name = os.path.basename(path).replace(match["time"], str(int(match["time"]) + later))
-                np.save(os.path.join(os.path.dirname(path), name), (values * factor)[: 4 if factor == 3 else 2], allow_pickle=False)
+                kept = 4 if factor == 3 else 2
+                np.save(os.path.join(os.path.dirname(path), name), (values * factor)[:kept], allow_pickle=False)
 
 
 def inputs_only(real: str, target: str) -> None:
-    """The configuration says that inputs only were dumped."""
-    rank = copy_rank(real, target, 0)
+    """Inputs only were dumped (input_output 1): MindSpore then writes no outputs, parameters or constants."""
+    rank = os.path.join(target, "rank_0")
+    shutil.copytree(os.path.join(real, "rank_0"), rank)
+    shutil.rmtree(os.path.join(rank, NET, "0", "constants"))
+    for iteration in range(4):
+        remove(rank, iteration, "output")
     path = os.path.join(rank, ".dump_metadata", "data_dump.json")
     with open(path) as file:
         config = json.load(file)
     config["common_dump_settings"]["input_output"] = 1
     with open(path, "w") as file:
         json.dump(config, file)
+
+
+STATISTIC_TITLES = (
+    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,Count,"
+    "Negative Zero Count,Positive Zero Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count"
+)
+
+
+def statistics(real: str, target: str) -> None:
+    """Ranks 0 and 2 with statistic.csv, as Ascend writes it up to MindSpore 2.2; iteration 3 of rank 2 has none."""
+    for rank in (0, 2):
+        folder = copy_rank(real, target, rank)
+        for iteration in range(4):
+            if (rank, iteration) != (2, 3):
+                path = os.path.join(folder, NET, "0", str(iteration), "statistic.csv")
+                with open(path, "w") as file:
+                    file.write("\n".join([STATISTIC_TITLES, *statistic_lines(rank, iteration)]) + "\n")
+
+
+def statistic_lines(rank: int, iteration: int) -> Iterator[str]:
+    """Rows around the limits: the overflow value, NaN and Inf counts, one tensor twice, one in one iteration only."""
+    operators = ("Conv2D-op125", "ReLU-op126", "Log-op144", "MatMul-op141")
+    for number, name in enumerate(operators):
+        kind = name.split("-")[0]
+        for io, slot in (("input", 0), ("input", 1), ("output", 0)):
+            top = (65500.0, 65500.5, 1e30, 12.5)[(number + iteration) % 4]
+            low = (-3.25, -65500.0, -70000.0, 0.0)[(number + slot + rank) % 4]
+            counts = (
+                24,
+                1,
+                2,
+                iteration if number == 2 else 0,
+                rank if number == 1 else 0,
+                int(number == 3 and iteration == 1),
+                3,
+            )
+            cells = ",".join(str(count) for count in counts)
+            yield f'{kind},{name},0,{number},16899{iteration},{io},{slot},96,float32,"(2,3,4,)",{top},{low},0.5,{cells}'
+    if iteration == 1:
+        yield 'Log,Log-op144,0,2,168991,output,0,4,float32,"()",inf,-inf,nan,1,0,0,0,1,0,0'
+        yield 'Cast,Cast-op130,7,1,168991,output,0,64,float16,"(4,8,)",3.402823e+38,1e-05,-0.0,32,5,27,0,0,0,0'
 
 
 SYNTHETIC: dict[str, Callable[[str, str], None]] = {
@@ -226,6 +275,7 @@ SYNTHETIC: dict[str, Callable[[str, str], None]] = {
     "ranks": ranks,
     "repeats": repeats,
     "inputs-only": inputs_only,
+    "statistics": statistics,
 }
 
 
