@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, IO
 
 import platformdirs
 
@@ -52,7 +52,7 @@ class DumpCache:
         """Return the path of the cached file `name`, whether it exists or not."""
         return self.folder / name
 
-    def write(self, name: str, fill: Callable[[BinaryIO], object]) -> bool:
+    def write(self, name: str, fill: Callable[[IO[bytes]], object]) -> bool:
         """Write a file as a whole: a reader sees the old one or the new one, never a part.
 
         Parameters

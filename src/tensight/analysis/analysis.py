@@ -89,7 +89,6 @@ class Analysis:
         self._engine = engine or ThreadEngine(threads)
         self._cache = cache_for(dump.path, cache_dir)
         self._table: StatisticsTable | None = None
-        self._rows: dict[tuple[str, str, int], int] = {}
         self._overflowed: NDArray[np.bool_] | None = None
 
     @property
@@ -98,7 +97,6 @@ class Analysis:
         if self._table is None:
             self._table = StatisticsTable.empty(self.dump)
             store.load(self._table, self._cache)
-            self._rows = {file_key(file): row for row, file in enumerate(self._table.files)}
         return self._table
 
     def rows_of(self, files: Iterable[TensorFile]) -> NDArray[np.int64]:
@@ -113,8 +111,8 @@ class Analysis:
         -------
         int64 array, shape (n,)
         """
-        self.known  # noqa: B018
-        return np.fromiter((self._rows[file_key(file)] for file in files), np.int64)
+        index = self.known.index
+        return np.fromiter((index[file_key(file)] for file in files), np.int64)
 
     def statistics(self, rows: NDArray[np.int64] | None = None) -> StatisticsTable:
         """Return the table with the statistics of all tensors, or of some rows, filled in.
@@ -268,7 +266,8 @@ def _rows_to_compare(
     _take_equal_hashes(table, changes, chosen)
     state, complete = changes["state"][chosen], changes["complete"][chosen]
     enough = complete if rtol is None else complete | (changes["required_rtol"][chosen] > rtol)
-    return chosen[(state == UNKNOWN) | ((state == KNOWN) & ~enough)]
+    open_rows: NDArray[np.int64] = chosen[(state == UNKNOWN) | ((state == KNOWN) & ~enough)]
+    return open_rows
 
 
 def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen: NDArray[np.int64]) -> None:

@@ -42,6 +42,7 @@ def query(table: pa.Table, sql: str) -> pa.Table:
     with duckdb.connect(":memory:", config=settings) as connection:
         connection.register(TABLE_NAME, table)
         try:
-            return connection.sql(sql).to_arrow_table()
+            found: pa.Table = connection.sql(sql).to_arrow_table()
         except (duckdb.Error, AttributeError) as error:
             raise InputError(f"the query {sql!r} does not work on the table {TABLE_NAME!r}: {error}") from None
+    return found

@@ -6,8 +6,10 @@ need: how many elements lie in a range, how far a tensor moved since the previou
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +49,9 @@ ROW = np.dtype(
 )
 """One row: `TensorStatistics` without dtype and shape, which are kept beside it as Python objects."""
 
+STATISTICS = tuple(name for name in ROW.names or () if name != "state")
+"""The fields of a row that are statistics."""
+
 UNKNOWN, KNOWN, UNREADABLE = range(3)
 """Values of the row's `state`."""
 
@@ -64,6 +69,7 @@ CHANGE = np.dtype(
 """How far a tensor moved since the previous iteration: `tensight.tensors.ChangeStatistics`."""
 
 Range = tuple[float, float]
+FileKey = tuple[str, str, int]
 NO_PREVIOUS = -1
 DEFAULT_ATOL = 1e-8
 
@@ -98,6 +104,8 @@ class StatisticsTable:
     ----------
     files : sequence of TensorFile
         The tensors, in the dump's order; every other column is aligned with it.
+    index : dict of file_key to int
+        The row of each tensor.
     previous : int64 array, shape (n,)
         The row of the same tensor at the previous iteration, -1 where there is none.
     rows : structured array `ROW`, shape (n,)
@@ -111,6 +119,7 @@ class StatisticsTable:
     """
 
     files: Sequence[TensorFile]
+    index: dict[FileKey, int]
     previous: NDArray[np.int64]
     rows: NDArray[np.void]
     dtypes: list[str]
@@ -130,12 +139,13 @@ class StatisticsTable:
             if before is not None:
                 previous[row] = index.get(file_key(before), NO_PREVIOUS)
         n = len(files)
-        return cls(files, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n)
+        return cls(files, index, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n)
 
     def snapshot(self) -> StatisticsTable:
         """Return a copy that later reads do not change."""
         return StatisticsTable(
             self.files,
+            self.index,
             self.previous,
             self.rows.copy(),
             self.dtypes.copy(),
@@ -144,6 +154,16 @@ class StatisticsTable:
             {key: counts.copy() for key, counts in self.in_range.items()},
             {atol: rows.copy() for atol, rows in self.changes.items()},
         )
+
+    def forget(self) -> None:
+        """Return to the state in which nothing is known."""
+        self.rows[:] = np.zeros(1, ROW)
+        self.in_range.clear()
+        self.changes.clear()
+
+    def describe(self, row: int, dtype: str, shape: tuple[int, ...]) -> None:
+        """Note element type and shape of a readable tensor; equal shapes are kept once."""
+        self.dtypes[row], self.shapes[row], self.errors[row] = sys.intern(dtype), _shape(shape), ""
 
     def range_counts(self, key: Range) -> NDArray[np.int64]:
         """Return the column of element counts in a range, adding it when new."""
@@ -216,8 +236,8 @@ class StatisticsTable:
         return None
 
     def _store_statistics(self, row: int, found: tensors.TensorStatistics) -> None:
-        self.dtypes[row], self.shapes[row], self.errors[row] = found.dtype, found.shape, ""
-        self.rows[row] = (KNOWN, *(getattr(found, name) for name in ROW.names[1:]))  # type: ignore[index]
+        self.describe(row, found.dtype, found.shape)
+        self.rows[row] = (KNOWN, *(getattr(found, name) for name in STATISTICS))
 
 
 @dataclass(slots=True)
@@ -248,7 +268,12 @@ class _Comparison:
         )
 
 
-def file_key(file: TensorFile) -> tuple[str, str, int]:
+@lru_cache(maxsize=4096)
+def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape
+
+
+def file_key(file: TensorFile) -> FileKey:
     """Return what identifies a tensor on disk: its file and, where a file holds several, its slot."""
     return (file.path, file.io, file.slot)
 
@@ -272,13 +297,15 @@ FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
 """Columns that come from the file and its name: column, Arrow type, value."""
 
 
-def to_arrow(table: StatisticsTable) -> pa.Table:
+def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     """Return the table as Arrow: the address of each tensor, its file, and its statistics (null where not read).
 
     Parameters
     ----------
     table : StatisticsTable
         The table.
+    rows : slice
+        Which rows; all by default.
 
     Returns
     -------
@@ -287,16 +314,21 @@ def to_arrow(table: StatisticsTable) -> pa.Table:
     """
     import pyarrow as pa
 
-    files, unknown = table.files, table.rows["state"] != KNOWN
-    columns: dict[str, pa.Array] = {
-        name: pa.array([value(file) for file in files], pa.type_for_alias(kind)) for name, kind, value in FILE_COLUMNS
+    files, unknown = table.files[rows], table.rows["state"][rows] != KNOWN
+    columns: dict[str, pa.Array[Any]] = {
+        name: pa.array([value(file) for file in files], _arrow_type(kind)) for name, kind, value in FILE_COLUMNS
     }
-    columns["dtype"] = pa.array([dtype or None for dtype in table.dtypes], pa.string())
-    columns["shape"] = pa.array(
-        [None if missing else list(shape) for shape, missing in zip(table.shapes, unknown, strict=True)],
-        pa.list_(pa.int64()),
-    )
-    for name in ROW.names[1:]:  # type: ignore[index]
-        columns[name] = pa.array(np.ascontiguousarray(table.rows[name]), mask=unknown)
-    columns["error"] = pa.array([error or None for error in table.errors], pa.string())
+    columns["dtype"] = pa.array([dtype or None for dtype in table.dtypes[rows]], pa.string())
+    shapes = zip(table.shapes[rows], unknown, strict=True)
+    columns["shape"] = pa.array([None if missing else list(shape) for shape, missing in shapes], pa.list_(pa.int64()))
+    for name in STATISTICS:
+        columns[name] = pa.array(np.ascontiguousarray(table.rows[name][rows]), mask=unknown)
+    columns["error"] = pa.array([error or None for error in table.errors[rows]], pa.string())
     return pa.table(columns)
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    import pyarrow as pa
+
+    types: dict[str, pa.DataType] = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string()}
+    return types[kind]

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, IO, Any
 
 import numpy as np
 
-from tensight.analysis.statistics_table import CHANGE, KNOWN, NO_PREVIOUS, ROW, UNKNOWN, StatisticsTable, to_arrow
+from tensight.analysis.statistics_table import (
+    CHANGE,
+    FILE_COLUMNS,
+    KNOWN,
+    NO_PREVIOUS,
+    STATISTICS,
+    UNKNOWN,
+    StatisticsTable,
+    to_arrow,
+)
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
+    from tensight.analysis.statistics_table import Range
     from tensight.cache import DumpCache
 
 FILE_NAME = "statistics.parquet"
 FORMAT = 1
 """Raised when a column changes its meaning: older files are then computed anew."""
+
+PART_ROWS = 16_384
+"""Rows that are in memory as Arrow at a time."""
+
+KEY_COLUMNS = ("path", "io", "slot")
 
 STORED_RANGES = 16
 """Ranges kept at rest; beyond that the oldest are dropped, so that the file cannot grow without end."""
@@ -55,7 +71,7 @@ def wait_for_writer(cache: DumpCache) -> None:
 
 
 def save(table: StatisticsTable, cache: DumpCache) -> bool:
-    """Write the table into the cache.
+    """Write the table into the cache, a part at a time.
 
     Parameters
     ----------
@@ -69,93 +85,126 @@ def save(table: StatisticsTable, cache: DumpCache) -> bool:
     bool
         Whether it could be written; a read-only cache is no error.
     """
-    import pyarrow as pa
+    return cache.write(FILE_NAME, lambda file: _write(table, file))
+
+
+def _write(table: StatisticsTable, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
-    arrow = to_arrow(table)
-    ranges = list(table.in_range.items())[-STORED_RANGES:]
-    for number, (_, counts) in enumerate(ranges):
-        arrow = arrow.append_column(f"in_range_{number}", pa.array(counts))
-    arrow = arrow.append_column("previous_row", pa.array(table.previous))
-    atols = list(table.changes)
-    for number, atol in enumerate(atols):
-        for name in CHANGE.names:  # type: ignore[union-attr]
-            column = np.ascontiguousarray(table.changes[atol][name])
-            arrow = arrow.append_column(f"change_{number}_{name}", pa.array(column))
-    about = {"format": FORMAT, "ranges": [list(map(float.hex, key)) for key, _ in ranges], "atols": atols}
-    arrow = arrow.replace_schema_metadata({"tensight": json.dumps(about)})
-    return cache.write(FILE_NAME, lambda file: pq.write_table(arrow, file, compression="zstd"))
+    ranges = list(table.in_range)[-STORED_RANGES:]
+    about = {"format": FORMAT, "ranges": [list(map(float.hex, key)) for key in ranges], "atols": list(table.changes)}
+    writer = None
+    try:
+        for start in range(0, max(len(table.files), 1), PART_ROWS):
+            part = _part(table, ranges, slice(start, start + PART_ROWS))
+            part = part.replace_schema_metadata({"tensight": json.dumps(about)})
+            writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd")
+            writer.write_table(part)
+    finally:
+        if writer is not None:
+            writer.close()
 
 
-def load(table: StatisticsTable, cache: DumpCache) -> int:
+def _part(table: StatisticsTable, ranges: list[Range], rows: slice) -> pa.Table:
+    import pyarrow as pa
+
+    part = to_arrow(table, rows).append_column("previous_row", pa.array(table.previous[rows]))
+    for number, key in enumerate(ranges):
+        part = part.append_column(f"in_range_{number}", pa.array(table.in_range[key][rows]))
+    for number, changes in enumerate(table.changes.values()):
+        for name in CHANGE.names or ():
+            part = part.append_column(f"change_{number}_{name}", pa.array(np.ascontiguousarray(changes[name][rows])))
+    return part
+
+
+def load(table: StatisticsTable, cache: DumpCache) -> None:
     """Take over what is known of files that have not changed since the cache was written.
+
+    A missing, damaged or older cache file counts as empty.
 
     Parameters
     ----------
     table : StatisticsTable
-        A table of the dump as it is now; filled in place.
+        A table of the dump as it is now, in which nothing is known; filled in place.
     cache : DumpCache
         Where an earlier run kept what it found.
-
-    Returns
-    -------
-    int
-        How many rows were taken over. A missing, damaged or older cache file counts as empty.
     """
     wait_for_writer(cache)
     path = cache.path(FILE_NAME)
     if not path.is_file():
-        return 0
+        return
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        arrow = pq.read_table(path, memory_map=True)
-        about = json.loads((arrow.schema.metadata or {}).get(b"tensight", b"{}"))
-        if about.get("format") != FORMAT:
-            return 0
-        return _take_over(table, arrow, about)
+        with pq.ParquetFile(path, memory_map=True) as stored:
+            about = json.loads((stored.schema_arrow.metadata or {}).get(b"tensight", b"{}"))
+            if about.get("format") == FORMAT:
+                _take_over(table, stored, about)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, TensightError):
-        return 0
+        table.forget()
 
 
-def _take_over(table: StatisticsTable, arrow: pa.Table, about: dict[str, Any]) -> int:
-    source = _unchanged_rows(table, arrow)
-    known = np.zeros(len(source), bool)
-    valid = arrow["count"].is_valid().to_numpy()
-    known[source >= 0] = valid[source[source >= 0]]
-    rows = source[known]
-    table.rows["state"][known] = KNOWN
-    for name in ROW.names[1:]:  # type: ignore[index]
-        table.rows[name][known] = _numpy(arrow, name)[rows]
-    dtypes, shapes = arrow["dtype"].to_pylist(), arrow["shape"].to_pylist()
-    for row, origin in zip(np.flatnonzero(known).tolist(), rows.tolist(), strict=True):
-        table.dtypes[row], table.shapes[row] = dtypes[origin], tuple(shapes[origin])
-    for number, key in enumerate(about["ranges"]):
-        start, end = map(float.fromhex, key)
-        table.range_counts((start, end))[known] = _numpy(arrow, f"in_range_{number}")[rows]
-    # A comparison holds while both tensors are as they were, and are still each other's neighbours in time.
-    pairs = known & (table.previous != NO_PREVIOUS)
-    before = table.previous[pairs]
-    pairs[pairs] = known[before] & (source[before] == _numpy(arrow, "previous_row")[source[pairs]])
-    for number, atol in enumerate(about["atols"]):
-        column = table.change_rows(atol)
-        for name in CHANGE.names:  # type: ignore[union-attr]
-            column[name][pairs] = _numpy(arrow, f"change_{number}_{name}")[source[pairs]]
-        column["state"][~pairs] = UNKNOWN
-    return int(known.sum())
+def _take_over(table: StatisticsTable, stored: pq.ParquetFile, about: dict[str, Any]) -> None:
+    """Fill the table from the stored one, a part at a time."""
+    if not table.files:
+        return
+    sizes = np.fromiter((file.size_bytes for file in table.files), np.int64, len(table.files))
+    times = np.fromiter((file.mtime_ns for file in table.files), np.int64, len(table.files))
+    ranges = [(float.fromhex(start), float.fromhex(end)) for start, end in about["ranges"]]
+    origin = np.full(len(table.files), -1, np.int64)
+    previous = np.full(len(table.files), -1, np.int64)
+    start = 0
+    unused = {name for name, *_ in FILE_COLUMNS} - {*KEY_COLUMNS, "file_bytes", "file_mtime_ns"} | {"error"}
+    columns = [name for name in stored.schema_arrow.names if name not in unused]
+    for batch in stored.iter_batches(batch_size=PART_ROWS, columns=columns, use_threads=False):
+        keys = zip(*(batch[name].to_pylist() for name in KEY_COLUMNS), strict=True)
+        rows = np.fromiter((table.index.get(key, -1) for key in keys), np.int64, batch.num_rows)
+        changed = (sizes[rows] != _column(batch, "file_bytes")) | (times[rows] != _column(batch, "file_mtime_ns"))
+        rows[changed] = -1
+        there = np.flatnonzero(rows >= 0)
+        origin[rows[there]] = start + there
+        previous[rows[there]] = _column(batch, "previous_row")[there]
+        known = np.flatnonzero((rows >= 0) & batch["count"].is_valid().to_numpy(zero_copy_only=False))
+        _copy_part(table, batch, rows[known], known, ranges, about["atols"])
+        start += batch.num_rows
+    _drop_stale_changes(table, origin, previous)
 
 
-def _unchanged_rows(table: StatisticsTable, arrow: pa.Table) -> NDArray[np.int64]:
-    """Return for each row of the table the row of the stored one with the same file, size and time, else -1."""
-    keys = zip(
-        *(arrow[name].to_pylist() for name in ("path", "io", "slot", "file_bytes", "file_mtime_ns")), strict=True
-    )
-    stored = {key: row for row, key in enumerate(keys)}
-    found = (stored.get((f.path, f.io, f.slot, f.size_bytes, f.mtime_ns), -1) for f in table.files)
-    return np.fromiter(found, np.int64, len(table.files))
+def _copy_part(
+    table: StatisticsTable,
+    batch: pa.RecordBatch,
+    rows: NDArray[np.int64],
+    stored: NDArray[np.int64],
+    ranges: list[Range],
+    atols: list[float],
+) -> None:
+    """Copy the stored rows of a batch to rows of the table."""
+    table.rows["state"][rows] = KNOWN
+    for name in STATISTICS:
+        table.rows[name][rows] = _column(batch, name)[stored]
+    dtypes, shapes = batch["dtype"].to_pylist(), batch["shape"].to_pylist()
+    for row, origin in zip(rows.tolist(), stored.tolist(), strict=True):
+        table.describe(row, dtypes[origin], tuple(shapes[origin]))
+    for number, key in enumerate(ranges):
+        table.range_counts(key)[rows] = _column(batch, f"in_range_{number}")[stored]
+    for number, atol in enumerate(atols):
+        changes = table.change_rows(atol)
+        for name in CHANGE.names or ():
+            changes[name][rows] = _column(batch, f"change_{number}_{name}")[stored]
 
 
-def _numpy(arrow: pa.Table, name: str) -> NDArray[Any]:
-    column = arrow[name]
-    return column.to_numpy() if column.null_count == 0 else column.fill_null(0).to_numpy()
+def _drop_stale_changes(table: StatisticsTable, origin: NDArray[np.int64], previous: NDArray[np.int64]) -> None:
+    """Forget comparisons unless both tensors are as they were, and still each other's neighbours in time."""
+    known = table.rows["state"] == KNOWN
+    valid = known & (table.previous != NO_PREVIOUS)
+    before = table.previous[valid]
+    valid[valid] = known[before] & (origin[before] == previous[valid])
+    for changes in table.changes.values():
+        changes["state"][~valid] = UNKNOWN
+
+
+def _column(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    """Return a column as NumPy array; what is null is not looked at."""
+    column = batch[name]
+    return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -40,7 +40,7 @@ def export(
     if xlsx:
         from tensight.analysis.workbook import export_workbook
 
-        path = export_workbook(opened, out)
+        path = Path(export_workbook(opened, out))
     else:
         pattern = _pattern(on)
         files = [
