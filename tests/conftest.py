@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -36,6 +36,14 @@ def unpack_once(archive: Path, shared: Path) -> Path:
     except OSError:
         shutil.rmtree(own)
     return target
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the statistics that tests compute out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSIGHT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

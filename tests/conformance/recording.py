@@ -211,8 +211,11 @@ class Recorder:
         }
 
     def cell(self, value: Any) -> Any:
-        """A cell without machine paths, without a slip of the original, types as `<MindSporeType.FLOAT: 'float16'>`."""
-        return re.sub(r"<MindSporeType\.\w+: ('\w+')>", r"\1", self.neutral(value)) if isinstance(value, str) else value
+        """A cell without machine paths, and with our words for three that are the original's internal ones."""
+        if not isinstance(value, str):
+            return value
+        words = re.sub(r"OutputType\.(NONE|BOOL)", "-", self.neutral(value)).replace("OutputType.TUPLE", "tuple")
+        return re.sub(r"<MindSporeType\.(\w+): '\w+'>", r"'DT_BASE_\1'", words)
 
     def tensor_files(self) -> Any:
         """DumpParser.get_tensor_files for queries over the code stack."""
