@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight import watchpoints
+from tensight import tensors, watchpoints
 from tensight.analysis import store
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.statistics_table import (
@@ -90,6 +90,7 @@ class Analysis:
         self._cache = cache_for(dump.path, cache_dir)
         self._table: StatisticsTable | None = None
         self._overflowed: NDArray[np.bool_] | None = None
+        tensors.prepare()
 
     @property
     def known(self) -> StatisticsTable:
@@ -181,7 +182,7 @@ class Analysis:
                 progress=self.progress,
             )
         finally:
-            store.save_in_background(table, self._cache)
+            store.save_later(table, self._cache)
 
     def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> Columns:
         table, needs = self.known, check.needs

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import threading
-from typing import TYPE_CHECKING, IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,12 +44,55 @@ STORED_RANGES = 16
 """Ranges kept at rest; beyond that the oldest are dropped, so that the file cannot grow without end."""
 
 
-_writers: dict[Path, threading.Thread] = {}
-"""Writes under way, by file; a process does not end before they have."""
+WRITE_AFTER_S = 1.0
+"""Seconds without news after which a table is written: a person who tries thresholds should not share cores with it."""
 
 
-def save_in_background(table: StatisticsTable, cache: DumpCache) -> None:
-    """Write what the table holds now, while the caller goes on; `load` of the same cache waits for it.
+class _Writer:
+    """Writes a table into its cache once nothing new has come for a while, or at the latest when the process ends."""
+
+    def __init__(self, cache: DumpCache) -> None:
+        self._cache = cache
+        self._table: StatisticsTable | None = None
+        self._news = threading.Condition()
+        self._hurry = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, table: StatisticsTable) -> None:
+        """Have a table written; it replaces one that still waits."""
+        with self._news:
+            self._table = table
+            self._hurry = False
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tensight-cache", daemon=True)
+                self._thread.start()
+            self._news.notify()
+
+    def finish(self) -> None:
+        """Write what waits now, and return when it is written."""
+        with self._news:
+            thread, self._hurry = self._thread, True
+            self._news.notify()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                while not self._hurry and self._news.wait(WRITE_AFTER_S):
+                    pass  # woken by news: wait anew
+                table, self._table = self._table, None
+                if table is None:
+                    self._thread = None
+                    return
+            save(table.snapshot(), self._cache)
+
+
+_writers: dict[Path, _Writer] = {}
+
+
+def save_later(table: StatisticsTable, cache: DumpCache) -> None:
+    """Write what the table holds a little later, while the caller goes on; `load` of the same cache waits for it.
 
     Parameters
     ----------
@@ -57,17 +101,14 @@ def save_in_background(table: StatisticsTable, cache: DumpCache) -> None:
     cache : DumpCache
         Where to keep it.
     """
-    wait_for_writer(cache)
-    writer = threading.Thread(target=save, args=(table.snapshot(), cache), name="tensight-cache", daemon=False)
-    _writers[cache.path(FILE_NAME)] = writer
-    writer.start()
+    _writers.setdefault(cache.path(FILE_NAME), _Writer(cache)).put(table)
 
 
-def wait_for_writer(cache: DumpCache) -> None:
-    """Return when no write into this cache is under way."""
-    writer = _writers.pop(cache.path(FILE_NAME), None)
-    if writer is not None:
-        writer.join()
+@atexit.register
+def finish_writing() -> None:
+    """Return when everything that waited to be written is."""
+    for writer in list(_writers.values()):
+        writer.finish()
 
 
 def save(table: StatisticsTable, cache: DumpCache) -> bool:
@@ -129,7 +170,7 @@ def load(table: StatisticsTable, cache: DumpCache) -> None:
     cache : DumpCache
         Where an earlier run kept what it found.
     """
-    wait_for_writer(cache)
+    finish_writing()
     path = cache.path(FILE_NAME)
     if not path.is_file():
         return

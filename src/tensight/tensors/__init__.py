@@ -14,7 +14,7 @@ from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.slices import parse_slice
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
-from tensight.tensors.warm import kernels_ready, warm_up
+from tensight.tensors.warm import kernels_ready, prepare, warm_up
 
 __all__ = [
     "SEGMENT_ELEMENTS",
@@ -32,6 +32,7 @@ __all__ = [
     "merge",
     "merge_changes",
     "parse_slice",
+    "prepare",
     "scan_change_segment",
     "scan_changes",
     "scan_segment",

@@ -106,6 +106,11 @@ def compiled(kernel: Kernel) -> ModuleType | None:
         _state.lock.release()
 
 
+def prepare() -> None:
+    """Load in a thread what is compiled already, and have the rest compiled, so that the first tensor need not wait."""
+    threading.Thread(target=lambda: [compiled(kernel) for kernel in Kernel], name="tensight-kernels").start()
+
+
 def start_background_compile() -> None:
     """Have the cache filled by a detached process, once; return at once."""
     if _state.background_started:
