@@ -42,12 +42,16 @@ bench: $(READY) ## Print the figures that the README quotes, beside the peers, i
 	$(BIN)/python benchmarks/info.py
 	$(BIN)/python benchmarks/offline_check.py
 
-fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both)
-	$(BIN)/python tests/fixtures/scripts/make_all.py
+fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
+	tests/conformance/make_env.sh .venvs original mindspore-2.10
+	$(BIN)/python tests/fixtures/scripts/make_fixtures.py --python-2.0.0 .venvs/original/bin/python \
+	  --python-2.10.0 .venvs/mindspore-2.10/bin/python
 
 conformance: $(READY) ## Run the original debugger and compare it with ours, tensor by tensor (installs it)
-	$(BIN)/python tests/conformance/record.py
-	$(BIN)/python -m pytest tests/conformance
+	tests/conformance/make_env.sh .venvs original original-2.3
+	.venvs/original/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
+	.venvs/original-2.3/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
+	$(BIN)/python -m pytest tests/conformance --numprocesses=auto
 
 lock: ## Resolve the development dependencies anew
 	@$(PYTHON) -m venv .venvs/uv && .venvs/uv/bin/python -m pip install --quiet uv
