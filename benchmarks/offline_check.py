@@ -1,7 +1,7 @@
 """Five conditions over all tensors of one large dump, beside the original debugger, in one run.
 
-The dump is written by real MindSpore 2.0.0; both tools run the same script (original_check.py) through the same Python
-API, each in fresh processes, with the files in the page cache and nothing else. `make conformance` sets the original up.
+The dump is written by real MindSpore 2.0.0. Both tools run the same script (original_check.py) through the same Python
+API in fresh processes, with the files in the page cache and nothing else. `make conformance` sets up the original.
 """
 
 import argparse
