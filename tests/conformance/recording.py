@@ -50,7 +50,8 @@ class Recorder:
             }
 
     def neutral(self, value: Any) -> str:
-        return str(value).replace(self.dump, "<dump>").replace(self.scratch, "<scratch>")
+        text = str(value).replace(self.dump, "<dump>").replace(self.scratch, "<scratch>")
+        return text.replace(os.getcwd(), "<here>")
 
     # --- the graph --------------------------------------------------------------------------------
 
