@@ -60,7 +60,7 @@ class DumpNodes:
 
     def iterations_of_graph(self, rank: int, root_graph_id: int) -> list[int]:
         """Return the iterations in which a root graph of a rank was dumped, ascending."""
-        return list(self.dump._rank(rank).folders.iterations.get(root_graph_id, ()))
+        return list(self.dump.iterations(rank, root_graph_id))
 
     def same(self, node: Node) -> Node:
         """Return this dump's node with the rank, graph and name of a node that may come from another dump.

@@ -104,11 +104,12 @@ class Dump:
         """Return the ids of the root graphs that a rank has tensor folders of."""
         return tuple(self._rank(rank).folders.iterations)
 
-    def iterations(self, rank: int | None = None) -> tuple[int, ...]:
-        """Return the dumped iterations of a rank, or of all, in increasing order."""
+    def iterations(self, rank: int | None = None, graph_id: int | None = None) -> tuple[int, ...]:
+        """Return the dumped iterations of a rank and a root graph, or of all, in increasing order."""
         ranks = self.ranks if rank is None else (rank,)
-        found = {i for one in ranks for graph in self._rank(one).folders.iterations.values() for i in graph}
-        return tuple(sorted(found))
+        folders = (self._rank(one).folders.iterations for one in ranks)
+        graphs = (graph for found in folders for number, graph in found.items() if graph_id in (None, number))
+        return tuple(sorted({iteration for graph in graphs for iteration in graph}))
 
     def history(self, rank: int) -> Mapping[int, tuple[int, ...]] | None:
         """Return the executed iterations by root graph id; None if the dump has no (credible) history."""
