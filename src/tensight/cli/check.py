@@ -61,6 +61,7 @@ def check(
     iterations: Iterations = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the hits.")] = Format.TABLE,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows for each watchpoint in the table.")] = 5,
+    advise: Annotated[bool, typer.Option("--advice", help="What to do next, for each watchpoint that hits.")] = False,
     json: Json = False,
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
@@ -80,7 +81,7 @@ def check(
     elif output is Format.CSV:
         print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
     else:
-        print_results(analysis, results, limit)
+        print_results(analysis, results, limit, steps=advise)
         print_problems(analysis.problems)
     if any(result.hits for result in results):
         raise typer.Exit(FOUND)
@@ -107,11 +108,11 @@ def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bo
     return points
 
 
-def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int) -> None:
+def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int, *, steps: bool = False) -> None:
     """Print hits for people: the worst watchpoints first, a few tensors of each, then what was clean."""
     from rich.markup import escape
 
-    from tensight.watchpoints import Severity, describe
+    from tensight.watchpoints import Severity, advice, describe
 
     out = console()
     found = [result for result in results if result.hits]
@@ -122,7 +123,10 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         amount = f"{count(len(groups), 'tensor')}, {count(len(result.hits), 'hit')}"
         where = escape(str(point.selection))
         out.print(f"[bold {colour}]● {escape(point.check.text)}[/] on {where}: [bold]{amount}[/]")
-        out.print(f"  [dim]{escape(describe(point.check))}[/]")
+        meaning = advice(point.check.condition.id)
+        out.print(f"  {escape(meaning.summary)} [dim]({escape(describe(point.check))})[/]")
+        for step in meaning.steps if steps else ():
+            out.print(f"  • {escape(step)}")
         rows = table("iterations", "node", "slot", "actual", "values", right=("iterations", "slot"))
         for hits in groups[:limit]:
             rows.add_row(*map(escape, _cells(analysis, hits)))

@@ -15,9 +15,12 @@ from tensight.cli.output import console, count, print_json, print_problems, prob
 from tensight.errors import InputError, Problem, TensightError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from tensight.dumps import TensorFile
+
+LONGEST_NAME = 1000
+"""Characters in the name of a tensor in an archive."""
 
 
 def export(
@@ -48,7 +51,7 @@ def export(
             for file in opened.tensors(ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations"))
             if pattern.search(file.node or file.op_name)
         ]
-        path, problems = write_npz(files, out / f"{os.path.basename(os.path.normpath(opened.path))}.npz")
+        path, problems = write_npz(files, out / f"{os.path.basename(os.path.normpath(opened.path))}.npz", opened.path)
     problems = [*opened.problems, *problems]
     if json:
         print_json({"file": str(path), "problems": problem_data(problems)})
@@ -64,8 +67,10 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise InputError(f"--on {text!r} is no regular expression: {error}") from None
 
 
-def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Problem]]:
-    """Write tensors into one .npz file, each under its address, one at a time in memory.
+def write_npz(files: Sequence[TensorFile], path: Path, dump_path: str) -> tuple[Path, list[Problem]]:
+    """Write tensors into one .npz file, one at a time in memory.
+
+    Each is named by its address, or by its file if it belongs to no node or its node's name is no name for a file.
 
     Parameters
     ----------
@@ -73,6 +78,8 @@ def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Probl
         The tensors.
     path : Path
         The file; it appears only when it is complete, and never replaces one that is there.
+    dump_path : str
+        The dump's folder.
 
     Returns
     -------
@@ -96,6 +103,7 @@ def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Probl
         raise InputError(f"{path} exists: move it away or name another folder with --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     part, problems = path.with_suffix(".part"), []
+    names: set[str] = set()
     try:
         with zipfile.ZipFile(part, "w", allowZip64=True) as archive:
             for file in files:
@@ -104,7 +112,9 @@ def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Probl
                 except TensightError as error:
                     problems.append(Problem(file.name, str(error)))
                     continue
-                with archive.open(f"{file.address or file.name}.npy", "w", force_zip64=True) as member:
+                name = _member_name(file, dump_path, names)
+                names.add(name)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, values, allow_pickle=False)
         if len(problems) == len(files):
             raise InputError(f"none of {count(len(files), 'tensor')} could be read; the first: {problems[0]}")
@@ -112,3 +122,18 @@ def write_npz(files: Sequence[TensorFile], path: Path) -> tuple[Path, list[Probl
     finally:
         part.unlink(missing_ok=True)
     return path, problems
+
+
+def _member_name(file: TensorFile, dump_path: str, taken: Container[str]) -> str:
+    """Return a name for a tensor in an archive that is new there and stays inside the folder it is unpacked to."""
+    address = str(file.address or "")
+    if address and address not in taken and len(address) <= LONGEST_NAME and address.isprintable():
+        if ".." not in address.split("/"):
+            return address
+    by_file = f"{file.path.removeprefix(dump_path).strip('/').removesuffix('.npy')}:{file.io}.{file.slot}"
+    name = by_file = by_file if by_file.isprintable() else ascii(by_file)[1:-1]
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{by_file} ({number})"
+    return name
