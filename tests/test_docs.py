@@ -61,3 +61,18 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def test_the_examples_for_python_run(dump_210: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tensight.watchpoints import parse_check, unregister
+
+    page = (ROOT / "docs" / "how-to" / "analyse-from-python.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {"path": dump_210}
+    exec(first, names)  # noqa: S102 - the examples of our own page
+    printed = capsys.readouterr().out
+    assert "Inf began at iteration 2" in printed
+    assert "tensor_too_large(max_gt=1000)" in printed
+    exec(second, names)  # noqa: S102
+    assert parse_check("NL(l2_norm_gt=100)") == names["norm"]
+    unregister("norm_too_large")
