@@ -235,7 +235,7 @@ def origins(
     for anomaly in anomalies:
         shows = PREDICATES[anomaly](table, explosion_limit) & (table.rows["state"] == KNOWN)
         for rank in analysis.dump.ranks if ranks is None else ranks:
-            origin = _first_origin(anomaly, shows, steps.of_rank(rank))
+            origin = _first_origin(anomaly, shows, steps.that_show(shows, rank))
             if origin is not None:
                 found.append(origin)
     return sorted(found, key=_urgency)
@@ -250,8 +250,6 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
 def _first_origin(anomaly: Anomaly, shows: NDArray[np.bool_], steps: Iterator[_Step]) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
     for step in steps:
-        if not shows[step.row_numbers].any():
-            continue
         births = [birth for node in step.nodes if (birth := _birth(anomaly, shows, step, node)) is not None]
         births.sort(key=lambda birth: bool(birth.candidates))
         if births:
@@ -314,13 +312,14 @@ class _Steps:
             if file.node is not None:
                 self._rows.setdefault((file.rank, file.iteration, file.graph_id), []).append(row)
 
-    def of_rank(self, rank: int) -> Iterator[_Step]:
-        """Yield the graph executions of a rank in the order of time."""
+    def that_show(self, shows: NDArray[np.bool_], rank: int) -> Iterator[_Step]:
+        """Yield the graph executions of a rank with a tensor that shows the anomaly, in the order of time."""
         before: dict[str, int] = {}
         for key in sorted(key for key in self._rows if key[0] == rank and key[1] >= 0):
             rows = self._rows[key]
-            for graph in self._graphs(rows):
-                yield _Step(self._dump, self._table, graph, rows, dict(before))
+            if shows[rows].any():
+                for graph in self._graphs(rows):
+                    yield _Step(self._dump, self._table, graph, rows, dict(before))
             before.update(
                 (file.node, row)
                 for row in rows
@@ -346,7 +345,6 @@ class _Step:
         files = table.files
         self.graph = graph
         self.rank, self.iteration = files[rows[0]].rank, files[rows[0]].iteration
-        self.row_numbers = np.array(rows)
         self._hashes = table.rows["content_hash"]
         self._before = parameters_before
         self._position = {row: dump.execution_position(files[row]) for row in rows}
