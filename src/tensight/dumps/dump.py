@@ -152,6 +152,29 @@ class Dump:
         with _without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).tensors(wanted)]
 
+    def recorded_tensors(
+        self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
+    ) -> Sequence[TensorFile]:
+        """Return the tensors of which the device recorded statistics (``statistic.csv``), but no values.
+
+        MindSpore writes such dumps with ``saved_data`` "statistic"; with "full" there are values as well, and then
+        `tensors` has them.
+
+        Parameters
+        ----------
+        ranks, iterations : iterable of int, optional
+            Restrict to these.
+
+        Returns
+        -------
+        sequence of TensorFile
+            Sorted as `tensors`; each with its `TensorFile.recorded`.
+        """
+        wanted = None if iterations is None else set(iterations)
+        chosen = self.ranks if ranks is None else sorted(set(ranks))
+        with _without_garbage_collection():
+            return [tensor for rank in chosen for tensor in self._rank(rank).recorded_tensors(wanted)]
+
     def find(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
     ) -> TensorFile | None:
@@ -191,8 +214,9 @@ class Dump:
         storage knows times of folders.
         """
         parts: list[tuple[str, int, int]] = []
+        with_statistics = self.metadata.saved_data in ("statistic", "full")
         for rank in self.ranks:
-            parts.extend(self._rank(rank).fingerprint_parts())
+            parts.extend(self._rank(rank).fingerprint_parts(with_statistics=with_statistics))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def summary(self) -> dict[str, Any]:

@@ -7,12 +7,14 @@ binary files of Ascend devices, whose slots stand only inside).
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.matching import Candidate, Match, MatchReport, NodeMatcher, has_slot
-from tensight.dumps.names import original_name, parse_mapping, parse_raw_name, split_name
+from tensight.dumps.names import joined, original_name, parse_mapping, parse_raw_name, split_name
 from tensight.dumps.tensor_file import TensorFile
 from tensight.errors import DumpError, Problem
 
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensight.dumps.ascend import AscendName
+    from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import FileEntry, Listing, Storage
 
 #: Files of an iteration folder that hold no tensor.
 _OTHER = frozenset({"statistic.csv", "mapping.csv", "convert_failed_file_list.txt", "convert_failed_files_summary.txt"})
 
 MAPPING = "mapping.csv"
+STATISTICS = "statistic.csv"
+
+_NO_TEXT: MappingProxyType[str, str] = MappingProxyType({})
 
 
 class _Row(NamedTuple):
@@ -43,6 +49,7 @@ class _Row(NamedTuple):
     slot: int
     format: str
     declared_dtype: str
+    recorded: StatisticRow | None = None
 
 
 @dataclass(slots=True)
@@ -57,12 +64,15 @@ class FolderIndex:
     unread : list of str
         Names of files that are neither tensors nor anything else known.
     problems : list of Problem
+    statistics : FileEntry or None
+        The file in which the device recorded statistics.
     """
 
     tensors: list[TensorFile] = field(default_factory=list)
     report: MatchReport = field(default_factory=MatchReport)
     unread: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    statistics: FileEntry | None = None
 
 
 class FolderIndexer:
@@ -93,9 +103,44 @@ class FolderIndexer:
             what = "leads out of the dump, is no file, or its name is no UTF-8"
             result.problems.append(Problem(f"{folder}/{name}", what, "it is not read"))
         mapping = self._mapping(folder, listing, result)
+        result.statistics = next((file for file in listing.files if file.name == STATISTICS), None)
         rows = list(self._rows(folder, listing.files, mapping, result))
         self._build(folder, iteration, self._grouped(rows), result)
         return result
+
+    def index_recorded(
+        self,
+        folder: str,
+        iteration: int,
+        file: FileEntry,
+        statistics: Iterable[StatisticRow],
+        dumped: Sequence[TensorFile],
+    ) -> FolderIndex:
+        """Index the tensors of a folder of which the device recorded statistics, but no values.
+
+        Parameters
+        ----------
+        folder : str
+        iteration : int
+        file : FileEntry
+            The statistics file.
+        statistics : iterable of StatisticRow
+            Its lines; the text of the lines is not kept.
+        dumped : sequence of TensorFile
+            The tensors of the folder that have values; they are left out.
+        """
+        result = FolderIndex(statistics=file)
+        rows = [self._recorded_row(file, replace(line, row=_NO_TEXT)) for line in statistics]
+        self._build(folder, iteration, self._grouped(rows), result, _Dumped(dumped))
+        return result
+
+    def _recorded_row(self, file: FileEntry, line: StatisticRow) -> _Row:
+        found = self._matcher.match_names(line.op_type, line.op_name)
+        dtype = sys.intern(line.data_type)
+        return _Row(
+            line.timestamp, False, file.name, 0, file.mtime_ns, found, line.task_id, line.stream_id, line.io, line.slot,
+            "", dtype, line,
+        )  # fmt: skip
 
     def _grouped(self, rows: list[_Row]) -> Iterable[list[_Row]]:
         """Put together what may be repeats of one tensor: of one node, or of one name if the node is not certain."""
@@ -177,18 +222,27 @@ class FolderIndexer:
                 slot.io, slot.index, slot.format, slot.data_type,
             )  # fmt: skip
 
-    def _build(self, folder: str, iteration: int, groups: Iterable[list[_Row]], result: FolderIndex) -> None:
+    def _build(
+        self,
+        folder: str,
+        iteration: int,
+        groups: Iterable[list[_Row]],
+        result: FolderIndex,
+        dumped: _Dumped | None = None,
+    ) -> None:
         # A (chained) URL may have text behind the path, so the place of the file's name is asked for once.
         prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
         placed: list[tuple[int, str, int, TensorFile]] = []
         report = result.report
         for rows in groups:
-            report.files += len(rows)
             if len(rows) > 1:
                 rows.sort(key=lambda row: row[:2], reverse=True)
             for candidate, own in self._assigned(rows):
                 older = tuple(self._tensor(row, candidate, iteration, prefix, suffix, ()) for row in own[1:])
                 tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
+                if dumped is not None and tensor in dumped:
+                    continue
+                report.files += len(own)
                 if candidate is None:
                     report.add(own[0].match, len(own))
                     placed.append((UNMATCHED, tensor.io, tensor.slot, tensor))
@@ -223,7 +277,7 @@ class FolderIndexer:
         suffix: str,
         older: tuple[TensorFile, ...],
     ) -> TensorFile:
-        timestamp, _, name, size_bytes, mtime_ns, match, task_id, stream_id, io, slot, layout, dtype = row
+        timestamp, _, name, size_bytes, mtime_ns, match, task_id, stream_id, io, slot, layout, dtype, recorded = row
         return TensorFile(
             self._rank,
             self._graph_id,
@@ -243,7 +297,33 @@ class FolderIndexer:
             size_bytes,
             mtime_ns,
             older,
+            recorded,
         )
+
+
+class _Dumped:
+    """Tells which recorded tensors have a file with values.
+
+    The names in ``statistic.csv`` and of files can be spelled differently, so that one of the two may have found its
+    node and the other not; but both carry the moment at which the operator ran.
+    """
+
+    def __init__(self, files: Sequence[TensorFile]) -> None:
+        self._nodes = {(file.graph, file.node, file.io, file.slot) for file in files if file.node is not None}
+        every = list(chain(files, *(file.older for file in files)))
+        self._names = {(joined(file.op_type), joined(file.op_name), file.io, file.slot) for file in every}
+        self._moments = {self._moment(file) for file in every if file.timestamp}
+
+    def __contains__(self, tensor: TensorFile) -> bool:
+        if (tensor.graph, tensor.node, tensor.io, tensor.slot) in self._nodes or self._moment(tensor) in self._moments:
+            return True
+        op_type, place = joined(tensor.op_type), (tensor.io, tensor.slot)
+        names = (tensor.op_name, tensor.op_name.rpartition("/")[2]) if tensor.node is None else ()
+        return any((op_type, joined(name), *place) in self._names for name in names)
+
+    @staticmethod
+    def _moment(file: TensorFile) -> tuple[object, ...]:
+        return joined(file.op_type), file.task_id, file.stream_id, file.timestamp, file.io, file.slot
 
 
 def _place(item: tuple[int, str, int, TensorFile]) -> tuple[int, str, int, str]:

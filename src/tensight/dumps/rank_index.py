@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import metadata
 from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execution_files, usable_history
-from tensight.dumps.indexing import FolderIndex, FolderIndexer
+from tensight.dumps.indexing import STATISTICS, FolderIndex, FolderIndexer
 from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
 from tensight.dumps.matching import MatchReport, NodeMatcher
 from tensight.dumps.overflow import find_overflows
@@ -19,7 +21,7 @@ from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
 
-STATISTICS = "statistic.csv"
+MAX_RECORDED_TENSORS = 1_000_000
+"""Lines of one statistics file that are used; a network does not have more tensors."""
 
 #: protobuf itself can hold no more.
 _MAX_GRAPH_BYTES = 2**31 - 1
@@ -65,6 +68,7 @@ class RankIndex:
         self._problems: list[Problem] = []
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
+        self._recorded: dict[tuple[int, int], FolderIndex] = {}
         self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
         self._executed: dict[int, tuple[int, ...]] = {}
         self._overflows: dict[int | None, tuple[OverflowRecord, ...]] = {}
@@ -171,23 +175,50 @@ class RankIndex:
             for iteration, folder in iterations.items():
                 if wanted is not None and iteration not in wanted:
                     continue
-                path = f"{folder}/{STATISTICS}"
-                problems: list[Problem] = []
-                try:
-                    with self._storage.open_text(path) as file:
-                        yield from read_statistics(
-                            file,
-                            where=self._storage.full_path(path),
-                            problems=problems,
-                            rank=self._folder.rank,
-                            graph_id=graph_id,
-                            iteration=iteration,
-                        )
-                except MissingFileError:
-                    continue
-                except DumpError as error:
-                    problems.append(Problem(path, str(error)))
-                self._statistic_problems[path] = problems
+                yield from self._read_statistics(graph_id, iteration, folder)
+
+    def _read_statistics(self, graph_id: int, iteration: int, folder: str) -> Generator[StatisticRow]:
+        path = f"{folder}/{STATISTICS}"
+        problems = self._statistic_problems[path] = []
+        try:
+            with self._storage.open_text(path) as file:
+                yield from read_statistics(
+                    file,
+                    where=self._storage.full_path(path),
+                    problems=problems,
+                    rank=self._folder.rank,
+                    graph_id=graph_id,
+                    iteration=iteration,
+                )
+        except MissingFileError:
+            return
+        except DumpError as error:
+            problems.append(Problem(path, str(error)))
+
+    def recorded_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+        """Return the tensors of which only statistics were recorded, of the wanted iterations (None: all), sorted."""
+        for graph_id, iterations in self.folders.iterations.items():
+            for iteration in iterations:
+                if wanted is None or iteration in wanted:
+                    yield from self._recorded_index(graph_id, iteration).tensors
+
+    def _recorded_index(self, graph_id: int, iteration: int) -> FolderIndex:
+        key = (graph_id, iteration)
+        index = self._recorded.get(key)
+        if index is None:
+            folder, files = self._folder_of(graph_id, iteration), self._index(graph_id, iteration)
+            index = FolderIndex()
+            if folder is not None and files.statistics is not None:
+                with closing(self._read_statistics(graph_id, iteration, folder)) as lines:
+                    index = self._indexer(graph_id).index_recorded(
+                        folder, iteration, files.statistics, islice(lines, MAX_RECORDED_TENSORS), files.tensors
+                    )
+                    if next(lines, None) is not None:
+                        what = f"more than {MAX_RECORDED_TENSORS:,} lines"
+                        where = f"{folder}/{STATISTICS}"
+                        index.problems.append(Problem(where, what, "the others are not used"))
+            self._recorded[key] = index
+        return index
 
     def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
         """Return the tensor that is called so in an iteration of a root graph."""
@@ -232,20 +263,26 @@ class RankIndex:
 
     def all_problems(self) -> list[Problem]:
         """Return what could not be used so far."""
-        problems = [*self._problems, *(problem for index in self._indexed.values() for problem in index.problems)]
+        indexed = [*self._indexed.values(), *self._recorded.values()]
+        problems = [*self._problems, *(problem for index in indexed for problem in index.problems)]
         problems.extend(problem for listed in self._statistic_problems.values() for problem in listed)
         for graph_id in self.folders.iterations if self._indexed else ():
             where = f"{self.folders.network}/{graph_id}"
             indexes = [index for (owner, _), index in self._indexed.items() if owner == graph_id]
             problems.extend(_matching_problems(where, [index.report for index in indexes]))
+            recorded = [index.report for (owner, _), index in self._recorded.items() if owner == graph_id]
+            problems.extend(_matching_problems(where, recorded, "recorded tensors"))
             unread = [name for index in indexes for name in index.unread]
             if unread:
                 what = f"{len(unread)} files are not named like tensors: {_some(unread)}"
                 problems.append(Problem(where, what, "they are not read"))
         return problems
 
-    def fingerprint_parts(self) -> Iterable[tuple[str, int, int]]:
-        """Yield path, time and size of everything that a change of the dump would change."""
+    def fingerprint_parts(self, *, with_statistics: bool) -> Iterable[tuple[str, int, int]]:
+        """Yield path, time and size of everything that a change of the dump would change.
+
+        A statistics file grows, while the time of its folder stays.
+        """
         for name in ("graphs", "execution_order", metadata.FOLDER, ""):
             folder = self._folder.child(name) if name else self._folder.path
             try:
@@ -258,10 +295,20 @@ class RankIndex:
             constants = self.folders.constants.get(graph_id)
             for path in (*iterations.values(), *((constants,) if constants else ())):
                 yield path, self._storage.folder_mtime_ns(path), 0
+            for path in iterations.values() if with_statistics else ():
+                yield f"{path}/{STATISTICS}", 0, self._size_of(f"{path}/{STATISTICS}")
+
+    def _size_of(self, path: str) -> int:
+        try:
+            with self._storage.open(path) as file:
+                return file.size_bytes
+        except DumpError:
+            return -1
 
     def summary(self) -> dict[str, Any]:
         """Return an overview that can be written as JSON."""
         files = list(self.tensors(None))
+        recorded = list(self.recorded_tensors(None))
         history = self.history
         reports = [index.report for index in self._indexed.values()]
         matched = sum(1 + len(file.older) for file in files if file.node is not None)
@@ -284,6 +331,8 @@ class RankIndex:
             "tensors": len(files),
             "files": total,
             "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
+            "recorded": len(recorded),
+            "recorded_unmatched": sum(tensor.node is None for tensor in recorded),
             "matched": matched,
             "unmatched": total - matched,
             "matched_by_order": sum(report.matched_by_order for report in reports),
@@ -291,16 +340,16 @@ class RankIndex:
         }
 
 
-def _matching_problems(where: str, reports: list[MatchReport]) -> list[Problem]:
+def _matching_problems(where: str, reports: list[MatchReport], things: str = "files") -> list[Problem]:
     total = sum(report.files for report in reports)
     unmatched = _counted(report.unmatched for report in reports)
     mistyped = _counted(report.mistyped for report in reports)
     problems = []
     if unmatched:
-        what = f"{sum(unmatched.values())} of {total} files match no node of the graph: {_some(unmatched)}"
+        what = f"{sum(unmatched.values())} of {total} {things} match no node of the graph: {_some(unmatched)}"
         problems.append(Problem(where, what, "the graph may come from another run"))
     if mistyped:
-        what = f"{sum(mistyped.values())} of {total} files are named like a node of another type: {_some(mistyped)}"
+        what = f"{sum(mistyped.values())} of {total} {things} are named like a node of another type: {_some(mistyped)}"
         problems.append(Problem(where, what, "the graph may come from another run, or files were renamed"))
     ambiguous = {head: names for report in reports for head, names in report.ambiguous.items()}
     if ambiguous:
@@ -308,7 +357,7 @@ def _matching_problems(where: str, reports: list[MatchReport]) -> list[Problem]:
         examples = "; ".join(
             f"{printable(head)} may be {_some(names)}" for head, names in list(ambiguous.items())[:_NAMED]
         )
-        what = f"ambiguous: {count} of {total} files fit several nodes: {examples}"
+        what = f"ambiguous: {count} of {total} {things} fit several nodes: {examples}"
         problems.append(Problem(where, what, "they are shown under their file name, without a node"))
     return problems
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensight.dumps.names import parse_raw_name
 from tensight.dumps.npy_files import TensorHeader, read_header
-from tensight.dumps.storage import LocalFile, OpenFile, open_file
+from tensight.dumps.storage import LocalFile, OpenFile, open_file, printable
 from tensight.errors import DumpError, InputError, TensorFileError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
     TensorFileError
         If the file is missing, damaged, too short, or holds no numbers.
     """
+    _require_values(tensor)
     if _is_ascend(tensor):
         with _ascend_slot(tensor) as (file, slot):
             yield OpenTensor(tensor, file, slot)
@@ -121,6 +122,7 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
     TensorFileError
         If the file is missing, damaged, too short, or holds no numbers.
     """
+    _require_values(tensor)
     if _is_ascend(tensor):
         from tensight.dumps.ascend import read_slot
 
@@ -150,6 +152,15 @@ def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
 def _require_some(elements: int) -> None:
     if elements < 1:
         raise ValueError(f"elements must be at least 1, not {elements}.")
+
+
+def _require_values(tensor: TensorFile) -> None:
+    if tensor.recorded is not None:
+        name = tensor.address or f"{tensor.op_type}.{tensor.op_name}, {tensor.io} {tensor.slot}"
+        raise TensorFileError(
+            f"{tensor.path}: of {printable(str(name))} only statistics were recorded, there are no values;"
+            ' dump with "saved_data": "tensor" or "full" to have them.'
+        )
 
 
 def _opened(tensor: TensorFile) -> OpenFile:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from tensight.graph import TensorAddress
+
+if TYPE_CHECKING:
+    from tensight.dumps.statistic_csv import StatisticRow
 
 #: ``iteration`` of the tensors in ``constants/``, which belong to no iteration.
 CONSTANTS = -1
@@ -13,7 +16,7 @@ CONSTANTS = -1
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A tensor in a dump, not yet read.
+    """A tensor in a dump, not yet read; or only its statistics, where the dump holds no values (see `recorded`).
 
     Attributes
     ----------
@@ -41,11 +44,14 @@ class TensorFile:
     path : str
         Full path or URL of the file.
     size_bytes : int
-        Size of the file.
+        Size of the file; 0 if only statistics were recorded.
     mtime_ns : int
         When the file last changed, nanoseconds since 1970; 0 if unknown.
     older : tuple of TensorFile
         Earlier dumps of the same tensor in the same iteration (loops, repeated sub-graphs), newest first.
+    recorded : StatisticRow or None
+        What the device recorded in ``statistic.csv`` in place of the values; `path` is then that file. None where
+        there is a file with values.
     """
 
     rank: int
@@ -66,6 +72,7 @@ class TensorFile:
     size_bytes: int
     mtime_ns: int
     older: tuple[TensorFile, ...] = ()
+    recorded: StatisticRow | None = field(default=None, compare=False)
 
     @property
     def address(self) -> TensorAddress | None:
