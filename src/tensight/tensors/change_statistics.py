@@ -11,13 +11,13 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.tensors import layout
 from tensight.tensors.elements import Route, as_native, doubles_of, element_type, values_of
-from tensight.tensors.scratch import scratch_address
+from tensight.tensors.native import Kernel
+from tensight.tensors.scratch import change_totals, scratch_address
 from tensight.tensors.statistics_row import segments_of
-from tensight.tensors.warm import Kernel, compiled
+from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -106,9 +106,9 @@ def scan_change_segment(current: NDArray[Any], previous: NDArray[Any], *, atol: 
     new, old = as_native(current, kinds[0]), as_native(previous, kinds[1])
     if Route.MAGNITUDE not in (kinds[0].route, kinds[1].route):
         double = kinds[0].route.is_double or kinds[1].route.is_double
-        kernels = compiled(Kernel.CHANGE_DOUBLE if double else Kernel.CHANGE_SINGLE)
-        if kernels is not None:
-            totals = _compare_compiled(kernels, (new, old), kinds, double, atol)
+        kernel = compiled(Kernel.CHANGE_DOUBLE if double else Kernel.CHANGE_SINGLE)
+        if kernel is not None:
+            totals = _compare_compiled(kernel, (new, old), kinds, double, atol)
             partial = _partial(new.size, totals)
             if partial is not None:
                 return partial
@@ -125,30 +125,27 @@ def _require_comparable(current: NDArray[Any], previous: NDArray[Any], atol: flo
 
 
 def _compare_compiled(
-    kernels: ModuleType,
+    kernel: Callable[..., object],
     arrays: tuple[NDArray[Any], NDArray[Any]],
     kinds: tuple[ElementType, ElementType],
     double: bool,
     atol: float,
 ) -> list[float]:
     """Run the kernel over pairs of elements, or over chunks that are converted to values first."""
-    totals = np.zeros(layout.CHANGES)
-    infinity = kernels.INFINITY_64 if double else kernels.INFINITY_32
-    same = kinds[0].route == kinds[1].route and kinds[0].route.is_direct
-    storage = {Route.FLOAT16: kernels.HALF, Route.BFLOAT16: kernels.BRAIN}
-    stored_as = storage.get(kinds[0].route, kernels.VALUES) if same else kernels.VALUES
-    step = max(arrays[0].size, 1) if same else layout.CHUNK
-    for start in range(0, arrays[0].size, step):
-        new, old = (array[start : start + step] for array in arrays)
-        if not same:
-            new, old = (
-                doubles_of(part, kind) if double else values_of(part, kind)
-                for part, kind in zip((new, old), kinds, strict=True)
-            )
-        kernels.compare(
-            stored_as, new.ctypes.data, old.ctypes.data, new.size, infinity, float(atol), scratch_address(), totals
-        )
-    return totals.tolist()
+    totals, address = change_totals()
+    new, old = arrays
+    route = kinds[0].route
+    beyond = float(atol), scratch_address(), address
+    if route is kinds[1].route and route.is_direct:
+        kernel(route.stored_as, new.ctypes.data, old.ctypes.data, new.size, *beyond)
+    else:
+        convert = doubles_of if double else values_of
+        for start in range(0, new.size, layout.CHUNK):
+            chunk = slice(start, start + layout.CHUNK)
+            one, other = convert(new[chunk], kinds[0]), convert(old[chunk], kinds[1])
+            kernel(layout.VALUES, one.ctypes.data, other.ctypes.data, one.size, *beyond)
+    numbers: list[float] = totals.tolist()
+    return numbers
 
 
 def _partial(count: int, totals: list[float]) -> ChangePartial | None:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tensight.errors import InputError
+from tensight.tensors.layout import BRAIN, HALF, VALUES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,25 +20,30 @@ BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 class Route(Enum):
-    """How elements become the float32 or float64 values that are scanned; always exact up to rounding to double."""
+    """How elements become the float32 or float64 values that are scanned; always exact up to rounding to double.
 
-    FLOAT32 = "float32"
-    FLOAT64 = "float64"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    AS_FLOAT32 = "converted to float32"
-    AS_FLOAT64 = "converted to float64"
-    MAGNITUDE = "magnitude of a complex number, as float64"
+    Attributes
+    ----------
+    is_double : bool
+        Whether the scanned values are float64 (else float32).
+    is_direct : bool
+        Whether the kernels read the stored elements themselves.
+    stored_as : int
+        What the kernels are given to read: VALUES, HALF or BRAIN of `layout`.
+    """
 
-    @property
-    def is_double(self) -> bool:
-        """Whether the scanned values are float64 (else float32)."""
-        return self in (Route.FLOAT64, Route.AS_FLOAT64, Route.MAGNITUDE)
+    FLOAT32 = "float32", False, True, VALUES
+    FLOAT64 = "float64", True, True, VALUES
+    FLOAT16 = "float16", False, True, HALF
+    BFLOAT16 = "bfloat16", False, True, BRAIN
+    AS_FLOAT32 = "converted to float32", False, False, VALUES
+    AS_FLOAT64 = "converted to float64", True, False, VALUES
+    MAGNITUDE = "magnitude of a complex number, as float64", True, False, VALUES
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether the kernels read the stored elements themselves."""
-        return self in (Route.FLOAT32, Route.FLOAT64, Route.FLOAT16, Route.BFLOAT16)
+    def __init__(self, _meaning: str, is_double: bool, is_direct: bool, stored_as: int) -> None:
+        self.is_double = is_double
+        self.is_direct = is_direct
+        self.stored_as = stored_as
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The compiled scan: one fused pass over the elements that fills the arrays of `layout`.
 
-Importing this module imports numba; only `backend` does it, when the first tensor is scanned.
+Importing this module imports numba. Only what compiles does it (`warm`): a process that scans tensors loads the object
+code that comes out of here (`native`), which needs neither numba nor anything else of Python.
 
 How it gets its speed
 ---------------------
@@ -25,8 +26,9 @@ the shift is one of the elements, ``s1**2 / n <= (n - 1) / n * s2``, so the subt
 of double precision whatever the data (about 1e-13 relative). Blocks are joined by the pairwise formula of
 Chan, Golub and LeVeque (1979).
 
-All arguments are addresses and integers: there is one compiled version per width of the values, whether the array is
-writable, aligned, mapped or not.
+All arguments are addresses and numbers: there is one compiled version per width of the values, whether the array is
+writable, aligned, mapped or not. And all of it is compiled without numba's counting of references and its exceptions,
+so that the object code calls nothing outside of itself.
 """
 
 from __future__ import annotations
@@ -66,11 +68,11 @@ from tensight.tensors.layout import (
     CHANGE_MAXIMUM,
     CHANGE_SQUARES,
     CHANGE_TOTAL,
-    CHANGES,
     COUNTS,
     FINITE,
     FIRST_KEY,
     FIRST_STEP,
+    HALF,
     HASH,
     MAXIMUM,
     MINIMUM,
@@ -80,42 +82,27 @@ from tensight.tensors.layout import (
     POSITIVE,
     POSITIVE_INFINITE,
     PREVIOUS_TOTAL,
-    REALS,
     REQUIRED_RTOL,
     SECOND_KEY,
     SECOND_STEP,
     SQUARED_DEVIATION,
     TOTAL,
+    VALUES,
 )
-from tensight.tensors.warm import cache_folder
+from tensight.tensors.native import INFINITY_32, Kernel, object_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VALUES, HALF, BRAIN = 0, 1, 2
-"""How the elements are stored: as the values themselves, as float16, as bfloat16."""
-
-INFINITY_32 = np.int32(0x7F800000)
-INFINITY_64 = np.int64(0x7FF0000000000000)
-"""Order keys of +infinity. Their type tells the kernels the width of the values; ``~key`` is the key of -infinity."""
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""No counting of references (there are no objects) and no exceptions (nothing divides by zero)."""
 
 _numba: Any = numba  # decorators lose the types of what they decorate
 
 
 def _inner(function: Callable[..., Any]) -> Any:
     """Return the compiled form of a part of a kernel; it becomes part of its callers."""
-    return _numba.njit(nogil=True)(function)
-
-
-def _entry(function: Callable[..., Any]) -> Any:
-    """Return the compiled form of a kernel that Python calls; it lies in our own cache, and only it does."""
-    folder = cache_folder()
-    usual = _numba.config.CACHE_DIR
-    _numba.config.CACHE_DIR = str(folder or "")
-    try:
-        return _numba.njit(nogil=True, cache=folder is not None)(function)
-    finally:
-        _numba.config.CACHE_DIR = usual
+    return _numba.njit(**_OPTIONS)(function)
 
 
 @_inner
@@ -224,24 +211,26 @@ def count_range(source: int, count: int, low: Any, high: Any) -> int:
     return int(inside)
 
 
-@_entry
 def scan(
+    infinity: Any,
     kind: int,
     raw: int,
     item_bytes: int,
     values: int,
     count: int,
     first_block: int,
-    infinity: Any,
     scratch: int,
     reals: Any,
     counts: Any,
     ranges: Any,
+    range_count: int,
 ) -> None:
     """Add `count` elements to the totals.
 
     Parameters
     ----------
+    infinity : int32 or int64
+        INFINITY_32 for float32 values, INFINITY_64 for float64.
     kind : int
         VALUES: the values to scan are at the address `values`. HALF or BRAIN: they are at `raw`, to be widened.
     raw, item_bytes : int
@@ -250,14 +239,14 @@ def scan(
         Address of the float32 or float64 values; equal to `raw` when the elements are such values.
     count, first_block : int
         Number of elements, and the place in the tensor of the block that begins with the first of them.
-    infinity : int32 or int64
-        INFINITY_32 for float32 values, INFINITY_64 for float64.
     scratch : int
         Address of two writable blocks of values.
-    reals, counts : float64 (REALS,) and int64 (COUNTS + number of ranges,)
+    reals, counts : pointer to float64 (REALS,) and to int64 (COUNTS + range_count,)
         The totals of `layout`.
-    ranges : int64 (number of ranges, 2)
+    ranges : pointer to int64 (range_count, 2)
         Order keys of the smallest and largest value inside each range.
+    range_count : int
+        Number of ranges.
     """
     width = 4 if infinity == INFINITY_32 else 8
     done = 0
@@ -274,9 +263,9 @@ def scan(
             finite = keep_finite(source, kept, block, infinity, counts)
             if finite:
                 scan_values(kept, finite, infinity, True, reals, counts)
-        for i in range(ranges.shape[0]):
-            low = narrow(ranges[i, 0], infinity)
-            high = narrow(ranges[i, 1], infinity)
+        for i in range(range_count):
+            low = narrow(ranges[2 * i], infinity)
+            high = narrow(ranges[2 * i + 1], infinity)
             counts[COUNTS + i] += count_range(source, block, low, high)
         counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
         done += block
@@ -308,11 +297,10 @@ def change_values(current: int, previous: int, count: int, infinity: Any, atol: 
     totals[REQUIRED_RTOL] = max(totals[REQUIRED_RTOL], double_of(required))
 
 
-@_entry
 def compare(
-    kind: int, current: int, previous: int, count: int, infinity: Any, atol: float, scratch: int, totals: Any
+    infinity: Any, kind: int, current: int, previous: int, count: int, atol: float, scratch: int, totals: Any
 ) -> None:
-    """Add `count` pairs of elements to `totals`, float64 (CHANGES,); see `scan` for the other parameters.
+    """Add `count` pairs of elements to `totals`, a pointer to float64 (CHANGES,); see `scan` for the other parameters.
 
     A total that is not finite says that an element was not, or that squares left the range of float64.
     """
@@ -329,12 +317,24 @@ def compare(
         done += block
 
 
-def run_empty(kernel: str) -> None:
-    """Run a kernel (a `warm.Kernel` by its value) on nothing, so that it is compiled or loaded."""
-    infinity = INFINITY_32 if kernel.endswith("single") else INFINITY_64
-    if kernel.startswith("change"):
-        compare(VALUES, 0, 0, 0, infinity, 0.0, 0, np.zeros(CHANGES))
-        return
-    reals = np.zeros(REALS)
-    counts = np.zeros(COUNTS, np.int64)
-    scan(VALUES, 0, 4, 0, 0, 0, infinity, 0, reals, counts, np.zeros((0, 2), np.int64))
+def compile_kernel(kernel: Kernel) -> bytes:
+    """Return the object code of a kernel for this processor; takes about half a second.
+
+    Raises
+    ------
+    RuntimeError
+        The code would need something outside of itself.
+    """
+    types: Any = numba.types
+    integer, number = types.int64, types.float64
+    infinity = integer if kernel.is_double else types.int32
+    function: Callable[..., None]
+    if kernel.is_scan:
+        pointers = types.CPointer(number), types.CPointer(integer), types.CPointer(integer)
+        function, arguments = scan, (infinity, *[integer] * 7, *pointers, integer)
+    else:
+        function, arguments = compare, (infinity, *[integer] * 4, number, integer, types.CPointer(number))
+    signature = types.void(*arguments)
+    dispatcher = _numba.njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+    (version,) = dispatcher.overloads.values()
+    return object_code(version.library.get_llvm_str(), version.fndesc.llvm_func_name)

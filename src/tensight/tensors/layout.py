@@ -38,6 +38,9 @@ BLOCK = 1024
 CHUNK = 2**16
 """Elements that are converted at once when an element type has no kernel of its own; they stay in the cache."""
 
+VALUES, HALF, BRAIN = 0, 1, 2
+"""How kernels find elements stored: as the values themselves, as float16, as bfloat16."""
+
 # places in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
 REALS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,16 @@ _NOTHING = (2**31 - 1, -(2**31))
 """Keys of a range that contains nothing, at either width: no value has a key above that of the NaNs."""
 
 
+class RangeKeys(NamedTuple):
+    """For each range the keys of the smallest and largest value inside, shape (number of ranges, 2); their address."""
+
+    keys: NDArray[np.int64]
+    address: int
+
+
 @lru_cache(maxsize=64)
-def range_keys(ranges: tuple[tuple[float, float], ...], double: bool) -> NDArray[np.int64]:
-    """Return, for each range, the keys of the smallest and largest value inside, shape (number of ranges, 2).
+def range_keys(ranges: tuple[tuple[float, float], ...], double: bool) -> RangeKeys:
+    """Return the order keys of ranges; the result must stay alive while a kernel reads them.
 
     Parameters
     ----------
@@ -30,7 +37,7 @@ def range_keys(ranges: tuple[tuple[float, float], ...], double: bool) -> NDArray
     keys = np.zeros((len(ranges), 2), np.int64)
     for place, (low, high) in enumerate(ranges):
         keys[place] = _NOTHING if math.isnan(low) or math.isnan(high) or low > high else _keys(low, high, double)
-    return keys
+    return RangeKeys(keys, keys.ctypes.data)
 
 
 def _keys(low: float, high: float, double: bool) -> tuple[int, int]:

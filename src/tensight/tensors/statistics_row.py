@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors import layout, portable
-from tensight.tensors.elements import Route, as_native, element_type, values_of
+from tensight.tensors.elements import as_native, element_type, values_of
 from tensight.tensors.layout import SEGMENT_ELEMENTS
+from tensight.tensors.native import Kernel
 from tensight.tensors.order_keys import range_keys
-from tensight.tensors.scratch import scratch_address
-from tensight.tensors.warm import Kernel, compiled
+from tensight.tensors.scratch import scan_totals, scratch_address
+from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from tensight.tensors.elements import ElementType
+    from tensight.tensors.scratch import Totals
 
 # Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
 _LARGE, _SMALL = 2.0**480, 2.0**-450
@@ -94,15 +95,14 @@ class TensorStatistics:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(NamedTuple):
     """What the pass over one segment tells; only `merge` reads it.
 
     Sums are of the values divided by ``2**exponent``, squared deviations of their squares.
     """
 
-    index: int
-    count: int
+    place: int
+    size: int
     finite: int
     nan: int
     negative_infinite: int
@@ -141,86 +141,79 @@ def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float
     elements = as_native(segment, element)
     if elements.size > SEGMENT_ELEMENTS:
         raise InputError(f"a segment has {elements.size:,} elements; give at most {SEGMENT_ELEMENTS:,}")
-    reals = np.zeros(layout.REALS)
-    reals[layout.MINIMUM], reals[layout.MAXIMUM] = math.inf, -math.inf
-    counts = np.zeros(layout.COUNTS + len(ranges), np.int64)
+    route = element.route
+    totals = scan_totals(len(ranges))
     first_block = index * (SEGMENT_ELEMENTS // layout.BLOCK)
-    kernels = compiled(Kernel.SCAN_DOUBLE if element.route.is_double else Kernel.SCAN_SINGLE)
-    if kernels is None:
-        portable.scan(elements, element, first_block, ranges, reals, counts)
+    kernel = compiled(Kernel.SCAN_DOUBLE if route.is_double else Kernel.SCAN_SINGLE)
+    if kernel is None:
+        portable.scan(elements, element, first_block, ranges, totals.reals, totals.counts)
     else:
-        _scan_compiled(kernels, elements, element, first_block, ranges, reals, counts)
-    exponent = _rescan_if_out_of_range(elements, element, reals) if element.route.is_double else 0
-    return _partial(index, elements.size, exponent, reals.tolist(), counts.tolist())
+        _scan_compiled(kernel, elements, element, first_block, ranges, totals)
+    reals, counts = totals.reals.tolist(), totals.counts.tolist()
+    exponent = _rescan_if_out_of_range(elements, element, reals) if route.is_double else 0
+    return _partial(index, elements.size, exponent, reals, counts)
 
 
 def _scan_compiled(
-    kernels: ModuleType,
+    kernel: Callable[..., object],
     elements: NDArray[Any],
     element: ElementType,
     first_block: int,
     ranges: Sequence[tuple[float, float]],
-    reals: NDArray[np.float64],
-    counts: NDArray[np.int64],
+    totals: Totals,
 ) -> None:
     """Run the kernel over the elements, or over chunks that are converted to values first."""
-    infinity = kernels.INFINITY_64 if element.route.is_double else kernels.INFINITY_32
-    kind = {Route.FLOAT16: kernels.HALF, Route.BFLOAT16: kernels.BRAIN}.get(element.route, kernels.VALUES)
-    keys = range_keys(tuple(ranges), element.route.is_double)
-    step = max(elements.size, 1) if element.route.is_direct else layout.CHUNK
-    for start in range(0, elements.size, step):
-        chunk = elements[start : start + step]
-        values = chunk if element.route.is_direct else values_of(chunk, element)
-        kernels.scan(
-            kind,
-            chunk.ctypes.data,
-            chunk.itemsize,
-            values.ctypes.data,
-            chunk.size,
-            first_block + start // layout.BLOCK,
-            infinity,
-            scratch_address(),
-            reals,
-            counts,
-            keys,
-        )
+    route = element.route
+    keys = range_keys(tuple(ranges), route.is_double) if ranges else None
+    beyond = scratch_address(), totals.reals_address, totals.counts_address, keys.address if keys else 0, len(ranges)
+    if route.is_direct:
+        address = elements.ctypes.data
+        kernel(route.stored_as, address, elements.itemsize, address, elements.size, first_block, *beyond)
+        return
+    for start in range(0, elements.size, layout.CHUNK):
+        chunk = elements[start : start + layout.CHUNK]
+        values = values_of(chunk, element)
+        block = first_block + start // layout.BLOCK
+        kernel(layout.VALUES, chunk.ctypes.data, chunk.itemsize, values.ctypes.data, chunk.size, block, *beyond)
 
 
-def _rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: NDArray[np.float64]) -> int:
+def _rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:
     """Sum again, with scaled values, if squares leave the range of float64; return the exponent of the scale."""
     largest = max(abs(reals[layout.MINIMUM]), abs(reals[layout.MAXIMUM]))
-    if not np.isfinite(largest) or largest == 0 or _SMALL <= largest <= _LARGE:
+    if not math.isfinite(largest) or largest == 0 or _SMALL <= largest <= _LARGE:
         return 0
     exponent = math.frexp(largest)[1]
     values = values_of(elements, element)
     # in two steps, because 2**-exponent itself may be out of range; what is lost is below double precision
     values = np.ldexp(values[np.isfinite(values)], -exponent)
-    mean = values.mean()
-    deviations = values - mean
-    reals[layout.TOTAL] = values.sum()
-    reals[layout.ABSOLUTE_TOTAL] = np.abs(values).sum()
-    reals[layout.SQUARED_DEVIATION] = max(np.square(deviations).sum() - deviations.sum() ** 2 / values.size, 0.0)
+    deviations = values - values.mean()
+    spread = float(np.square(deviations).sum()) - float(deviations.sum()) ** 2 / values.size
+    reals[layout.TOTAL] = float(values.sum())
+    reals[layout.ABSOLUTE_TOTAL] = float(np.abs(values).sum())
+    reals[layout.SQUARED_DEVIATION] = max(spread, 0.0)
     return exponent
 
 
 def _partial(index: int, count: int, exponent: int, reals: list[float], counts: list[int]) -> Partial:
+    total, absolute_total, squared_deviation, minimum, maximum = reals
+    finite, nan, negative_infinite, positive_infinite, negative, positive, block_hashes, *in_ranges = counts
     return Partial(
-        index=index,
-        count=count,
-        finite=counts[layout.FINITE],
-        nan=counts[layout.NAN],
-        negative_infinite=counts[layout.NEGATIVE_INFINITE],
-        positive_infinite=counts[layout.POSITIVE_INFINITE],
-        negative=counts[layout.NEGATIVE],
-        positive=counts[layout.POSITIVE],
-        minimum=reals[layout.MINIMUM],
-        maximum=reals[layout.MAXIMUM],
-        total=reals[layout.TOTAL],
-        absolute_total=reals[layout.ABSOLUTE_TOTAL],
-        squared_deviation=reals[layout.SQUARED_DEVIATION],
-        exponent=exponent,
-        block_hashes=counts[layout.HASH],
-        in_ranges=tuple(counts[layout.COUNTS :]),
+        index,
+        count,
+        finite,
+        nan,
+        negative_infinite,
+        positive_infinite,
+        negative,
+        positive,
+        minimum,
+        maximum,
+        total,
+        absolute_total,
+        squared_deviation,
+        exponent,
+        block_hashes,
+        tuple(in_ranges),
     )
 
 
@@ -234,35 +227,41 @@ def merge(
     InputError
         The segments are not exactly those of a tensor of this shape, each once.
     """
-    parts = sorted(partials, key=lambda part: part.index)
+    parts = sorted(partials)
     element = element_type(np.dtype(dtype))
     count = math.prod(shape)
     _require_whole(parts, count)
-    finite = sum(part.finite for part in parts)
-    negative = sum(part.negative for part in parts)
-    positive = sum(part.positive for part in parts)
-    size_bytes = count * np.dtype(dtype).itemsize
+    whole = parts[0] if len(parts) == 1 else _joined(parts)
+    size_bytes = count * element.native.itemsize
+    low, high, mean, absolute_mean, std, norm = _moments(whole)
     statistics = TensorStatistics(
         dtype=element.name,
         shape=tuple(shape),
         size_bytes=size_bytes,
         count=count,
-        nan_count=sum(part.nan for part in parts),
-        neg_inf_count=sum(part.negative_infinite for part in parts),
-        pos_inf_count=sum(part.positive_infinite for part in parts),
-        zero_count=finite - negative - positive,
-        negative_count=negative,
-        positive_count=positive,
-        **_moments([part for part in parts if part.finite], finite),
-        content_hash=layout.tensor_hash(sum(part.block_hashes for part in parts), size_bytes, element.name),
+        nan_count=whole.nan,
+        neg_inf_count=whole.negative_infinite,
+        pos_inf_count=whole.positive_infinite,
+        zero_count=whole.finite - whole.negative - whole.positive,
+        negative_count=whole.negative,
+        positive_count=whole.positive,
+        min=low,
+        max=high,
+        mean=mean,
+        abs_mean=absolute_mean,
+        std=std,
+        l2_norm=norm,
+        content_hash=layout.tensor_hash(whole.block_hashes, size_bytes, element.name),
     )
-    return statistics, tuple(sum(column) for column in zip(*(part.in_ranges for part in parts), strict=True))
+    return statistics, whole.in_ranges
 
 
 def _require_whole(parts: Sequence[Partial], count: int) -> None:
     """Raise InputError unless the sorted segments make up a tensor of `count` elements."""
-    places = [part.index for part in parts]
-    given = sum(part.count for part in parts)
+    if len(parts) == 1 and parts[0].place == 0 and parts[0].size == count:
+        return
+    places = [part.place for part in parts]
+    given = sum(part.size for part in parts)
     if places != list(range(len(parts))) or given != count:
         raise InputError(
             f"segments {places[:8]}{'…' if len(places) > 8 else ''} with {given:,} elements do not "
@@ -270,27 +269,52 @@ def _require_whole(parts: Sequence[Partial], count: int) -> None:
         )
 
 
-def _moments(parts: Sequence[Partial], count: int) -> dict[str, float]:
-    """Return min, max, mean, abs_mean, std and l2_norm from the segments that have finite elements."""
-    if not count:
-        return dict.fromkeys(("min", "max", "mean", "abs_mean", "std", "l2_norm"), math.nan)
+def _joined(parts: Sequence[Partial]) -> Partial:
+    """Return what a pass over all segments as one would tell, of none or several segments."""
+    finite = [part for part in parts if part.finite]
+    count = sum(part.finite for part in finite)
     # every sum at the scale of the largest segment: what underflows there is below double precision
-    scale = max((part.exponent for part in parts if part.absolute_total), default=0)
-    totals = [math.ldexp(part.total, part.exponent - scale) for part in parts]
-    mean = math.fsum(totals) / count
-    spread = math.fsum(math.ldexp(part.squared_deviation, 2 * (part.exponent - scale)) for part in parts)
+    scale = max((part.exponent for part in finite if part.absolute_total), default=0)
+    totals = [math.ldexp(part.total, part.exponent - scale) for part in finite]
+    total = math.fsum(totals)
+    spread = math.fsum(math.ldexp(part.squared_deviation, 2 * (part.exponent - scale)) for part in finite)
     spread += math.fsum(
-        part.finite * (total / part.finite - mean) ** 2 for part, total in zip(parts, totals, strict=True)
+        part.finite * (own / part.finite - total / count) ** 2 for part, own in zip(finite, totals, strict=True)
     )
-    absolute = math.fsum(math.ldexp(part.absolute_total, part.exponent - scale) for part in parts) / count
-    return {
-        "min": min(part.minimum for part in parts) + 0.0,  # + 0.0 makes a negative zero positive
-        "max": max(part.maximum for part in parts) + 0.0,
-        "mean": _scaled(mean, scale),
-        "abs_mean": _scaled(absolute, scale),
-        "std": _scaled(math.sqrt(spread / (count - 1)), scale) if count > 1 else 0.0,
-        "l2_norm": _scaled(math.sqrt(spread + count * mean * mean), scale),
-    }
+    return Partial(
+        place=0,
+        size=sum(part.size for part in parts),
+        finite=count,
+        nan=sum(part.nan for part in parts),
+        negative_infinite=sum(part.negative_infinite for part in parts),
+        positive_infinite=sum(part.positive_infinite for part in parts),
+        negative=sum(part.negative for part in parts),
+        positive=sum(part.positive for part in parts),
+        minimum=min((part.minimum for part in finite), default=math.inf),
+        maximum=max((part.maximum for part in finite), default=-math.inf),
+        total=total,
+        absolute_total=math.fsum(math.ldexp(part.absolute_total, part.exponent - scale) for part in finite),
+        squared_deviation=spread,
+        exponent=scale,
+        block_hashes=sum(part.block_hashes for part in parts),
+        in_ranges=tuple(sum(column) for column in zip(*(part.in_ranges for part in parts), strict=True)),
+    )
+
+
+def _moments(whole: Partial) -> tuple[float, float, float, float, float, float]:
+    """Return min, max, mean, abs_mean, std and l2_norm."""
+    count, scale, spread = whole.finite, whole.exponent, whole.squared_deviation
+    if not count:
+        return (math.nan,) * 6
+    mean = whole.total / count
+    return (
+        whole.minimum + 0.0,  # + 0.0 makes a negative zero positive
+        whole.maximum + 0.0,
+        _scaled(mean, scale),
+        _scaled(whole.absolute_total / count, scale),
+        _scaled(math.sqrt(spread / (count - 1)), scale) if count > 1 else 0.0,
+        _scaled(math.sqrt(spread + count * mean * mean), scale),
+    )
 
 
 def _scaled(number: float, exponent: int) -> float:

@@ -1,14 +1,16 @@
 """Compiling the kernels without anybody waiting for it.
 
-Measured on a 2-core server (AMD EPYC 9005, numba 0.68): importing numba 0.25 s, compiling the scan of float32, float16
+Measured on a 2-core server (AMD EPYC 9005, numba 0.68): importing numba 0.2 s, compiling the scan of float32, float16
 and bfloat16 1.0 s, that of float64 and everything converted to it 0.6 s, the comparison of two tensors 0.3 s each.
-Slower machines take three times as long. So nobody is made to wait: until a kernel lies in the cache of compiled code,
-tensors are scanned by `portable`, which gives the same results at a fraction of the speed, and one detached process of
-low priority fills the cache. From then on a kernel is loaded in about 0.1 s (0.3 s with the import of numba).
+Slower machines take three times as long. So nobody is made to wait: until the object code of a kernel lies in the
+cache, tensors are scanned by `portable`, which gives the same results at a fraction of the speed, and one detached
+process of low priority fills the cache. From then on no process needs numba: loading all kernels takes 0.03 s (0.01 s
+of them for the kernels, the rest for the import of LLVM's linker), and everybody waits for that.
 
-Compiled code lies in ``$NUMBA_CACHE_DIR``, else ``$TENSIGHT_CACHE_DIR``, else the platform's cache folder of the user;
-in a subfolder for this version of the kernels, of numba, of Python and this kind of processor. It is code: the folder
-must be writable by nobody else. Where no such folder can be written, a thread compiles for this process alone.
+Object code lies in ``$NUMBA_CACHE_DIR``, else ``$TENSIGHT_CACHE_DIR``, else the platform's cache folder of the user;
+in a subfolder for this version of the kernels and their compiler and this kind of processor. It is run as it is found:
+so the folder must be our own and writable by nobody else, files appear as a whole, and one whose digest is wrong is not
+there and is written again. Where there is no such folder, a thread compiles for this process alone.
 
 ``$TENSIGHT_KERNELS`` changes that: ``numpy`` never uses compiled kernels, ``compiled`` waits for them.
 """
@@ -18,45 +20,44 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import itertools
 import os
 import platform
+import stat
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensight.errors import InputError
+from tensight.tensors import native
 from tensight.tensors.elements import element_type
+from tensight.tensors.native import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import ModuleType
+    from collections.abc import Callable, Iterable, Iterator
 
 LOOK_AGAIN_S = 0.05
 """Seconds between two looks whether the background process has finished a kernel."""
 
-
-class Kernel(Enum):
-    """A compiled version of a kernel, by the width of the values it reads."""
-
-    SCAN_SINGLE = "scan-single"
-    SCAN_DOUBLE = "scan-double"
-    CHANGE_SINGLE = "change-single"
-    CHANGE_DOUBLE = "change-double"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+"""At the beginning of a cached file: the digest of the object code that follows."""
 
 
 class _State:
-    """What this process knows about its kernels; guarded by `lock`, except for reads of `loaded`."""
+    """What this process knows about its kernels."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.loaded: dict[Kernel, ModuleType] = {}
+        self.loading = threading.Lock()
+        """Held while a kernel is loaded: for so short a time that everybody may wait for it. Guards the rest."""
+        self.compiling = threading.Lock()
+        """Held while a kernel is compiled. Who has it may take `loading` too, never the other way round."""
+        self.loaded: dict[Kernel, Callable[..., object]] = {}
         self.look_again = 0.0
         self.background_started = False
 
@@ -67,7 +68,7 @@ _state = _State()
 def kernels_ready(dtype: Any) -> bool:
     """Return whether statistics of `dtype` can run compiled now, without waiting for a compiler."""
     kernel = _scan_kernel(dtype)
-    return kernel in _state.loaded or _is_cached(kernel)
+    return kernel in _state.loaded or _read(kernel) is not None
 
 
 def warm_up(dtypes: Iterable[Any] | None = None) -> None:
@@ -80,30 +81,24 @@ def warm_up(dtypes: Iterable[Any] | None = None) -> None:
     """
     wanted = list(Kernel) if dtypes is None else list(dict.fromkeys(_scan_kernel(dtype) for dtype in dtypes))
     for kernel in wanted:
-        with _state.lock:
-            if kernel not in _state.loaded:
-                _load(kernel)
+        _compile(kernel)
 
 
-def compiled(kernel: Kernel) -> ModuleType | None:
-    """Return the module of kernels if `kernel` can run compiled now, else None, and see that one day it can."""
+def compiled(kernel: Kernel) -> Callable[..., object] | None:
+    """Return a kernel, see `native.load`, if it can run compiled now, else None, and see that one day it can."""
     mode = _mode()
     if mode == "numpy":
         return None
-    module = _state.loaded.get(kernel)
-    if module is not None or (mode == "auto" and time.monotonic() < _state.look_again):
-        return module
-    if not _state.lock.acquire(blocking=mode == "compiled"):
-        return None  # another thread is loading
-    try:
-        if kernel not in _state.loaded and (mode == "compiled" or _is_cached(kernel)):
-            _load(kernel)
-        elif kernel not in _state.loaded:
-            start_background_compile()
-            _state.look_again = time.monotonic() + LOOK_AGAIN_S
-        return _state.loaded.get(kernel)
-    finally:
-        _state.lock.release()
+    function = _state.loaded.get(kernel)
+    if function is not None or (mode == "auto" and time.monotonic() < _state.look_again):
+        return function
+    if mode == "compiled":
+        return _load(kernel) or _compile(kernel)
+    function = _load(kernel)
+    if function is None:
+        start_background_compile()
+        _state.look_again = time.monotonic() + LOOK_AGAIN_S
+    return function
 
 
 def prepare() -> None:
@@ -113,9 +108,10 @@ def prepare() -> None:
 
 def start_background_compile() -> None:
     """Have the cache filled by a detached process, once; return at once."""
-    if _state.background_started:
-        return
-    _state.background_started = True
+    with _state.loading:
+        if _state.background_started:
+            return
+        _state.background_started = True
     if cache_folder() is None or not sys.executable:
         threading.Thread(target=warm_up, name="tensight-kernels").start()
         return
@@ -174,26 +170,31 @@ def cache_folder() -> Path | None:
     folder = Path(base) / "kernels" / _version()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        facts = folder.stat()
     except OSError:
         return None
+    if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None  # others could put code there that we would run
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _version() -> str:
-    """Return a name for all that compiled code depends on: sources, numba, Python, processor."""
-    parts = [importlib.metadata.version("numba"), sys.version, platform.machine(), _processor()]
+    """Return a name for all that object code depends on: sources, compiler, system, processor."""
+    parts = [*map(importlib.metadata.version, ("numba", "llvmlite")), sys.platform, platform.machine(), _processor()]
     here = Path(__file__).parent
-    parts += [(here / name).read_text(encoding="utf-8") for name in ("instructions.py", "kernels.py", "layout.py")]
+    sources = ("instructions.py", "kernels.py", "layout.py", "native.py")
+    parts += [(here / name).read_text(encoding="utf-8") for name in sources]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
     """Return what the processor is and can do, as far as the system tells."""
     try:
-        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n", 1)[0]
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # the first of a hundred cores is enough
+            first = list(itertools.takewhile(str.strip, file))
     except OSError:
         return platform.processor()
-    return "\n".join(line for line in first.splitlines() if line.startswith(("model name", "flags", "Features")))
+    return "".join(line for line in first if line.startswith(("model name", "flags", "Features", "CPU")))
 
 
 def _mode() -> str:
@@ -208,23 +209,55 @@ def _scan_kernel(dtype: Any) -> Kernel:
     return Kernel.SCAN_DOUBLE if double else Kernel.SCAN_SINGLE
 
 
-def _marker(kernel: Kernel) -> Path | None:
+def _file(kernel: Kernel) -> Path | None:
     folder = cache_folder()
-    return folder / f"{kernel.value}.ready" if folder else None
+    return folder / f"{kernel.value}.code" if folder else None
 
 
-def _is_cached(kernel: Kernel) -> bool:
-    marker = _marker(kernel)
-    return marker is not None and marker.exists()
+def _read(kernel: Kernel) -> bytes | None:
+    """Return the object code of a kernel from the cache, None if it is not there or damaged."""
+    file = _file(kernel)
+    if file is None:
+        return None
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    code = content[_DIGEST_BYTES:]
+    return code if content[:_DIGEST_BYTES] == hashlib.sha256(code).digest() else None
 
 
-def _load(kernel: Kernel) -> None:
-    """Load a kernel from the cache, or compile it; afterwards its first call takes no longer than any other."""
-    from tensight.tensors import kernels
+def _write(kernel: Kernel, code: bytes) -> None:
+    """Put object code into the cache, if there is one: as a whole or not at all."""
+    file = _file(kernel)
+    if file is None:
+        return
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        unfinished.write_bytes(hashlib.sha256(code).digest() + code)
+        unfinished.replace(file)
 
-    kernels.run_empty(kernel.value)
-    marker = _marker(kernel)
-    if marker is not None:
-        with suppress(OSError):
-            marker.touch()
-    _state.loaded[kernel] = kernels
+
+def _load(kernel: Kernel) -> Callable[..., object] | None:
+    """Return a kernel from the cache, None if it is not there or this system cannot take it in."""
+    with _state.loading:
+        if kernel not in _state.loaded:
+            code = _read(kernel)
+            if code is not None:
+                with suppress(OSError, RuntimeError):
+                    _state.loaded[kernel] = native.load(kernel, code)
+        return _state.loaded.get(kernel)
+
+
+def _compile(kernel: Kernel) -> Callable[..., object]:
+    """Return a kernel from the cache, else compiled."""
+    with _state.compiling:
+        function = _load(kernel)
+        if function is None:
+            from tensight.tensors import kernels
+
+            code = kernels.compile_kernel(kernel)
+            with _state.loading:
+                function = _state.loaded[kernel] = native.load(kernel, code)
+            _write(kernel, code)  # only now: what cannot be loaded is no use to others
+        return function
