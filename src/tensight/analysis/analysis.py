@@ -11,10 +11,12 @@ import numpy as np
 from tensight import tensors, watchpoints
 from tensight.analysis import store
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
+from tensight.analysis.recorded_statistics import BOUNDED, COUNTS
 from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
     KNOWN,
     NO_PREVIOUS,
+    RECORDED,
     UNKNOWN,
     UNREADABLE,
     Range,
@@ -201,6 +203,15 @@ class Analysis:
                 columns[name] = changes[name]
         if needs.overflow:
             columns["overflowed"] = self._overflow_column()[rows]
+        recorded = table.rows["state"][rows] == RECORDED
+        if recorded.any():
+            columns["recorded"] = recorded
+            for name in BOUNDED:
+                low, high = table.bounds(name)
+                columns["low", name], columns["high", name] = low[rows], high[rows]
+                if name in COUNTS:
+                    # What is certainly there; the bounds say what else there may be.
+                    columns[name] = np.where(recorded, low[rows], columns[name]).astype(np.int64)
         return columns
 
     def _overflow_column(self) -> NDArray[np.bool_]:
@@ -229,7 +240,8 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
         if needs.statistics or needs.ranges or needs.changes:
             wanted.update(unread.tolist())
         for key in needs.ranges:
-            missing = chosen[(table.rows["state"][chosen] != UNREADABLE) & (_range_counts(table, key)[chosen] < 0)]
+            readable = ~np.isin(table.rows["state"][chosen], (UNREADABLE, RECORDED))
+            missing = chosen[readable & (_range_counts(table, key)[chosen] < 0)]
             for row in missing.tolist():
                 ranges.setdefault(row, set()).add(key)
         if needs.changes:

@@ -119,9 +119,24 @@ def _watchable(dump: Dump, ranks: Collection[int] | None, iterations: Collection
     side = "input" if dump.metadata.input_output == INPUTS_ONLY else "output"
     return [
         file
-        for file in dump.tensors(ranks=ranks, iterations=iterations)
+        for file in _with_recorded(dump, ranks, iterations)
         if not file.is_constant and (file.io == side or file.op_type == "Parameter")
     ]
+
+
+def _with_recorded(
+    dump: Dump, ranks: Collection[int] | None, iterations: Collection[int] | None
+) -> Sequence[TensorFile]:
+    """Return the tensors of a dump, with those of which only statistics were recorded in their places."""
+    files = dump.tensors(ranks=ranks, iterations=iterations)
+    recorded = dump.recorded_tensors(ranks=ranks, iterations=iterations)
+    if not recorded:
+        return files
+
+    def place(file: TensorFile) -> tuple[object, ...]:
+        return file.rank, file.graph_id, file.iteration, dump.execution_position(file), file.io, file.slot
+
+    return sorted([*files, *recorded], key=place)
 
 
 def _skipped(evaluation: Evaluation) -> tuple[tuple[Status, int], ...]:
@@ -186,7 +201,7 @@ def _initial_weights(dump: Dump, selector: Selector, ranks: Collection[int] | No
     """
     first: dict[tuple[int, str, str], TensorFile] = {}
     iterations = [iteration for iteration in dump.iterations() if iteration >= 0]
-    for file in dump.tensors(ranks=ranks, iterations=iterations[:1]):
+    for file in _with_recorded(dump, ranks, iterations[:1]):
         graph = dump.graph_of(file) if file.io == "input" and file.node is not None else None
         node = graph.get(file.node) if graph is not None and file.node is not None else None
         if graph is None or node is None or iterations[0] != 0:

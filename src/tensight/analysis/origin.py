@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.analysis.statistics_table import KNOWN, StatisticsTable
+from tensight.analysis.statistics_table import KNOWN, RECORDED, StatisticsTable
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES
@@ -70,6 +70,7 @@ class InputState(Enum):
     CLEAN = "clean"
     SHOWS_IT = "shows it"
     NOT_DUMPED = "not dumped"
+    NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class Origin:
         Where the output stands in the order of execution.
     candidates : tuple of str
         Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
-        values were not dumped.
+        values were not dumped, or of which too little was recorded to tell.
     arrived : bool
         True when the node only carries the anomaly in: a network input, or a weight from the previous iteration.
     also : tuple of str
@@ -136,7 +137,7 @@ class Origin:
 
     @property
     def certain(self) -> bool:
-        """Whether all inputs were seen and none showed the anomaly."""
+        """Whether what is known of all inputs rules out that they show the anomaly."""
         return not self.candidates
 
     @property
@@ -152,7 +153,9 @@ class Origin:
             return f"{self.anomaly.words} came in at {where}, which no operator of this step computed"
         if self.certain:
             return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"
-        return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
+        if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):
+            return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
+        return f"{self.anomaly.words} was first seen at {where}; what was recorded of its inputs leaves it open"
 
 
 def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
@@ -168,13 +171,49 @@ def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
     return next(iter(own or located), None)
 
 
-Predicate = Callable[[StatisticsTable, float], "NDArray[np.bool_]"]
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Which rows of the table show an anomaly, and of which recorded statistics leave it open; shape (n,) each."""
+
+    certainly: NDArray[np.bool_]
+    perhaps: NDArray[np.bool_]
+
+    def state(self, row: int) -> InputState:
+        """Return what is known about a row."""
+        if self.certainly[row]:
+            return InputState.SHOWS_IT
+        return InputState.NOT_RECORDED if self.perhaps[row] else InputState.CLEAN
 
 
-def _non_finite(table: StatisticsTable) -> NDArray[np.bool_]:
-    rows = table.rows
-    found: NDArray[np.bool_] = rows["nan_count"] + rows["pos_inf_count"] + rows["neg_inf_count"] > 0
-    return found
+Predicate = Callable[[StatisticsTable, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
+"""Tells which rows show an anomaly for certain, and which may show it."""
+
+
+def _any(name: str) -> Predicate:
+    """Return the predicate that a count is not zero."""
+
+    def counted(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        low, high = table.bounds(name)
+        return low > 0, high > 0
+
+    return counted
+
+
+def _infinite(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    negative, positive = table.bounds("neg_inf_count"), table.bounds("pos_inf_count")
+    return negative[0] + positive[0] > 0, negative[1] + positive[1] > 0
+
+
+def _only_zeros(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    count, (fewest, most) = table.rows["count"], table.bounds("zero_count")
+    some = (count > 1) & _is_float(table)
+    return some & (fewest == count), some & (most == count)
+
+
+def _huge(table: StatisticsTable, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    smallest, largest = table.bounds("min"), table.bounds("max")
+    certainly = (largest[0] > limit) | (smallest[1] < -limit)
+    return certainly & _is_float(table), ((largest[1] > limit) | (smallest[0] < -limit)) & _is_float(table)
 
 
 def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
@@ -183,17 +222,20 @@ def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
 
 
 PREDICATES: Mapping[Anomaly, Predicate] = {
-    Anomaly.NAN: lambda table, _: table.rows["nan_count"] > 0,
-    Anomaly.INF: lambda table, _: table.rows["pos_inf_count"] + table.rows["neg_inf_count"] > 0,
-    Anomaly.OVERFLOW: lambda table, _: _non_finite(table),
-    Anomaly.ALL_ZERO: lambda table, _: (
-        (table.rows["count"] > 1) & (table.rows["zero_count"] == table.rows["count"]) & _is_float(table)
-    ),
-    Anomaly.EXPLOSION: lambda table, limit: (
-        (np.fmax(np.abs(table.rows["min"]), np.abs(table.rows["max"])) > limit) & _is_float(table)
-    ),
+    Anomaly.NAN: _any("nan_count"),
+    Anomaly.INF: _infinite,
+    Anomaly.OVERFLOW: _any("non_finite_count"),
+    Anomaly.ALL_ZERO: _only_zeros,
+    Anomaly.EXPLOSION: _huge,
 }
 """Which rows show an anomaly, by the statistics alone."""
+
+
+def _shown(anomaly: Anomaly, table: StatisticsTable, explosion_limit: float) -> _Shown:
+    certainly, perhaps = PREDICATES[anomaly](table, explosion_limit)
+    state = table.rows["state"]
+    seen = (state == KNOWN) | (state == RECORDED)
+    return _Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED))
 
 
 def origins(
@@ -233,7 +275,7 @@ def origins(
     steps = _Steps(analysis.dump, table)
     found = []
     for anomaly in anomalies:
-        shows = PREDICATES[anomaly](table, explosion_limit) & (table.rows["state"] == KNOWN)
+        shows = _shown(anomaly, table, explosion_limit)
         for rank in analysis.dump.ranks if ranks is None else ranks:
             origin = _first_origin(anomaly, shows, steps.that_show(shows, rank))
             if origin is not None:
@@ -247,7 +289,7 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
     return (group, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
 
 
-def _first_origin(anomaly: Anomaly, shows: NDArray[np.bool_], steps: Iterator[_Step]) -> Origin | None:
+def _first_origin(anomaly: Anomaly, shows: _Shown, steps: Iterator[_Step]) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
     for step in steps:
         births = [birth for node in step.nodes if (birth := _birth(anomaly, shows, step, node)) is not None]
@@ -282,12 +324,12 @@ class _Birth:
     candidates: tuple[str, ...]
 
 
-def _birth(anomaly: Anomaly, shows: NDArray[np.bool_], step: _Step, node: Node) -> _Birth | None:
+def _birth(anomaly: Anomaly, shows: _Shown, step: _Step, node: Node) -> _Birth | None:
     """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
     if anomaly is Anomaly.ALL_ZERO and (node.type in ZERO_MAKERS or not node.is_operator):
         # Biases and optimizer states start at zero.
         return None
-    outputs = [(slot, row) for slot, row in step.outputs(node) if shows[row]]
+    outputs = [(slot, row) for slot, row in step.outputs(node) if shows.certainly[row]]
     if not outputs:
         return None
     slot, row = outputs[0]
@@ -296,8 +338,8 @@ def _birth(anomaly: Anomaly, shows: NDArray[np.bool_], step: _Step, node: Node) 
         inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
     if any(entry.state is InputState.SHOWS_IT for entry in inputs):
         return None
-    hidden = [entry.source for entry in inputs if entry.state is InputState.NOT_DUMPED]
-    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if hidden else ()
+    hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
+    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden, shows)])) if hidden else ()
     return _Birth(node, slot, "output", row, inputs, candidates)
 
 
@@ -312,12 +354,12 @@ class _Steps:
             if file.node is not None:
                 self._rows.setdefault((file.rank, file.iteration, file.graph_id), []).append(row)
 
-    def that_show(self, shows: NDArray[np.bool_], rank: int) -> Iterator[_Step]:
+    def that_show(self, shows: _Shown, rank: int) -> Iterator[_Step]:
         """Yield the graph executions of a rank with a tensor that shows the anomaly, in the order of time."""
         before: dict[str, int] = {}
         for key in sorted(key for key in self._rows if key[0] == rank and key[1] >= 0):
             rows = self._rows[key]
-            if shows[rows].any():
+            if shows.certainly[rows].any():
                 for graph in self._graphs(rows):
                     yield _Step(self._dump, self._table, graph, rows, dict(before))
             before.update(
@@ -384,7 +426,7 @@ class _Step:
                 found[slot] = row
         return sorted(found.items())
 
-    def inputs(self, node: Node, shows: NDArray[np.bool_]) -> Iterator[OriginInput]:
+    def inputs(self, node: Node, shows: _Shown) -> Iterator[OriginInput]:
         """Yield the state of each data input of an operator, before the operator ran."""
         if not node.is_operator:
             return
@@ -396,7 +438,7 @@ class _Step:
             if row is None:
                 yield OriginInput(index, source.name, InputState.NOT_DUMPED, -1)
             else:
-                yield OriginInput(index, source.name, InputState.SHOWS_IT if shows[row] else InputState.CLEAN, row)
+                yield OriginInput(index, source.name, shows.state(row), row)
 
     def is_small_parameter(self, name: str) -> bool:
         """Return whether a node is a bias or a setting: its zeros are added to something, or are meant."""
@@ -404,8 +446,8 @@ class _Step:
         shape = node.outputs[0].shape if node is not None and node.outputs else None
         return node is not None and node.is_parameter and shape is not None and len(shape) <= 1
 
-    def hidden_upstream(self, names: Sequence[str]) -> list[str]:
-        """Return the producers that may hide the origin: those not dumped, and what feeds them unseen."""
+    def hidden_upstream(self, names: Sequence[str], shows: _Shown) -> list[str]:
+        """Return the producers that may hide the origin: those not known well enough, and what feeds them unseen."""
         hidden: dict[str, None] = {}
         waiting = list(names)
         while waiting:
@@ -414,7 +456,8 @@ class _Step:
                 continue
             hidden[name] = None
             for index, producer in enumerate(self.graph.flat_producers(node) if node.is_operator else ()):
-                if producer is not None and self._input_row(node, index, *producer) is None:
+                row = self._input_row(node, index, *producer) if producer is not None else None
+                if producer is not None and (row is None or shows.perhaps[row]):
                     waiting.append(producer[0].name)
         return list(hidden)
 

@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight import tensors
+from tensight.analysis.recorded_statistics import (
+    COUNTS,
+    MEASURES,
+    NOT_RECORDED,
+    RecordedStatistics,
+    recorded_statistics,
+)
 from tensight.dumps import OpenTensor, TensorFile, open_tensor
 from tensight.errors import TensightError
 
@@ -52,8 +59,8 @@ ROW = np.dtype(
 STATISTICS = tuple(name for name in ROW.names or () if name != "state")
 """The fields of a row that are statistics."""
 
-UNKNOWN, KNOWN, UNREADABLE = range(3)
-"""Values of the row's `state`."""
+UNKNOWN, KNOWN, UNREADABLE, RECORDED = range(4)
+"""Values of the row's `state`; `RECORDED`: what a device recorded is all that can be known."""
 
 CHANGE = np.dtype(
     [
@@ -103,13 +110,16 @@ class StatisticsTable:
     Attributes
     ----------
     files : sequence of TensorFile
-        The tensors, in the dump's order; every other column is aligned with it.
+        The tensors, in the dump's order, then those of which only statistics were recorded; every other column is
+        aligned with it.
     index : dict of file_key to int
         The row of each tensor.
     previous : int64 array, shape (n,)
         The row of the same tensor at the previous iteration, -1 where there is none.
     rows : structured array `ROW`, shape (n,)
-        Statistics.
+        Statistics. Of a recorded tensor a count that is not known is -1, a measure NaN; see `bounds`.
+    recorded : RecordedStatistics
+        Bounds for the statistics of the recorded tensors, the last rows.
     dtypes, shapes, errors : list
         NumPy dtype name, shape, and why a file could not be read (empty when it could).
     in_range : dict of (start, end) to int64 array
@@ -125,21 +135,68 @@ class StatisticsTable:
     dtypes: list[str]
     shapes: list[tuple[int, ...]]
     errors: list[str]
+    recorded: RecordedStatistics = field(default_factory=lambda: recorded_statistics(()))
     in_range: dict[Range, NDArray[np.int64]] = field(default_factory=dict)
     changes: dict[float, NDArray[np.void]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, dump: Dump) -> StatisticsTable:
         """Return a table of all tensors of a dump in which nothing is known yet."""
-        files = dump.tensors()
+        dumped, only_recorded = dump.tensors(), dump.recorded_tensors()
+        files = [*dumped, *only_recorded] if only_recorded else dumped
         index = {file_key(file): row for row, file in enumerate(files)}
         previous = np.full(len(files), NO_PREVIOUS, np.int64)
-        for row, file in enumerate(files):
+        for row, file in enumerate(dumped):
             before = dump.previous(file)
             if before is not None:
                 previous[row] = index.get(file_key(before), NO_PREVIOUS)
         n = len(files)
-        return cls(files, index, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n)
+        found = recorded_statistics([file.recorded for file in only_recorded if file.recorded is not None])
+        table = cls(files, index, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n, found)
+        table._take_recorded()
+        return table
+
+    @property
+    def with_values(self) -> int:
+        """How many tensors have values; the rows after them hold what was recorded."""
+        return len(self.files) - len(self.recorded)
+
+    def _take_recorded(self) -> None:
+        """Fill the rows of the tensors of which only statistics were recorded."""
+        start, found = self.with_values, self.recorded
+        rows = self.rows[start:]
+        for name in ("count", *COUNTS, *MEASURES):
+            rows[name] = found.exact(name)
+        rows["content_hash"] = found.hashes
+        for number, (file, dtype, error) in enumerate(
+            zip(self.files[start:], found.dtypes, found.errors, strict=True), start
+        ):
+            record = file.recorded
+            if record is not None:
+                self.describe(number, dtype, record.shape)
+                self.rows["size_bytes"][number] = max(record.data_size, 0)
+            self.errors[number] = f"{file.address or file.op_name}: {error}" if error else ""
+            self.rows["state"][number] = UNREADABLE if error else RECORDED
+
+    def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and the largest value that a statistic of each tensor can have, shape (n,).
+
+        Parameters
+        ----------
+        name : str
+            A count (also "non_finite_count") or a measure. The two differ for recorded tensors only; without a finite
+            element both bounds of a measure are NaN.
+        """
+        if name == "non_finite_count":
+            names = ("nan_count", "neg_inf_count", "pos_inf_count")
+            exact = sum((self.rows[one] for one in names), np.zeros(len(self.files))).astype(np.float64)
+        else:
+            exact = self.rows[name].astype(np.float64)
+        if not len(self.recorded):
+            return exact, exact
+        low, high = exact.copy(), exact.copy()
+        low[self.with_values :], high[self.with_values :] = self.recorded.low[name], self.recorded.high[name]
+        return low, high
 
     def snapshot(self) -> StatisticsTable:
         """Return a copy that later reads do not change."""
@@ -151,13 +208,14 @@ class StatisticsTable:
             self.dtypes.copy(),
             self.shapes.copy(),
             self.errors.copy(),
+            self.recorded,
             {key: counts.copy() for key, counts in self.in_range.items()},
             {atol: rows.copy() for atol, rows in self.changes.items()},
         )
 
     def forget(self) -> None:
         """Return to the state in which nothing is known."""
-        self.rows[:] = np.zeros(1, ROW)
+        self.rows[: self.with_values] = np.zeros(1, ROW)
         self.in_range.clear()
         self.changes.clear()
 
@@ -274,7 +332,9 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def file_key(file: TensorFile) -> FileKey:
-    """Return what identifies a tensor on disk: its file and, where a file holds several, its slot."""
+    """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there."""
+    if file.recorded is not None:
+        return (f"{file.path}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}", file.io, file.slot)
     return (file.path, file.io, file.slot)
 
 
@@ -291,14 +351,14 @@ FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
     ("timestamp", "int64", lambda file: file.timestamp),
     ("format", "string", lambda file: file.format),
     ("path", "string", lambda file: file.path),
-    ("file_bytes", "int64", lambda file: file.size_bytes),
+    ("file_bytes", "int64", lambda file: file.size_bytes if file.recorded is None else None),
     ("file_mtime_ns", "int64", lambda file: file.mtime_ns),
 )
 """Columns that come from the file and its name: column, Arrow type, value."""
 
 
 def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
-    """Return the table as Arrow: the address of each tensor, its file, and its statistics (null where not read).
+    """Return the table as Arrow: the address of each tensor, its file, and its statistics (null where not known).
 
     Parameters
     ----------
@@ -314,7 +374,8 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     """
     import pyarrow as pa
 
-    files, unknown = table.files[rows], table.rows["state"][rows] != KNOWN
+    files, recorded = table.files[rows], table.rows["state"][rows] == RECORDED
+    unknown = (table.rows["state"][rows] != KNOWN) & ~recorded
     columns: dict[str, pa.Array[Any]] = {
         name: pa.array([value(file) for file in files], _arrow_type(kind)) for name, kind, value in FILE_COLUMNS
     }
@@ -322,9 +383,21 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     shapes = zip(table.shapes[rows], unknown, strict=True)
     columns["shape"] = pa.array([None if missing else list(shape) for shape, missing in shapes], pa.list_(pa.int64()))
     for name in STATISTICS:
-        columns[name] = pa.array(np.ascontiguousarray(table.rows[name][rows]), mask=unknown)
+        values = np.ascontiguousarray(table.rows[name][rows])
+        columns[name] = pa.array(values, mask=unknown | (recorded & _not_recorded(name, values)))
     columns["error"] = pa.array([error or None for error in table.errors[rows]], pa.string())
     return pa.table(columns)
+
+
+def _not_recorded(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which values of recorded tensors stand for nothing."""
+    missing: NDArray[np.bool_]
+    if name == "content_hash":
+        # Here it is one of what was recorded, not of the values.
+        missing = np.ones(len(values), np.bool_)
+    else:
+        missing = np.isnan(values) if name in MEASURES else values == NOT_RECORDED
+    return missing
 
 
 def _arrow_type(kind: str) -> pa.DataType:

@@ -136,8 +136,10 @@ def _write(table: StatisticsTable, file: IO[bytes]) -> None:
     about = {"format": FORMAT, "ranges": [list(map(float.hex, key)) for key in ranges], "atols": list(table.changes)}
     writer = None
     try:
-        for start in range(0, max(len(table.files), 1), PART_ROWS):
-            part = _part(table, ranges, slice(start, start + PART_ROWS))
+        # What was recorded is read again faster than it would be found out whether it is still the same.
+        end = table.with_values
+        for start in range(0, max(end, 1), PART_ROWS):
+            part = _part(table, ranges, slice(start, min(start + PART_ROWS, end)))
             part = part.replace_schema_metadata({"tensight": json.dumps(about)})
             writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd")
             writer.write_table(part)

@@ -21,6 +21,7 @@ from tensight.watchpoints.quantities import (
     compares_non_finite,
     finite_counts,
 )
+from tensight.watchpoints.recorded import RECORDED, at_most, recorded_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ class Status(IntEnum):
     """There is no value of the previous step to compare with."""
     DIFFERENT_SIZE = 4
     """The value of the previous step has another number of elements."""
+    NOT_RECORDED = 5
+    """Only some statistics of the tensor were recorded, and they do not decide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,16 @@ class Evaluation:
         ``ErrorCode`` bits. With ``non_finite="evaluate"`` the bits for NaN and Inf are information beside the verdict.
     actual : mapping of str to ndarray of float64
         For each threshold in effect the value that was compared. Where there is none it is NaN, or with
-        ``non_finite="report"`` 0, as the original reports it.
+        ``non_finite="report"`` 0, as the original reports it. NaN also beside a hit that recorded statistics decided
+        without telling the value.
     parameter_hit : mapping of str to ndarray of bool
         For each threshold in effect whether it hit.
     status : ndarray of int8
         ``Status`` of each row.
     undecided : ndarray of bool
         The columns give only bounds that leave the verdict, or the actual value of a hit, open: read the tensor for
-        ``check.needs`` and evaluate again. ``hit`` is False there unless it is certain.
+        ``check.needs`` and evaluate again. ``hit`` is False there unless it is certain. Recorded tensors cannot be
+        read; where they leave a verdict open, ``status`` says so.
     non_finite : {"evaluate", "report"}
         The rule for non-finite elements that was applied.
     """
@@ -136,11 +141,17 @@ class _Rows:
         self._length = self._common_length()
         self._compares_steps = any(q.source is Source.CHANGE for q in check.quantities)
         self._empty = self._where("count", "==")
+        self._recorded = self._flags(RECORDED) if RECORDED in columns else self._none()
         self._missing_previous = ~self._flags("has_previous") if self._compares_steps else self._none()
+        self._missing_previous &= ~self._recorded
         self._error_code = self._error_codes()
         self._evaluable = ~self._empty
+        self._open = self._none()
         if report:
             self._evaluable = self._evaluable & (self._error_code == 0)
+            if RECORDED in columns and check.condition.flag is None:
+                self._open = self._recorded & self._evaluable & (at_most(columns, "non_finite_count") > 0)
+                self._evaluable = self._evaluable & ~self._open
 
     def evaluation(self) -> Evaluation:
         hit, undecided = self._flag_hit(), self._none()
@@ -162,9 +173,9 @@ class _Rows:
             error_code=self._error_code,
             actual=actual,
             parameter_hit=parameter_hit,
-            status=self._status(),
+            status=self._status((undecided | self._open) & ~hit),
             # A hit shows the actual value of every threshold, so it needs those that its verdict did not.
-            undecided=undecided | (unknown & hit),
+            undecided=(undecided | (unknown & hit)) & ~self._recorded,
             non_finite="report" if self._report else "evaluate",
         )
 
@@ -175,6 +186,8 @@ class _Rows:
             # In the original's arithmetic one NaN or Inf in the previous value leaves no number to compare.
             lost = compares_non_finite(self._columns)
             low, high = np.where(lost, np.nan, low), np.where(lost, np.nan, high)
+        if self._recorded.any():
+            return recorded_bounds(quantity, self._columns, self._arguments(), (low, high))
         return low, high
 
     def _arguments(self) -> Arguments:
@@ -198,8 +211,10 @@ class _Rows:
         flag = self._check.condition.flag
         if flag is None:
             return self._none()
-        certain, _ = self._bounds(flag)
-        return (certain > 0) & ~self._empty
+        certain, possible = self._bounds(flag)
+        hit = (certain > 0) & ~self._empty
+        self._open = self._open | (self._recorded & (possible > 0) & ~hit)
+        return hit
 
     def _error_codes(self) -> NDArray[np.int32]:
         code = np.zeros(self._length, dtype=np.int32)
@@ -211,7 +226,7 @@ class _Rows:
         code[self._empty] = 0
         return code
 
-    def _status(self) -> NDArray[np.int8]:
+    def _status(self, undecided: BoolColumn) -> NDArray[np.int8]:
         status = np.full(self._length, Status.EVALUATED, dtype=np.int8)
         if self._compares_steps and "changes_comparable" in self._columns:
             status[~self._flags("changes_comparable")] = Status.DIFFERENT_SIZE
@@ -222,6 +237,7 @@ class _Rows:
             else:
                 blocked = finite_counts(self._columns) <= 0
             status[blocked] = Status.NOT_FINITE
+        status[undecided & self._recorded] = Status.NOT_RECORDED
         status[self._empty] = Status.EMPTY
         return status
 

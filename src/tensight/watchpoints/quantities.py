@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from tensight.errors import InputError
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 
-ColumnKey = str | tuple[str, float, float]
+ColumnKey = str | tuple[str, float, float] | tuple[str, str]
 Columns = Mapping[ColumnKey, NDArray[Any]]
 """One array per statistic, one element per tensor.
 
 Keys are the field names of ``TensorStatistics`` and, where a check needs them, those of ``ChangeStatistics`` (computed
 with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
 number of elements; missing means all true), ``("in_range", start, end)`` and ``overflowed``.
+
+Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them, and ``("low", name)`` and
+``("high", name)`` are the smallest and the largest value that each field (and ``non_finite_count``) can have there.
 """
 
 DEFAULT_ATOL = 1e-8

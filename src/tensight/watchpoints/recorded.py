@@ -1,0 +1,172 @@
+"""Quantities of tensors of which only some statistics were recorded: between which bounds each of them lies.
+
+Such tensors cannot be read again. Their rows come with a smallest and a largest possible value of each statistic, and a
+condition that lies outside of the bounds is decided all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.watchpoints.quantities import Arguments, Bounds, Columns, FloatColumn, Quantity, Source, float_column
+from tensight.watchpoints.ranges import value_range
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.quantities import BoolColumn
+
+RECORDED = "recorded"
+"""The column that tells which rows have bounds; without it none has."""
+
+LOW, HIGH = "low", "high"
+"""First parts of the keys of the columns of bounds, as in ``("low", "max")``."""
+
+
+def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
+    """Bound a quantity of recorded tensors.
+
+    Parameters
+    ----------
+    quantity : Quantity
+        What is compared with a threshold.
+    columns : Columns
+        With `RECORDED` and the bounds.
+    arguments : mapping
+        The values of the check.
+    computed : pair of float64 arrays, shape (rows,)
+        What the quantity is by its own formula; kept for the rows that are not recorded.
+
+    Returns
+    -------
+    low, high : float64 arrays, shape (rows,)
+        Both NaN where there is no value.
+    """
+    rows = columns[RECORDED].astype(np.bool_)
+    low, high = _BOUNDS.get(quantity.name, _generic)(quantity, columns, arguments, computed)
+    return np.where(rows, low, computed[0]), np.where(rows, high, computed[1])
+
+
+def at_least(columns: Columns, name: str) -> FloatColumn:
+    """Return the smallest value that a statistic can have."""
+    return float_column(columns, (LOW, name))
+
+
+def at_most(columns: Columns, name: str) -> FloatColumn:
+    """Return the largest value that a statistic can have."""
+    return float_column(columns, (HIGH, name))
+
+
+def _both(columns: Columns, name: str) -> Bounds:
+    return at_least(columns, name), at_most(columns, name)
+
+
+_Rule = Callable[[Quantity, Columns, Arguments, Bounds], Bounds]
+
+
+def _statistic(name: str) -> _Rule:
+    return lambda _quantity, columns, _arguments, _computed: _both(columns, name)
+
+
+def _generic(quantity: Quantity, columns: Columns, _: Arguments, computed: Bounds) -> Bounds:
+    """Keep the formula's value where all statistics that it needs are recorded; else nothing is known."""
+    known: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
+    for name in quantity.columns:
+        if (LOW, name) in columns:
+            low, high = _both(columns, name)
+            known = known & ((low == high) | (np.isnan(low) & np.isnan(high)))
+    return np.where(known, computed[0], -np.inf), np.where(known, computed[1], np.inf)
+
+
+def _as_computed(_quantity: Quantity, _columns: Columns, _arguments: Arguments, computed: Bounds) -> Bounds:
+    return computed
+
+
+def _change(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
+    """How far a tensor moved does not follow from its statistics."""
+    nothing = np.zeros(len(at_least(columns, "count")))
+    return nothing, nothing + np.inf
+
+
+def _inf_count(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
+    names = ("neg_inf_count", "pos_inf_count")
+    low = at_least(columns, names[0]) + at_least(columns, names[1])
+    return low, np.minimum(at_most(columns, names[0]) + at_most(columns, names[1]), at_most(columns, "count"))
+
+
+def _max_min(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
+    narrow = at_least(columns, "max") - at_most(columns, "min")
+    # inf - inf: nothing is known. Without finite elements both are NaN and stay so.
+    narrow = np.where(np.isnan(narrow) & ~np.isnan(at_least(columns, "max")), 0.0, np.maximum(narrow, 0.0))
+    return narrow, at_most(columns, "max") - at_least(columns, "min")
+
+
+def _finite(columns: Columns) -> Bounds:
+    low, high = _both(columns, "non_finite_count")
+    count = at_least(columns, "count")
+    return count - high, count - low
+
+
+def _percentage(part: Bounds, columns: Columns) -> Bounds:
+    fewest, most = _finite(columns)
+    low = np.where(most > 0, 100.0 * part[0] / most, np.nan)
+    high = np.where(fewest > 0, np.minimum(100.0 * part[1] / fewest, 100.0), 100.0)
+    return low, np.where(most > 0, high, np.nan)
+
+
+def _zero_percentage(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
+    return _percentage(_both(columns, "zero_count"), columns)
+
+
+def _range_percentage(_quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
+    start, end = value_range(arguments)
+    if not start <= end or (start == -np.inf and end == np.inf):
+        return computed
+    smallest, largest = _both(columns, "min"), _both(columns, "max")
+    classes = (
+        ("negative_count", (smallest[0], np.minimum(largest[1], -0.0)), -1),
+        ("zero_count", (np.zeros_like(smallest[0]), np.zeros_like(smallest[0])), 0),
+        ("positive_count", (np.maximum(smallest[0], 0.0), largest[1]), 1),
+    )
+    low, high = np.zeros_like(smallest[0]), np.zeros_like(smallest[0])
+    for name, (first, last), sign in classes:
+        # Elements below zero do not reach it, so that a range that ends, or begins, at zero has none of them.
+        inside = (start <= first) & (last <= end)
+        outside = (last < start) | (end < first)
+        outside |= (end <= 0 if sign > 0 else start >= 0) if sign else False
+        low += np.where(inside & ~outside, at_least(columns, name), 0.0)
+        high += np.where(outside, 0.0, at_most(columns, name))
+    _, most = _finite(columns)
+    # The extremes are elements themselves: each that certainly lies in the range, or out of it, counts as one.
+    any_inside = _within(smallest, start, end) | _within(largest, start, end)
+    out_above = (largest[0] > end) | (largest[1] < start)
+    out_below = (smallest[1] < start) | (smallest[0] > end)
+    distinct = smallest[1] < largest[0]
+    outsiders = np.where(distinct, out_below.astype(np.float64) + out_above, np.maximum(out_below, out_above))
+    low, high = np.maximum(low, any_inside), np.minimum(high, most - outsiders)
+    return _percentage((np.minimum(low, most), np.maximum(high, low)), columns)
+
+
+def _within(bounds: Bounds, start: float, end: float) -> BoolColumn:
+    within: BoolColumn = (start <= bounds[0]) & (bounds[1] <= end)
+    return within
+
+
+_BOUNDS: Mapping[str, _Rule] = {
+    "max": _statistic("max"),
+    "min": _statistic("min"),
+    "mean": _statistic("mean"),
+    "abs_mean": _statistic("abs_mean"),
+    "sd": _statistic("std"),
+    "l2_norm": _statistic("l2_norm"),
+    "nan_count": _statistic("nan_count"),
+    "non_finite_count": _statistic("non_finite_count"),
+    "inf_count": _inf_count,
+    "max_min": _max_min,
+    "zero_percentage": _zero_percentage,
+    "range_percentage": _range_percentage,
+    "abs_mean_update_ratio": _change,
+    "required_rtol": _change,
+    "overflowed": _as_computed,
+}
