@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+from tensight.cache import CACHE_VARIABLE
+from tensight.cli import main
+from tensight.tensors import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +47,7 @@ def unpack_once(archive: Path, shared: Path) -> Path:
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the statistics that tests compute out of the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TENSIGHT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
         yield
 
 
@@ -89,3 +94,31 @@ def dump_copy(unpacked: Callable[[str], Path], tmp_path: Path) -> Callable[[str]
 def planted() -> dict[str, Any]:
     """What is really in each dump: sick operators, their lines and first iterations (see fixtures/README.md)."""
     return json.loads((FIXTURES / "planted.json").read_text())
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def tensight(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Outcome]:
+    """Runs the command as the shell would, with a cache of its own, and returns exit code, stdout and stderr."""
+    # The kernels stay where they are: compiling them anew for each test would take longer than the test.
+    warm.cache_folder()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["tensight", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run

@@ -127,9 +127,9 @@ def write_npz(files: Sequence[TensorFile], path: Path, dump_path: str) -> tuple[
 def _member_name(file: TensorFile, dump_path: str, taken: Container[str]) -> str:
     """Return a name for a tensor in an archive that is new there and stays inside the folder it is unpacked to."""
     address = str(file.address or "")
-    if address and address not in taken and len(address) <= LONGEST_NAME and address.isprintable():
-        if ".." not in address.split("/"):
-            return address
+    is_name = address.isprintable() and len(address) <= LONGEST_NAME and ".." not in address.split("/")
+    if address and is_name and address not in taken:
+        return address
     by_file = f"{file.path.removeprefix(dump_path).strip('/').removesuffix('.npy')}:{file.io}.{file.slot}"
     name = by_file = by_file if by_file.isprintable() else ascii(by_file)[1:-1]
     number = 1

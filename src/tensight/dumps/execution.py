@@ -87,11 +87,14 @@ def read_execution_files(storage: Storage, rank: RankFolder, problems: list[Prob
     histories: dict[int, tuple[int, ...]] = {}
     folder = rank.child("execution_order")
     try:
-        files = storage.list_folder(folder).files if "execution_order" in storage.folders(rank.path) else ()
+        if "execution_order" not in storage.folders(rank.path):
+            return ExecutionFiles({}, {})
+        listing = storage.list_folder(folder)
     except DumpError as error:
         problems.append(Problem(folder, str(error)))
         return ExecutionFiles({}, {})
-    for file in files:
+    problems.extend(listing.no_files(folder, lambda name: _ORDER.fullmatch(name) or _HISTORY.fullmatch(name)))
+    for file in listing.files:
         path = f"{folder}/{file.name}"
         order, history = _ORDER.fullmatch(file.name), _HISTORY.fullmatch(file.name)
         if order is None and history is None:
@@ -109,7 +112,15 @@ def read_execution_files(storage: Storage, rank: RankFolder, problems: list[Prob
 
 
 def parse_order(text: str) -> tuple[str, ...]:
-    """Read an execution order: one full name per line, below a title."""
+    """Read an execution order: one full name per line, below a title.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing at all; a graph that runs nothing has a title.
+    """
+    if not text.strip():
+        raise ValueError("it is empty")
     lines = (line.strip() for line in text.splitlines())
     return tuple(line for line in lines if line and line != _TITLE)
 

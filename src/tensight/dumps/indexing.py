@@ -99,9 +99,7 @@ class FolderIndexer:
         except DumpError as error:
             result.problems.append(Problem(folder, str(error)))
             return result
-        for name in listing.refused:
-            what = "leads out of the dump, is no file, or its name is no UTF-8"
-            result.problems.append(Problem(f"{folder}/{name}", what, "it is not read"))
+        result.problems.extend(listing.no_files(folder))
         mapping = self._mapping(folder, listing, result)
         result.statistics = next((file for file in listing.files if file.name == STATISTICS), None)
         rows = list(self._rows(folder, listing.files, mapping, result))

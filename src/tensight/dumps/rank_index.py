@@ -111,7 +111,9 @@ class RankIndex:
     def _graph_files(self) -> list[str]:
         folder = self._folder.child("graphs")
         try:
-            names = [file.name for file in self._storage.list_folder(folder).files if _GRAPH.fullmatch(file.name)]
+            listing = self._storage.list_folder(folder)
+            names = [file.name for file in listing.files if _GRAPH.fullmatch(file.name)]
+            self._problems.extend(listing.no_files(folder, _GRAPH.fullmatch))
         except MissingFileError:
             names = []
         except DumpError as error:

@@ -16,16 +16,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tensight.errors import DumpError
+from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from _typeshed import WriteableBuffer
 
 #: Text files of a dump (configuration, execution order) are read whole; none that MindSpore writes comes near this.
 MAX_TEXT_BYTES = 256 * 2**20
+
+
+#: What an entry of a folder can be, other than a file. Gone: removed since the folder was opened.
+_FOLDER, _REFUSED, _GONE = "folder", "refused", "gone"
 
 
 class MissingFileError(DumpError):
@@ -63,6 +67,22 @@ class Listing:
     folders: tuple[str, ...]
     files: tuple[FileEntry, ...]
     refused: tuple[str, ...] = ()
+
+    def no_files(self, folder: str, names: Callable[[str], object] = bool) -> Iterator[Problem]:
+        """Yield a problem for each name that a file should have, but a folder has, or something that was refused.
+
+        Parameters
+        ----------
+        folder : str
+            What is listed.
+        names : callable
+            Tells which names files have; all by default.
+        """
+        for name in filter(names, self.folders):
+            yield Problem(f"{folder}/{printable(name)}", "is a folder in place of a file", "it is not read")
+        for name in filter(names, self.refused):
+            what = "leads out of the dump, is no file, or its name is no UTF-8"
+            yield Problem(f"{folder}/{name}", what, "it is not read")
 
 
 class OpenFile(ABC):
@@ -289,23 +309,34 @@ class LocalStorage(Storage):
         try:
             with os.scandir(full) as entries:
                 for entry in entries:
-                    if not _is_text(entry.name):
-                        refused.append(printable(entry.name))
-                    elif entry.is_symlink() and not self._stays_inside(entry.path):
-                        refused.append(entry.name)
-                    elif entry.is_file():
-                        status = entry.stat()
-                        files.append(FileEntry(entry.name, status.st_size, status.st_mtime_ns))
-                    elif entry.is_dir():
+                    kind = self._kind(entry)
+                    if isinstance(kind, FileEntry):
+                        files.append(kind)
+                    elif kind == _FOLDER:
                         folders.append(entry.name)
-                    else:
-                        refused.append(entry.name)
+                    elif kind == _REFUSED:
+                        refused.append(printable(entry.name))
         except FileNotFoundError:
             raise MissingFileError(f"{full}: there is no such folder.") from None
         except OSError as error:
             raise DumpError(f"{full}: cannot be listed: {_reason(error)}.") from None
         files.sort()
         return Listing(tuple(sorted(folders)), tuple(files), tuple(sorted(refused)))
+
+    def _kind(self, entry: os.DirEntry[str]) -> FileEntry | str:
+        """Return what an entry of a folder is."""
+        try:
+            if not _is_text(entry.name) or (entry.is_symlink() and not self._stays_inside(entry.path)):
+                return _REFUSED
+            if entry.is_file():
+                status = entry.stat()
+                return FileEntry(entry.name, status.st_size, status.st_mtime_ns)
+            return _FOLDER if entry.is_dir() else _REFUSED
+        except FileNotFoundError:
+            return _GONE
+        except OSError:
+            # A link that leads to itself, a name the disk cannot look up: the others are still good.
+            return _REFUSED
 
     def folder_mtime_ns(self, path: str) -> int:
         """Return when names were last added to or removed from a folder."""
