@@ -42,7 +42,7 @@ def fresh_process(program: str, cache: Path, **environment: str) -> Any:
 @pytest.fixture(scope="module")
 def filled_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("cache")
-    fresh_process("from tensight.tensors.warm import main; main(); print(0)", cache)
+    fresh_process("from tensight.tensors.warm import main; main('scan'); main('change'); print(0)", cache)
     return cache
 
 
@@ -83,7 +83,7 @@ print(json.dumps([*ready, first.content_hash == second.content_hash, zombies]))
 
 
 def test_two_background_processes_do_not_compile_twice(tmp_path: Path) -> None:
-    with warm._only_one(tmp_path) as first, warm._only_one(tmp_path) as second:
+    with warm._only_one(tmp_path / "lock") as first, warm._only_one(tmp_path / "lock") as second:
         assert (first, second) == (True, False)
 
 
@@ -166,7 +166,7 @@ print(json.dumps([before, kernels_ready("float32"), row.mean]))
     assert fresh_process(program, tmp_path / "cache", TENSIGHT_KERNELS=mode) == [False, True, 2499.5]
     assert len(file.read_bytes()) == len(whole)
     assert sorted(found.name for found in file.parent.iterdir()) == sorted(
-        ["lock", *(f"{kernel.value}.code" for kernel in native.Kernel)]
+        ["change.lock", "scan.lock", *(f"{kernel.value}.code" for kernel in native.Kernel)]
     )
 
 
@@ -208,3 +208,19 @@ def test_an_unknown_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
 def test_readiness_of_what_has_no_statistics_is_refused() -> None:
     with pytest.raises(InputError, match="has no statistics"):
         kernels_ready("U3")
+
+
+def test_who_has_much_to_scan_waits_until_the_kernels_are_compiled(tmp_path: Path) -> None:
+    program = """
+import json
+from tensight.tensors import kernels_ready, wait_for_kernels
+from tensight.tensors import warm
+warm.PATIENCE_S = 90
+print(json.dumps([kernels_ready("float32"), wait_for_kernels(), kernels_ready("float32")]))
+"""
+    assert fresh_process(program, tmp_path / "cache") == [False, True, True]
+
+
+def test_nobody_waits_for_kernels_that_are_not_wanted(tmp_path: Path) -> None:
+    program = "from tensight.tensors import wait_for_kernels; print(str(wait_for_kernels()).lower())"
+    assert fresh_process(program, tmp_path / "cache", TENSIGHT_KERNELS="numpy") is False

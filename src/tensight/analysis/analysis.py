@@ -43,6 +43,9 @@ CERTAIN_RTOL = 1.0
 """A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:
 whatever threshold a person tries next is very likely below it, and if not the tensor is read again."""
 
+WORTH_WAITING_BYTES = 128 * 2**20
+"""With more than this to read, waiting for kernels that are being compiled is faster than starting without them."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
@@ -176,13 +179,14 @@ class Analysis:
             return
         table = self.known
         table.prepare(visits)
+
+        def weight(visit: Visit) -> int:
+            return table.files[visit.index].size_bytes
+
+        if sum(map(weight, visits)) > WORTH_WAITING_BYTES:
+            tensors.wait_for_kernels()
         try:
-            self._engine.run(
-                visits,
-                table.fill,
-                weight=lambda visit: table.files[visit.index].size_bytes,
-                progress=self.progress,
-            )
+            self._engine.run(visits, table.fill, weight=weight, progress=self.progress)
         finally:
             store.save_later(table, self._cache)
 

@@ -14,7 +14,7 @@ from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.slices import parse_slice
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
-from tensight.tensors.warm import kernels_ready, prepare, warm_up
+from tensight.tensors.warm import kernels_ready, prepare, wait_for_kernels, warm_up
 
 __all__ = [
     "SEGMENT_ELEMENTS",
@@ -37,5 +37,6 @@ __all__ = [
     "scan_changes",
     "scan_segment",
     "statistics",
+    "wait_for_kernels",
     "warm_up",
 ]

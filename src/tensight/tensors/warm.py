@@ -2,10 +2,12 @@
 
 Measured on a 2-core server (AMD EPYC 9005, numba 0.68): importing numba 0.2 s, compiling the scan of float32, float16
 and bfloat16 1.0 s, that of float64 and everything converted to it 0.6 s, the comparison of two tensors 0.3 s each.
-Slower machines take three times as long. So nobody is made to wait: until the object code of a kernel lies in the
-cache, tensors are scanned by `portable`, which gives the same results at a fraction of the speed, and one detached
-process of low priority fills the cache. From then on no process needs numba: loading all kernels takes 0.03 s (0.01 s
-of them for the kernels, the rest for the import of LLVM's linker), and everybody waits for that.
+Slower machines take three times as long. So nobody is made to wait long: until the object code of a kernel lies in the
+cache, tensors are scanned by `portable`, which gives the same results at a fraction of the speed, and two detached
+processes fill the cache, one with the scans, one with the comparisons. Who has much to scan waits for the first kernel
+of each, at most `PATIENCE_S`: it costs less than scanning with both cores taken by compilers. From then on no process
+needs numba: loading all kernels takes 0.03 s (0.01 s of them for the kernels, the rest for the import of LLVM's
+linker), and everybody waits for that.
 
 Object code lies in ``$NUMBA_CACHE_DIR``, else ``$TENSIGHT_CACHE_DIR``, else the platform's cache folder of the user;
 in a subfolder for this version of the kernels and their compiler and this kind of processor. It is run as it is found:
@@ -45,8 +47,18 @@ if TYPE_CHECKING:
 LOOK_AGAIN_S = 0.05
 """Seconds between two looks whether the background process has finished a kernel."""
 
+PATIENCE_S = 1.8
+"""Seconds that are waited for a compiler, once, by who has much to scan."""
+
 _DIGEST_BYTES = hashlib.sha256().digest_size
 """At the beginning of a cached file: the digest of the object code that follows."""
+
+
+GROUPS = {
+    "scan": (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE),
+    "change": (Kernel.CHANGE_SINGLE, Kernel.CHANGE_DOUBLE),
+}
+"""Kernels that one background process compiles, the most wanted first."""
 
 
 class _State:
@@ -106,8 +118,18 @@ def prepare() -> None:
     threading.Thread(target=lambda: [compiled(kernel) for kernel in Kernel], name="tensight-kernels").start()
 
 
+def wait_for_kernels() -> bool:
+    """Return whether the kernels for single precision are compiled, waiting for them for at most `PATIENCE_S`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(compiled(kernel) is None for kernel in (Kernel.SCAN_SINGLE, Kernel.CHANGE_SINGLE)):
+        if _mode() == "numpy" or time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_AGAIN_S)
+    return True
+
+
 def start_background_compile() -> None:
-    """Have the cache filled by a detached process, once; return at once."""
+    """Have the cache filled by detached processes, once; return at once."""
     with _state.loading:
         if _state.background_started:
             return
@@ -116,13 +138,14 @@ def start_background_compile() -> None:
         threading.Thread(target=warm_up, name="tensight-kernels").start()
         return
     with suppress(OSError):  # no process to be had: NumPy does it all
-        _start_process()
+        for group in GROUPS:
+            _start_process(group)
 
 
-def _start_process() -> None:
+def _start_process(group: str) -> None:
     # in the folder of our package "-c" finds it, and nothing in the folder that the person happens to be in
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from tensight.tensors.warm import main; main()"],
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter, and one of our own words
+        [sys.executable, "-c", f"from tensight.tensors.warm import main; main({group!r})"],
         cwd=Path(__file__).parents[2],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -133,24 +156,22 @@ def _start_process() -> None:
     threading.Thread(target=process.wait, name="tensight-kernels", daemon=True).start()
 
 
-def main() -> None:
-    """Fill the cache: what the background process does. Leaves at once if another one is doing it."""
+def main(group: str) -> None:
+    """Fill the cache with the kernels of a group: what a background process does, unless another one is doing it."""
     folder = cache_folder()
     if folder is None:
         return
-    with suppress(OSError), _only_one(folder) as alone:
-        if alone:
-            with suppress(OSError, AttributeError):
-                os.nice(5)
-            warm_up()
+    with suppress(OSError), _only_one(folder / f"{group}.lock") as alone:
+        for kernel in GROUPS[group] if alone else ():
+            _compile(kernel)
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a cache folder, yielding whether it was free."""
+def _only_one(lock: Path) -> Iterator[bool]:
+    """Hold a lock file, yielding whether it was free."""
     import fcntl
 
-    with (folder / "lock").open("w") as file:
+    with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
