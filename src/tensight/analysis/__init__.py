@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.check import CheckResult, check, natural_selector, selected_nodes
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
-from tensight.analysis.origin import Anomaly, InputState, Origin, OriginInput, origins, user_frame
+from tensight.analysis.origin import Anomaly, InputState, Origin, OriginInput, origins, undecided, user_frame
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
 
@@ -27,5 +27,6 @@ __all__ = [
     "origins",
     "query",
     "selected_nodes",
+    "undecided",
     "user_frame",
 ]

@@ -283,6 +283,34 @@ def origins(
     return sorted(found, key=_urgency)
 
 
+def undecided(
+    analysis: Analysis,
+    anomalies: Sequence[Anomaly],
+    *,
+    ranks: Sequence[int] | None = None,
+    explosion_limit: float = EXPLOSION_LIMIT,
+) -> dict[Anomaly, int]:
+    """Count the tensors of which only statistics were recorded that do not tell whether they show an anomaly.
+
+    Parameters
+    ----------
+    analysis, anomalies, ranks, explosion_limit
+        As for `origins`.
+
+    Returns
+    -------
+    dict of Anomaly to int
+        Without the anomalies that all tensors decide.
+    """
+    table = analysis.statistics()
+    wanted = np.fromiter((ranks is None or file.rank in ranks for file in table.files), np.bool_, len(table.files))
+    amounts = {
+        anomaly: int(np.count_nonzero(_shown(anomaly, table, explosion_limit).perhaps & wanted))
+        for anomaly in anomalies
+    }
+    return {anomaly: amount for anomaly, amount in amounts.items() if amount}
+
+
 def _urgency(origin: Origin) -> tuple[object, ...]:
     kinds = list(Anomaly)
     group = 0 if origin.anomaly in NON_FINITE else kinds.index(origin.anomaly)

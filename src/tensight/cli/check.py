@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,8 @@ from tensight.cli.output import (
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tensight.analysis import Analysis, CheckResult
     from tensight.dumps import TensorFile
     from tensight.graph import SourceFrame
@@ -138,6 +141,23 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         out.print(f"[green]✓[/] {count(len(results) - len(found), 'watchpoint')} without a hit")
     if not found:
         out.print("[green]Nothing hit.[/]")
+    _print_not_recorded(out, results)
+
+
+def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
+    """Say which watchpoints have no verdict on tensors of which only statistics were recorded."""
+    from rich.markup import escape
+
+    from tensight.watchpoints import Status
+
+    amounts = [dict(result.not_checked).get(Status.NOT_RECORDED, 0) for result in results]
+    if not any(amounts):
+        return
+    out.print("[yellow]? Not decided by the statistics that were recorded:[/]")
+    for result, amount in zip(results, amounts, strict=True):
+        if amount:
+            point = result.watchpoint
+            out.print(f"    {escape(point.check.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
 
 
 def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -153,8 +173,10 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
     first, file = hits[0], hits[0].tensor
     rank = f"(rank {file.rank}) " if file.rank else ""
     slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
-    actual = ", ".join(number(first.actual[name]) for name in first.parameters_hit)
-    values = values_text(analysis.known.rows[analysis.rows_of([file])[0]])
+    # A recorded bound can decide without telling the value.
+    told = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
+    actual = ", ".join(map(number, told))
+    values = values_text(analysis.known, int(analysis.rows_of([file])[0]))
     return (spans([hit.tensor.iteration for hit in hits]), rank + node_name(file), slot, actual or "–", values)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 1
+SUMMARY_FORMAT = 2
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
@@ -46,6 +46,9 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     out.print(f"  {escape(net)}, MindSpore {escape(version)} on {escape(device)}, {held}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
     out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
+    recorded = sum(rank["recorded"] for rank in ranks)
+    if recorded:
+        out.print(f"  {count(recorded, 'tensor')} with recorded statistics only (statistic.csv), without values")
     unmatched = sum(rank["unmatched"] for rank in ranks)
     if unmatched:
         out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")

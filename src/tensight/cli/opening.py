@@ -69,7 +69,7 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     match = _TENSOR.fullmatch(text)
     if match is None:
         raise InputError(f"{text!r} names no tensor; write for example conv1.weight:0@2")
-    files = [file for file in dump.tensors() if rank is None or file.rank == rank]
+    files = [file for file in (*dump.tensors(), *dump.recorded_tensors()) if rank is None or file.rank == rank]
     node = _one_node(files, match["name"])
     side, slot = match["io"] or "output", int(match["slot"] or 0)
     mine = [file for file in files if _name(file) == node]

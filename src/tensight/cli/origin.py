@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +27,7 @@ from tensight.cli.output import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.analysis import Analysis, Origin
+    from tensight.analysis import Analysis, Anomaly, Origin
     from tensight.graph import SourceFrame
 
 CONTEXT_LINES = 2
@@ -63,24 +63,25 @@ def origin(
     threads: Threads = None,
 ) -> None:
     """Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."""
-    from tensight.analysis import Anomaly, origins
+    from tensight.analysis import Anomaly, origins, undecided
 
     analysis = open_analysis(dump, cache_dir, threads)
+    kinds, chosen = [Anomaly(one.value) for one in kind or DEFAULT], numbers(ranks, "--ranks")
     with progress(analysis, quiet=quiet):
-        found = origins(
-            analysis,
-            [Anomaly(one.value) for one in kind or DEFAULT],
-            ranks=numbers(ranks, "--ranks"),
-            explosion_limit=explosion_limit,
-        )
+        found = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+        unknown = undecided(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
     if json:
-        print_json(origins_data(analysis, found))
+        print_json(origins_data(analysis, found, unknown))
         return
     out = console()
     for entry in found:
         print_origin(out, analysis, entry, source_root)
-    if not found:
+    if not found and unknown:
+        out.print("[yellow]No anomaly found in what was recorded, which does not tell everything:[/]")
+    elif not found:
         out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was dumped.")
+    for anomaly, amount in unknown.items():
+        out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
     print_problems(analysis.problems)
 
 
@@ -91,14 +92,13 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     rank = f" (rank {found.address.rank})" if len(analysis.dump.ranks) > 1 else ""
     colour = "yellow" if found.anomaly.value == Kind.ALL_ZERO.value else "red"
     out.print(f"[bold {colour}]● {escape(found.sentence)}[/]{rank}")
-    rows = analysis.known.rows
+    known = analysis.known
     for entry in found.inputs:
-        if entry.row >= 0:
-            mark, values = f"[green]✓ {found.anomaly.absent}[/]", f"  {values_text(rows[entry.row])}"
-        else:
-            mark, values = "[yellow]? not dumped[/]", ""
+        clean = entry.state.value == "clean"
+        mark = f"[green]✓ {found.anomaly.absent}[/]" if clean else f"[yellow]? {entry.state.value}[/]"
+        values = f"  {values_text(known, entry.row)}" if entry.row >= 0 else ""
         out.print(f"    input {entry.index}  {mark}  {escape(entry.source)}[dim]{escape(values)}[/]")
-    out.print(f"    output {found.address.slot}  [bold]{escape(values_text(rows[found.row]))}[/]")
+    out.print(f"    output {found.address.slot}  [bold]{escape(values_text(known, found.row))}[/]")
     if found.candidates:
         out.print("    [yellow]It may have begun in any of:[/]")
         for name in found.candidates:
@@ -129,7 +129,9 @@ def print_source(out: Console, frame: SourceFrame, source_root: str | None = Non
         out.print(f"    [bold]→ {line:4d}  {text}[/]" if line == frame.line else f"    [dim]  {line:4d}  {text}[/]")
 
 
-def origins_data(analysis: Analysis, found: Sequence[Origin]) -> dict[str, object]:
+def origins_data(
+    analysis: Analysis, found: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
+) -> dict[str, object]:
     """Return origins for machines."""
     return {
         "dump": analysis.dump.path,
@@ -155,5 +157,6 @@ def origins_data(analysis: Analysis, found: Sequence[Origin]) -> dict[str, objec
             }
             for entry in found
         ],
+        "not_recorded": {anomaly.value: amount for anomaly, amount in (unknown or {}).items()},
         "problems": problem_data(analysis.problems),
     }

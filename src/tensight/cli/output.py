@@ -14,11 +14,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import Console
     from rich.table import Table
 
-    from tensight.analysis import Analysis
+    from tensight.analysis import Analysis, StatisticsTable
     from tensight.errors import Problem
     from tensight.graph import SourceFrame
 
@@ -182,16 +181,23 @@ def spans(values: list[int]) -> str:
     return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
 
 
-def values_text(row: np.void) -> str:
-    """Return what a row of statistics says in a few words."""
-    value = dict(zip(row.dtype.names or (), row.item(), strict=True))
-    parts = [f"{number(value['min'])} … {number(value['max'])}"] if value["min"] <= value["max"] else []
+def values_text(known: StatisticsTable, row: int) -> str:
+    """Return what a row of the statistics table says in a few words."""
+    from tensight.analysis.recorded_statistics import NOT_RECORDED
+
+    value = dict(zip(known.rows.dtype.names or (), known.rows[row].item(), strict=True))
+    low, high = value["min"], value["max"]
+    parts = [f"{number(low)} … {number(high)}"] if low <= high else []
+    if not parts:
+        parts = [f"{name} {number(value[name])}" for name in ("min", "max") if math.isfinite(value[name])]
     for name, words in (
         ("nan_count", "NaN"),
         ("pos_inf_count", "+Inf"),
         ("neg_inf_count", "-Inf"),
         ("zero_count", "zero"),
     ):
-        if value[name]:
+        if value[name] > 0:
             parts.append(f"{value[name]:,} of {value['count']:,} {words}")
+        elif value[name] == NOT_RECORDED and known.bounds(name)[0][row] > 0:
+            parts.append(f"some of {value['count']:,} {words}")
     return ", ".join(parts)

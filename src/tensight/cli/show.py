@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from tensight.dumps import TensorFile
+    from tensight.dumps import StatisticRow, TensorFile
     from tensight.tensors import TensorStatistics
 
 MOST_PRINTED = 1000
@@ -43,6 +43,10 @@ def show(
 
     opened = open_dump(dump)
     file = find_tensor(opened, tensor, rank)
+    if file.recorded is not None:
+        _show_recorded(file, file.recorded, json=json)
+        print_problems(opened.problems if not json else ())
+        return
     values = read_tensor(file)
     part = values if slice_ is None else values[parse_slice(slice_, values.shape)]
     found = statistics(part)
@@ -67,6 +71,28 @@ def show(
         _print_histogram(out, bars.counts.tolist(), bars.edges.tolist())
     _print_values(out, part)
     print_problems(opened.problems)
+
+
+def _show_recorded(file: TensorFile, recorded: StatisticRow, *, json: bool) -> None:
+    """Show what a device recorded of a tensor in place of its values."""
+    from rich.markup import escape
+
+    about = {"dtype": recorded.data_type, "shape": list(recorded.shape), "size_bytes": recorded.data_size}
+    if json:
+        address = str(file.address) if file.address is not None else None
+        recorded_data = {**about, "statistics": dict(recorded.values)}
+        print_json({"address": address, "file": file.path, "slice": None, "recorded": recorded_data, "values": None})
+        return
+    out = console()
+    out.print(f"[bold]{escape(str(file.address or file.op_name))}[/]")
+    kind = f"{recorded.data_type}, shape {list(recorded.shape)}, {size(recorded.data_size)}"
+    out.print(f"  {escape(f'{file.op_type}, {kind}')}")
+    out.print("  [yellow]Only statistics were recorded, in statistic.csv; there are no values to show.[/]")
+    for name, value in recorded.values.items():
+        shown = value if isinstance(value, str) else number(value, 6)
+        out.print(f"  {escape(f'{name:20s} {shown}')}")
+    if file.older:
+        out.print(f"  [yellow]recorded {len(file.older) + 1} times in this iteration; the newest is shown[/]")
 
 
 def compare_steps(

@@ -41,6 +41,7 @@ def stats(
 ) -> None:
     """Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks."""
     from tensight.analysis import query
+    from tensight.analysis.statistics_table import RECORDED
 
     analysis = open_analysis(dump, cache_dir, threads)
     with progress(analysis, quiet=quiet):
@@ -61,6 +62,12 @@ def stats(
         print_csv(found.to_pylist(), found.column_names)
     else:
         _print_table(found, shown)
+        recorded = analysis.known.rows["state"] == RECORDED
+        if recorded.any():
+            text = (
+                f"{count(int(recorded.sum()), 'tensor')} of the dump with recorded statistics only: – is not recorded"
+            )
+            console().print(f"[dim]{text}[/]")
         print_problems(analysis.problems)
 
 
