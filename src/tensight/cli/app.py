@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
-from tensight.cli import check, convert, demo, export, info, nodes, origin, show, stats
+from tensight.cli import Stopped, check, convert, demo, export, info, nodes, origin, show, stats
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise Stopped from None
+
+    return run
+
 
 app = typer.Typer(
     name="tensight",
@@ -29,7 +43,7 @@ for command in (
     export.export,
     convert.convert,
 ):
-    app.command()(command)
+    app.command()(_stoppable(command))
 
 
 def _version(wanted: bool) -> None:

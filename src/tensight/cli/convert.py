@@ -19,6 +19,8 @@ def convert(
     json: Json = False,
 ) -> None:
     """Write a dump anew with every binary tensor as an npy file that NumPy opens."""
+    from rich.markup import escape
+
     from tensight.dumps import open_dump
     from tensight.dumps.convert import convert_dump
 
@@ -28,5 +30,5 @@ def convert(
     if json:
         print_json({"folder": str(out), "written": report.written, "problems": problem_data(problems)})
         return
-    console().print(f"Wrote {count(report.written, 'tensor')} to [bold]{out}[/]")
+    console().print(f"Wrote {count(report.written, 'tensor')} to [bold]{escape(str(out))}[/]")
     print_problems(problems)

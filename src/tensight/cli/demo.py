@@ -17,6 +17,8 @@ SCRIPT = "sick_network.py"
 
 def demo(cache_dir: CacheDir = None) -> None:
     """Check a shipped run of MindSpore 2.10 in which training went wrong, and name the origin and its line of code."""
+    from rich.markup import escape
+
     from tensight import analysis as engine
     from tensight.analysis import Analysis, origins
     from tensight.cache import cache_root
@@ -26,7 +28,10 @@ def demo(cache_dir: CacheDir = None) -> None:
 
     out = console()
     run = unpack((cache_dir or cache_root()) / "demo")
-    out.print(f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {run}\n")
+    shown = escape(str(run))
+    out.print(
+        f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {shown}\n"
+    )
     analysis = Analysis(open_dump(run), cache_dir=cache_dir)
     out.print("[bold reverse] tensight check [/] what is wrong\n")
     print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
@@ -34,7 +39,7 @@ def demo(cache_dir: CacheDir = None) -> None:
     for found in origins(analysis):
         print_origin(out, analysis, found, source_root=str(run))
     out.print(
-        f'Try it yourself:  tensight origin {run}\n                  tensight check {run} --watch "TL(max_gt=1e3)"'
+        f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
     )
 
 

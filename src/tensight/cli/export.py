@@ -34,6 +34,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write graphs (--xlsx) or tensors (--npz) into a file for other tools."""
+    from rich.markup import escape
+
     from tensight.dumps import open_dump
 
     if xlsx == npz:
@@ -56,7 +58,7 @@ def export(
     if json:
         print_json({"file": str(path), "problems": problem_data(problems)})
         return
-    console().print(f"Wrote [bold]{path}[/]")
+    console().print(f"Wrote [bold]{escape(str(path))}[/]")
     print_problems(problems)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 1_000_000
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_TENSOR = re.compile(r"(?P<name>.+?)(?::(?P<io>input|output)?\.?(?P<slot>\d+))?(?:@(?P<iteration>-?\d+))?")
+_TENSOR = re.compile(r"(?P<name>.+?)(?::(?P<io>input|output)?\.?(?P<slot>\d{1,9}))?(?:@(?P<iteration>-?\d{1,18}))?")
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:

@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -36,15 +37,28 @@ class Format(str, Enum):
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console for people; off a terminal it is wide enough that no table is cut."""
-    from rich.console import Console
+    from tensight.cli.literal_console import LiteralConsole
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return LiteralConsole(
         stderr=stderr,
         width=None if stream.isatty() else WIDTH_OFF_TERMINAL,
         highlight=False,
+        emoji=False,
         soft_wrap=not stream.isatty(),
     )
+
+
+def visible(text: str) -> str:
+    """Return a text whose characters a terminal shows and does not obey: others appear as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(ascii(char)[1:-1] if _is_command(char) else char for char in text)
+
+
+def _is_command(char: str) -> bool:
+    """Tell whether a character stands for something to do (colours, direction of writing) or for nothing at all."""
+    return char not in "\n\t" and (unicodedata.category(char)[0] == "C" or char in "\u2028\u2029")
 
 
 def print_json(data: object) -> None:
@@ -56,7 +70,9 @@ def print_csv(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> N
     """Print rows as CSV with a header."""
     writer = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(
+        {name: visible(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
+    )
 
 
 def _plain(data: object) -> object:

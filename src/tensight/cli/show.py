@@ -38,6 +38,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show the values of one tensor: statistics, histogram, numbers."""
+    from rich.markup import escape
+
     from tensight.dumps import open_dump, read_tensor
     from tensight.tensors import histogram, parse_slice, statistics
 
@@ -64,7 +66,7 @@ def show(
     out = console()
     _print_heading(out, file, values)
     if slice_ is not None:
-        out.print(f"  part {slice_}: shape {list(part.shape)}")
+        out.print(f"  part {escape(slice_)}: shape {list(part.shape)}")
     _print_statistics(out, found)
     if found.finite_count > 1 and values.dtype.kind not in "b":
         bars = histogram(part, bins=BINS)
@@ -163,7 +165,7 @@ def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None
     from rich.markup import escape
 
     out.print(f"[bold]{escape(str(file.address or file.name))}[/]")
-    out.print(f"  {file.op_type}, {values.dtype}, shape {list(values.shape)}, {size(values.nbytes)}")
+    out.print(f"  {escape(file.op_type)}, {values.dtype}, shape {list(values.shape)}, {size(values.nbytes)}")
     if file.older:
         out.print(f"  [yellow]dumped {len(file.older) + 1} times in this iteration; the newest is shown[/]")
 
