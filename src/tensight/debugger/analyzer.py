@@ -54,6 +54,8 @@ class DumpAnalyzer:
         check_mem_limit(mem_limit)
         self._dump = open_dump_folder(dump_dir)
         self._nodes = DumpNodes(self._dump)
+        # Now, so that the kernels are loaded while the caller goes on.
+        self._analysis: Analysis = self._open_analysis()
 
     @property
     def dump(self) -> Dump:
@@ -66,8 +68,7 @@ class DumpAnalyzer:
 
         return History(self._dump)
 
-    @cached_property
-    def _analysis(self) -> Analysis:
+    def _open_analysis(self) -> Analysis:
         from tensight.analysis import Analysis
         from tensight.cache import cache_root
         from tensight.debugger.history import DumpByHistory

@@ -72,7 +72,10 @@ def check_watchpoints(
     if not isinstance(error_on_no_value, bool) and any(watchpoint.tensors for watchpoint in checked):
         raise TypeError(f"error_on_no_value should be bool, but got {type(error_on_no_value)}.")
     checks = [_check_of(watchpoint.condition) for watchpoint in checked]
-    split = [_split(nodes, watchpoint.tensors) for watchpoint in checked]
+    # Often several watchpoints watch one list.
+    lists = {id(watchpoint.tensors): watchpoint.tensors for watchpoint in checked}
+    divided = {number: _split(nodes, tensors) for number, tensors in lists.items()}
+    split = [divided[id(watchpoint.tensors)] for watchpoint in checked]
     found = _evaluate(analysis, checks, [dumped for dumped, _ in split])
 
     ranked: dict[int, list[_Ranked]] = {}
