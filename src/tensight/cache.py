@@ -28,7 +28,9 @@ def cache_root() -> Path:
         The folder; it may not exist yet.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("tensight", appauthor=False))
+    if chosen:
+        return Path(os.path.expanduser(chosen))
+    return Path(platformdirs.user_cache_dir("tensight", appauthor=False))
 
 
 class DumpCache:
@@ -84,7 +86,7 @@ class DumpCache:
         """Return the data stored with `write_json` if it was stored with the same fingerprint, else None."""
         try:
             stored = json.loads(self.path(name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         # Through JSON, so that tuples and lists compare equal.
         if not isinstance(stored, dict) or stored.get("fingerprint") != json.loads(json.dumps(fingerprint)):
@@ -114,7 +116,7 @@ def cache_for(dump_path: str, cache_dir: str | os.PathLike[str] | None) -> DumpC
     """
     if cache_dir is None:
         return DumpCache(dump_path)
-    root = Path(cache_dir).expanduser()
+    root = Path(os.path.expanduser(cache_dir))
     if root.exists() and not root.is_dir():
         raise InputError(f"{root} is not a folder, so it cannot hold the cache: name a folder, or one to be created")
     return DumpCache(dump_path, root)

@@ -67,7 +67,7 @@ def test_several_graphs_are_searched_in_order() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "message"),
     [
-        ("(", {"regex": True}, "no valid regular expression"),
+        ("(", {"regex": True}, "no regular expression"),
         ("x", {"by": "colour"}, "'colour'"),
         ("wheight", {"by": "kind"}, "there are weight"),
     ],

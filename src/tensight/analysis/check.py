@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.errors import InputError
-from tensight.graph import NodeKind, kinds, trainable_weight_names
+from tensight.graph import NodeKind, kinds, text_pattern, trainable_weight_names
 from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ class _Selected:
     def __init__(self, dump: Dump, selector: Selector) -> None:
         self._dump = dump
         self._selector = selector
-        self._pattern = re.compile(selector.argument) if selector.kind is SelectorKind.NAME else None
+        self._pattern = text_pattern(selector.argument) if selector.kind is SelectorKind.NAME else None
         self._names: dict[int, frozenset[str]] = {}
 
     def __call__(self, file: TensorFile) -> bool:
@@ -179,6 +178,7 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
         All graphs of the rank: a weight that one of them trains is trainable in the others, too.
     """
     types = {name.lower() for name in selector.names}
+    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "")
     rules: dict[SelectorKind, Callable[[Node], bool]] = {
         SelectorKind.ALL: lambda node: not node.is_constant,
         SelectorKind.WEIGHTS: lambda node: NodeKind.WEIGHT in kinds(graph, node),
@@ -186,7 +186,7 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
         SelectorKind.ACTIVATIONS: lambda node: NodeKind.ACTIVATION in kinds(graph, node),
         SelectorKind.ACTIVATION: lambda node: node.type.lower() in types and NodeKind.ACTIVATION in kinds(graph, node),
         SelectorKind.TYPE: lambda node: node.type.lower() in types,
-        SelectorKind.NAME: lambda node: re.search(selector.argument, node.name) is not None,
+        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
     }
     if selector.kind is SelectorKind.TRAINABLE_WEIGHTS:
         return trainable_weight_names(graphs or (graph,))

@@ -87,11 +87,17 @@ class ThreadEngine:
                 failures.append(error)
 
         workers = [threading.Thread(target=drain, daemon=True) for _ in range(min(self.threads, len(items)) - 1)]
-        for worker in workers:
-            worker.start()
-        drain()
-        for worker in workers:
-            worker.join()
+        try:
+            for worker in workers:
+                worker.start()
+            drain()
+            for worker in workers:
+                worker.join()
+        except BaseException as error:  # an interrupt while waiting: the others stop after their item
+            failures.append(error)
+            for worker in workers:
+                if worker.ident is not None:
+                    worker.join()
         if failures:
             raise failures[0]
 

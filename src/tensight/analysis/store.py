@@ -19,7 +19,6 @@ from tensight.analysis.statistics_table import (
     StatisticsTable,
     to_arrow,
 )
-from tensight.errors import TensightError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +140,7 @@ def _write(table: StatisticsTable, file: IO[bytes]) -> None:
         for start in range(0, max(end, 1), PART_ROWS):
             part = _part(table, ranges, slice(start, min(start + PART_ROWS, end)))
             part = part.replace_schema_metadata({"tensight": json.dumps(about)})
-            writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", write_page_checksum=True)
             writer.write_table(part)
     finally:
         if writer is not None:
@@ -176,15 +175,14 @@ def load(table: StatisticsTable, cache: DumpCache) -> None:
     path = cache.path(FILE_NAME)
     if not path.is_file():
         return
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, memory_map=True) as stored:
+        with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as stored:
             about = json.loads((stored.schema_arrow.metadata or {}).get(b"tensight", b"{}"))
             if about.get("format") == FORMAT:
                 _take_over(table, stored, about)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, TensightError):
+    except Exception:  # whatever a damaged file, or one of another program, leads to
         table.forget()
 
 

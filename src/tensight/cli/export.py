@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +36,7 @@ def export(
     from rich.markup import escape
 
     from tensight.dumps import open_dump
+    from tensight.graph import text_pattern
 
     if xlsx == npz:
         raise InputError("say what to export: --xlsx or --npz")
@@ -47,7 +47,7 @@ def export(
 
         path = Path(export_workbook(opened, out))
     else:
-        pattern = _pattern(on)
+        pattern = text_pattern(on)
         files = [
             file
             for file in opened.tensors(ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations"))
@@ -60,13 +60,6 @@ def export(
         return
     console().print(f"Wrote [bold]{escape(str(path))}[/]")
     print_problems(problems)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise InputError(f"--on {text!r} is no regular expression: {error}") from None
 
 
 def write_npz(files: Sequence[TensorFile], path: Path, dump_path: str) -> tuple[Path, list[Problem]]:

@@ -159,7 +159,7 @@ class Storage(ABC):
 
 def is_url(path: str) -> bool:
     """Tell whether a path is for fsspec (``s3://bucket/run``, ``zip://::run.zip``) and not a local one."""
-    return ("://" in path or "::" in path) and not path.startswith("file://")
+    return ("://" in path or "::" in path) and not path.startswith(("file://", "/"))
 
 
 def open_storage(path: str | os.PathLike[str]) -> Storage:
@@ -173,7 +173,8 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
         If fsspec cannot handle the URL.
     """
     text = os.fspath(path)
-    return FsspecStorage(text) if is_url(text) else LocalStorage(_without_scheme(text))
+    # A folder may be called like an URL; inside Tensight it then has its absolute path.
+    return FsspecStorage(text) if is_url(text) and not os.path.isdir(text) else LocalStorage(_without_scheme(text))
 
 
 def open_file(path: str) -> OpenFile:

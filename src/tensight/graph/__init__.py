@@ -17,7 +17,7 @@ from tensight.graph.optimizers import (
 )
 from tensight.graph.parsing import parse_graph, parse_graph_proto
 from tensight.graph.scopes import Scope
-from tensight.graph.search import search
+from tensight.graph.search import search, text_pattern
 from tensight.graph.source import SourceFrame, parse_frame
 from tensight.graph.values import Monad, TensorValue, UnreadableValue
 
@@ -47,6 +47,7 @@ __all__ = [
     "parse_graph",
     "parse_graph_proto",
     "search",
+    "text_pattern",
     "trainable_weight_names",
     "trainable_weights",
 ]

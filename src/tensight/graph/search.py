@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 SearchBy = Literal["name", "type", "kind", "stack"]
 _Matches = Callable[[str], bool]
+
+LONGEST_SHOWN = 200
+"""Characters of a wrong regular expression that a message repeats."""
 
 
 def search(
@@ -67,6 +71,24 @@ def search(
     raise InputError(f"by is {by!r}; it must be one of 'name', 'type', 'kind', 'stack'")
 
 
+def text_pattern(query: str, *, case_sensitive: bool = True) -> re.Pattern[str]:
+    """Compile a regular expression that a person typed.
+
+    Raises
+    ------
+    InputError
+        When it is none, or more than can be compiled.
+    """
+    try:
+        with warnings.catch_warnings():
+            # "[[" may mean something else in a later Python; to the person it is no news.
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(query, 0 if case_sensitive else re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
+        shown = query if len(query) <= LONGEST_SHOWN else f"{query[:LONGEST_SHOWN]}…"
+        raise InputError(f"{shown!r} is no regular expression: {error}") from None
+
+
 def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive: bool) -> tuple[Node, ...]:
     matches = _matcher(query, regex=regex, case_sensitive=case_sensitive, whole=True)
     wanted = {kind for kind in NodeKind if matches(kind.value)}
@@ -78,10 +100,7 @@ def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive
 
 def _matcher(query: str, *, regex: bool, case_sensitive: bool, whole: bool) -> _Matches:
     if regex:
-        try:
-            pattern = re.compile(query, 0 if case_sensitive else re.IGNORECASE)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise InputError(f"{query!r} is no valid regular expression: {error}") from error
+        pattern = text_pattern(query, case_sensitive=case_sensitive)
         find = pattern.fullmatch if whole else pattern.search
         return lambda text: find(text) is not None
     wanted = query if case_sensitive else query.lower()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import InputError
+from tensight.graph import text_pattern
 from tensight.watchpoints.error_codes import ErrorCode, error_words
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ class Selector:
             wanted = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
             raise InputError(f"the selector {self.kind.value!r} {wanted} argument after a colon")
         if self.kind is SelectorKind.NAME:
-            try:
-                re.compile(self.argument)
-            except re.error as error:
-                raise InputError(f"the selector {self} is no regular expression: {error}") from None
+            text_pattern(self.argument)
 
     @classmethod
     def parse(cls, text: str) -> Selector:
