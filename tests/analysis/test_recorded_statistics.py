@@ -18,7 +18,7 @@ from tensight.analysis import Analysis, Anomaly, CheckRequest, InputState, check
 from tensight.analysis.recorded_statistics import BOUNDED, MEASURES, recorded_statistics
 from tensight.dumps import StatisticRow
 from tensight.tensors import statistics
-from tensight.watchpoints import Selector, Status, Watchpoint, parse_check, recommended_watchpoints
+from tensight.watchpoints import Selector, Status, Watchpoint, evaluate, parse_check, recommended_watchpoints
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
 from statistics_writer import COUNTS, DEFAULT, EVERYTHING, OLD, record, record_dump, values_of
@@ -235,6 +235,66 @@ def test_the_true_statistics_lie_between_the_bounds(
             assert low - margin <= value <= high + margin, name
         else:
             assert truth.finite_count or math.isnan(low) or low <= high
+
+
+def columns_of(arrays: list[Any]) -> dict[Any, Any]:
+    rows = [statistics(array).as_row() for array in arrays]
+    return {name: np.array([entry[name] for entry in rows]) for name in rows[0] if name not in ("dtype", "shape")}
+
+
+def recorded_columns(arrays: list[Any], chosen: tuple[str, ...], *, skip: bool) -> dict[Any, Any]:
+    found = recorded_statistics([row(array, chosen, skip=skip) for array in arrays])
+    columns: dict[Any, Any] = {"recorded": np.ones(len(arrays), np.bool_)}
+    for name in BOUNDED:
+        columns["low", name], columns["high", name] = found.low[name], found.high[name]
+        columns[name] = found.exact(name) if name in MEASURES else found.low[name].astype(np.int64)
+    return columns
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.lists(ELEMENTS, max_size=8), min_size=1, max_size=12),
+    st.sets(st.sampled_from(EVERYTHING)),
+    st.booleans(),
+    st.sampled_from(
+        [
+            "TO",
+            "TL(max_gt={0})",
+            "TL(mean_gt={0})",
+            "TL(abs_mean_gt={1})",
+            "TS(abs_mean_lt={1})",
+            "TS(min_lt={0})",
+            "TZ(zero_percentage_ge={2})",
+            "TR(max_min_gt={1})",
+            "TR(max_min_lt={1})",
+            "TR(range_start_inclusive={0}, range_end_inclusive={3}, range_percentage_gt={2})",
+            "TR(range_start_inclusive={0}, range_end_inclusive={3}, range_percentage_lt={2})",
+        ]
+    ),
+    st.floats(-20, 20).map(lambda x: round(x) + 0.25) | st.just(0.0) | st.just(-1.0),
+    st.floats(0.25, 50).map(lambda x: round(x) + 0.25),
+    st.sampled_from([0, 10, 30, 60, 99.9, 100]),
+)
+def test_a_verdict_on_recorded_statistics_is_the_verdict_on_the_values(
+    tensors: list[list[float]], columns: set[str], skip: bool, text: str, place: float, size: float, percentage: float
+) -> None:
+    arrays = [np.array(elements, np.float32) for elements in tensors]
+    chosen = OLD if skip else tuple(sorted(columns))
+    check_text = text.format(place, size, percentage, place + size)
+    parsed = parse_check(check_text)
+    values = columns_of(arrays)
+    for low, high in parsed.needs.ranges:
+        values["in_range", low, high] = np.array([np.sum((array >= low) & (array <= high)) for array in arrays])
+    truth = evaluate(parsed, values)
+    found = evaluate(parsed, recorded_columns(arrays, chosen, skip=skip))
+    open_ = found.status == Status.NOT_RECORDED
+    # A digit that the file does not have may be the one that decides: thresholds are chosen off the elements.
+    close = np.zeros(len(arrays), np.bool_)
+    for name in truth.actual:
+        threshold = parsed.values[name]
+        close |= np.abs(truth.actual[name] - threshold) <= 1e-4 * (1 + np.abs(values["l2_norm"]))
+    np.testing.assert_array_equal(found.hit[~open_ & ~close], truth.hit[~open_ & ~close])
+    assert not found.hit[open_].any()
 
 
 def test_a_nan_that_large_tensors_hide_is_not_ruled_out_by_the_extremes() -> None:

@@ -55,7 +55,7 @@ NORM_SLACK = 0.01
 """Relative error allowed in a recorded norm when other statistics are bounded by it: devices may add up in float32."""
 
 _LARGEST = 1.797e308
-"""Beyond this a maximum below the minimum is what the search for them began with: no element took part."""
+"""A maximum below its negative, or a minimum above it, is what the search for them began with."""
 
 _RECORDED_COUNTS = {
     "nan_count": "nan count",
@@ -142,10 +142,11 @@ class _Bounding:
         self._max, self._min, self._avg, self._norm = (self._measure(name) for name in ("max", "min", "avg", "l2norm"))
         self._set("count", *(self._elements(),) * 2)
         self._n = self.low["count"]
-        # Nothing took part in the search for the extremes.
-        self._without_extremes = (self._max.value < self._min.value) & (
-            (self._max.value <= -_LARGEST) | (self._min.value >= _LARGEST)
-        )
+        # Nothing took part in the search for the extremes, so that they are what it began with.
+        largest, smallest = self._max.value, self._min.value
+        untouched = (np.isfinite(largest) & (largest <= -_LARGEST)) | (np.isfinite(smallest) & (smallest >= _LARGEST))
+        crossed = (largest < smallest) & (np.isneginf(largest) | np.isposinf(smallest))
+        self._without_extremes: _Flags = untouched | crossed
 
     def table(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         self._bound_non_finite()
@@ -215,6 +216,9 @@ class _Bounding:
         names = ("nan_count", "neg_inf_count", "pos_inf_count")
         low = sum((self.low[name] for name in names), zero)
         high = np.minimum(sum((self.high[name] for name in names), zero), n)
+        some_finite = (largest.finite | smallest.finite) & used
+        some_finite |= self._count(_RECORDED_COUNTS["zero_count"]) > 0
+        high = np.where(some_finite & (n > 0), np.minimum(high, n - 1), high)
         some = (self._avg.nan | self._without_extremes) & (n > 0) & ~self._whole_numbers & (high > 0)
         self._set("non_finite_count", np.maximum(low, some), high)
         self._finite_low, self._finite_high = n - high, n - self.low["non_finite_count"]

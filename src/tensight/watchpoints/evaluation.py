@@ -21,7 +21,7 @@ from tensight.watchpoints.quantities import (
     compares_non_finite,
     finite_counts,
 )
-from tensight.watchpoints.recorded import RECORDED, at_most, recorded_bounds
+from tensight.watchpoints.recorded import RECORDED, at_most, may_be_without_value, recorded_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,6 +163,9 @@ class _Rows:
             certain, possible = _verdicts(threshold, low, high)
             certain, possible = certain & self._evaluable, possible & self._evaluable
             open_value = self._evaluable & (low < high)
+            if RECORDED in self._columns:
+                unsure = self._recorded & may_be_without_value(threshold.quantity, self._columns)
+                certain, open_value = certain & ~unsure, open_value | (self._evaluable & unsure)
             value = np.where(self._evaluable & (low == high), low, np.nan)
             unknown |= open_value
             undecided |= open_value & possible

@@ -48,6 +48,15 @@ def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, 
     return np.where(rows, low, computed[0]), np.where(rows, high, computed[1])
 
 
+def may_be_without_value(quantity: Quantity, columns: Columns) -> BoolColumn:
+    """Tell of which tensors it is not known whether they have a finite element, without which there is no quantity."""
+    if quantity.name in _COUNTS:
+        return np.zeros(len(at_least(columns, "count")), np.bool_)
+    fewest, most = _finite(columns)
+    unsure: BoolColumn = (fewest <= 0) & (most > 0)
+    return unsure
+
+
 def at_least(columns: Columns, name: str) -> FloatColumn:
     """Return the smallest value that a statistic can have."""
     return float_column(columns, (LOW, name))
@@ -152,6 +161,9 @@ def _within(bounds: Bounds, start: float, end: float) -> BoolColumn:
     within: BoolColumn = (start <= bounds[0]) & (bounds[1] <= end)
     return within
 
+
+_COUNTS = frozenset({"nan_count", "inf_count", "non_finite_count", "overflowed"})
+"""Quantities that every tensor has."""
 
 _BOUNDS: Mapping[str, _Rule] = {
     "max": _statistic("max"),
