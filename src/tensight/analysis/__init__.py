@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tensight.analysis.analysis import Analysis, CheckRequest
+from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.analysis.check import CheckResult, check, natural_selector, selected_nodes
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
-from tensight.analysis.origin import Anomaly, InputState, Origin, OriginInput, origins, undecided, user_frame
+from tensight.analysis.origin import Origin, OriginInput, origins, undecided, user_frame
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
 

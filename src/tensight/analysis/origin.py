@@ -2,75 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.analysis.statistics_table import KNOWN, RECORDED, StatisticsTable
+from tensight.analysis.anomalies import EXPLOSION_LIMIT, NON_FINITE, Anomaly, InputState, Shown, shown
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from tensight.analysis.analysis import Analysis
+    from tensight.analysis.statistics_table import StatisticsTable
     from tensight.dumps import Dump
     from tensight.graph import Graph
 
-EXPLOSION_LIMIT = 1e6
-"""Finite values beyond this count as an explosion, unless a person names another limit."""
-
 ZERO_MAKERS = frozenset({"ZerosLike", "Zeros", "Fill", "FillV2", "DropoutGenMask", "TensorShape", "Shape", "OneHot"})
 """Operators whose zeros are what they were asked for."""
-
-
-class Anomaly(Enum):
-    """A kind of anomaly that spreads from operator to operator."""
-
-    NAN = "nan"
-    INF = "inf"
-    OVERFLOW = "overflow"
-    ALL_ZERO = "all_zero"
-    EXPLOSION = "explosion"
-
-    @property
-    def words(self) -> str:
-        """What it is called in a sentence."""
-        return {
-            "nan": "NaN",
-            "inf": "Inf",
-            "overflow": "NaN or Inf",
-            "all_zero": "All-zero output",
-            "explosion": "Explosion",
-        }[self.value]
-
-    @property
-    def absent(self) -> str:
-        """How a sentence says that something does not show it."""
-        return {
-            "nan": "no NaN",
-            "inf": "no Inf",
-            "overflow": "only finite values",
-            "all_zero": "not only zeros",
-            "explosion": "nothing that large",
-        }[self.value]
-
-
-NON_FINITE = (Anomaly.NAN, Anomaly.INF, Anomaly.OVERFLOW)
-
-
-class InputState(Enum):
-    """What is known about one input of an operator."""
-
-    CLEAN = "clean"
-    SHOWS_IT = "shows it"
-    NOT_DUMPED = "not dumped"
-    NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,73 +123,6 @@ def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
     return next(iter(own or located), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """Which rows of the table show an anomaly, and of which recorded statistics leave it open; shape (n,) each."""
-
-    certainly: NDArray[np.bool_]
-    perhaps: NDArray[np.bool_]
-
-    def state(self, row: int) -> InputState:
-        """Return what is known about a row."""
-        if self.certainly[row]:
-            return InputState.SHOWS_IT
-        return InputState.NOT_RECORDED if self.perhaps[row] else InputState.CLEAN
-
-
-Predicate = Callable[[StatisticsTable, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
-"""Tells which rows show an anomaly for certain, and which may show it."""
-
-
-def _any(name: str) -> Predicate:
-    """Return the predicate that a count is not zero."""
-
-    def counted(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        low, high = table.bounds(name)
-        return low > 0, high > 0
-
-    return counted
-
-
-def _infinite(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    negative, positive = table.bounds("neg_inf_count"), table.bounds("pos_inf_count")
-    return negative[0] + positive[0] > 0, negative[1] + positive[1] > 0
-
-
-def _only_zeros(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    count, (fewest, most) = table.rows["count"], table.bounds("zero_count")
-    some = (count > 1) & _is_float(table)
-    return some & (fewest == count), some & (most == count)
-
-
-def _huge(table: StatisticsTable, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    smallest, largest = table.bounds("min"), table.bounds("max")
-    certainly = (largest[0] > limit) | (smallest[1] < -limit)
-    return certainly & _is_float(table), ((largest[1] > limit) | (smallest[0] < -limit)) & _is_float(table)
-
-
-def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
-    flags = (dtype.startswith(("float", "bfloat", "complex")) for dtype in table.dtypes)
-    return np.fromiter(flags, np.bool_, len(table.dtypes))
-
-
-PREDICATES: Mapping[Anomaly, Predicate] = {
-    Anomaly.NAN: _any("nan_count"),
-    Anomaly.INF: _infinite,
-    Anomaly.OVERFLOW: _any("non_finite_count"),
-    Anomaly.ALL_ZERO: _only_zeros,
-    Anomaly.EXPLOSION: _huge,
-}
-"""Which rows show an anomaly, by the statistics alone."""
-
-
-def _shown(anomaly: Anomaly, table: StatisticsTable, explosion_limit: float) -> _Shown:
-    certainly, perhaps = PREDICATES[anomaly](table, explosion_limit)
-    state = table.rows["state"]
-    seen = (state == KNOWN) | (state == RECORDED)
-    return _Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED))
-
-
 def origins(
     analysis: Analysis,
     anomalies: Sequence[Anomaly] = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO),
@@ -275,7 +160,7 @@ def origins(
     steps = _Steps(analysis.dump, table)
     found = []
     for anomaly in anomalies:
-        shows = _shown(anomaly, table, explosion_limit)
+        shows = shown(anomaly, table, explosion_limit)
         for rank in analysis.dump.ranks if ranks is None else ranks:
             origin = _first_origin(anomaly, shows, steps.that_show(shows, rank))
             if origin is not None:
@@ -305,8 +190,7 @@ def undecided(
     table = analysis.statistics()
     wanted = np.fromiter((ranks is None or file.rank in ranks for file in table.files), np.bool_, len(table.files))
     amounts = {
-        anomaly: int(np.count_nonzero(_shown(anomaly, table, explosion_limit).perhaps & wanted))
-        for anomaly in anomalies
+        anomaly: int(np.count_nonzero(shown(anomaly, table, explosion_limit).perhaps & wanted)) for anomaly in anomalies
     }
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
@@ -317,7 +201,7 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
     return (group, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
 
 
-def _first_origin(anomaly: Anomaly, shows: _Shown, steps: Iterator[_Step]) -> Origin | None:
+def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[_Step]) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
     for step in steps:
         births = [birth for node in step.nodes if (birth := _birth(anomaly, shows, step, node)) is not None]
@@ -352,7 +236,7 @@ class _Birth:
     candidates: tuple[str, ...]
 
 
-def _birth(anomaly: Anomaly, shows: _Shown, step: _Step, node: Node) -> _Birth | None:
+def _birth(anomaly: Anomaly, shows: Shown, step: _Step, node: Node) -> _Birth | None:
     """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
     if anomaly is Anomaly.ALL_ZERO and (node.type in ZERO_MAKERS or not node.is_operator):
         # Biases and optimizer states start at zero.
@@ -382,7 +266,7 @@ class _Steps:
             if file.node is not None:
                 self._rows.setdefault((file.rank, file.iteration, file.graph_id), []).append(row)
 
-    def that_show(self, shows: _Shown, rank: int) -> Iterator[_Step]:
+    def that_show(self, shows: Shown, rank: int) -> Iterator[_Step]:
         """Yield the graph executions of a rank with a tensor that shows the anomaly, in the order of time."""
         before: dict[str, int] = {}
         for key in sorted(key for key in self._rows if key[0] == rank and key[1] >= 0):
@@ -454,7 +338,7 @@ class _Step:
                 found[slot] = row
         return sorted(found.items())
 
-    def inputs(self, node: Node, shows: _Shown) -> Iterator[OriginInput]:
+    def inputs(self, node: Node, shows: Shown) -> Iterator[OriginInput]:
         """Yield the state of each data input of an operator, before the operator ran."""
         if not node.is_operator:
             return
@@ -474,7 +358,7 @@ class _Step:
         shape = node.outputs[0].shape if node is not None and node.outputs else None
         return node is not None and node.is_parameter and shape is not None and len(shape) <= 1
 
-    def hidden_upstream(self, names: Sequence[str], shows: _Shown) -> list[str]:
+    def hidden_upstream(self, names: Sequence[str], shows: Shown) -> list[str]:
         """Return the producers that may hide the origin: those not known well enough, and what feeds them unseen."""
         hidden: dict[str, None] = {}
         waiting = list(names)

@@ -1,0 +1,139 @@
+"""Kinds of anomalies that spread from operator to operator, and which tensors show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.analysis.statistics_table import KNOWN, RECORDED, StatisticsTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EXPLOSION_LIMIT = 1e6
+"""Finite values beyond this count as an explosion, unless a person names another limit."""
+
+
+class Anomaly(Enum):
+    """A kind of anomaly that spreads from operator to operator."""
+
+    NAN = "nan"
+    INF = "inf"
+    OVERFLOW = "overflow"
+    ALL_ZERO = "all_zero"
+    EXPLOSION = "explosion"
+
+    @property
+    def words(self) -> str:
+        """What it is called in a sentence."""
+        return {
+            "nan": "NaN",
+            "inf": "Inf",
+            "overflow": "NaN or Inf",
+            "all_zero": "All-zero output",
+            "explosion": "Explosion",
+        }[self.value]
+
+    @property
+    def absent(self) -> str:
+        """How a sentence says that something does not show it."""
+        return {
+            "nan": "no NaN",
+            "inf": "no Inf",
+            "overflow": "only finite values",
+            "all_zero": "not only zeros",
+            "explosion": "nothing that large",
+        }[self.value]
+
+
+NON_FINITE = (Anomaly.NAN, Anomaly.INF, Anomaly.OVERFLOW)
+
+
+class InputState(Enum):
+    """What is known about one input of an operator."""
+
+    CLEAN = "clean"
+    SHOWS_IT = "shows it"
+    NOT_DUMPED = "not dumped"
+    NOT_RECORDED = "not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which rows of the table show an anomaly, and of which recorded statistics leave it open; shape (n,) each."""
+
+    certainly: NDArray[np.bool_]
+    perhaps: NDArray[np.bool_]
+
+    def state(self, row: int) -> InputState:
+        """Return what is known about a row."""
+        if self.certainly[row]:
+            return InputState.SHOWS_IT
+        return InputState.NOT_RECORDED if self.perhaps[row] else InputState.CLEAN
+
+
+Predicate = Callable[[StatisticsTable, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
+"""Tells which rows show an anomaly for certain, and which may show it."""
+
+
+def _any(name: str) -> Predicate:
+    """Return the predicate that a count is not zero."""
+
+    def counted(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        low, high = table.bounds(name)
+        return low > 0, high > 0
+
+    return counted
+
+
+def _infinite(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    negative, positive = table.bounds("neg_inf_count"), table.bounds("pos_inf_count")
+    return negative[0] + positive[0] > 0, negative[1] + positive[1] > 0
+
+
+def _only_zeros(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    count, (fewest, most) = table.rows["count"], table.bounds("zero_count")
+    some = (count > 1) & _is_float(table)
+    return some & (fewest == count), some & (most == count)
+
+
+def _huge(table: StatisticsTable, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    smallest, largest = table.bounds("min"), table.bounds("max")
+    certainly = (largest[0] > limit) | (smallest[1] < -limit)
+    return certainly & _is_float(table), ((largest[1] > limit) | (smallest[0] < -limit)) & _is_float(table)
+
+
+def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
+    flags = (dtype.startswith(("float", "bfloat", "complex")) for dtype in table.dtypes)
+    return np.fromiter(flags, np.bool_, len(table.dtypes))
+
+
+PREDICATES: Mapping[Anomaly, Predicate] = {
+    Anomaly.NAN: _any("nan_count"),
+    Anomaly.INF: _infinite,
+    Anomaly.OVERFLOW: _any("non_finite_count"),
+    Anomaly.ALL_ZERO: _only_zeros,
+    Anomaly.EXPLOSION: _huge,
+}
+"""Which rows show an anomaly, by the statistics alone."""
+
+
+def shown(anomaly: Anomaly, table: StatisticsTable, explosion_limit: float) -> Shown:
+    """Return which tensors show an anomaly.
+
+    Parameters
+    ----------
+    anomaly : Anomaly
+    table : StatisticsTable
+        Filled in.
+    explosion_limit : float
+        Finite values whose magnitude is above this count as an explosion.
+    """
+    certainly, perhaps = PREDICATES[anomaly](table, explosion_limit)
+    state = table.rows["state"]
+    seen = (state == KNOWN) | (state == RECORDED)
+    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED))
