@@ -43,6 +43,18 @@ def query(table: pa.Table, sql: str) -> pa.Table:
         connection.register(TABLE_NAME, table)
         try:
             found: pa.Table = connection.sql(sql).to_arrow_table()
-        except (duckdb.Error, AttributeError) as error:
+        except (duckdb.Error, AttributeError, UnicodeError) as error:
             raise InputError(f"the query {sql!r} does not work on the table {TABLE_NAME!r}: {error}") from None
+    return found.rename_columns(_distinct(found.column_names))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return names of columns of which none is twice: SQL allows that, programs that ask for a column do not."""
+    found: list[str] = []
+    for name in names:
+        other, number = name, 1
+        while other in found:
+            number += 1
+            other = f"{name}_{number}"
+        found.append(other)
     return found

@@ -334,14 +334,19 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 def file_key(file: TensorFile) -> FileKey:
     """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there."""
     if file.recorded is not None:
-        return (f"{file.path}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}", file.io, file.slot)
-    return (file.path, file.io, file.slot)
+        return (f"{_utf8(file.path)}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}", file.io, file.slot)
+    return (_utf8(file.path), file.io, file.slot)
+
+
+def _utf8(text: str) -> str:
+    """Return a text that Arrow can hold: the folder of a dump may have a name that is no UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
     ("rank", "int32", lambda file: file.rank),
     ("graph", "string", lambda file: file.graph),
-    ("graph_id", "int32", lambda file: file.graph_id),
+    ("graph_id", "int64", lambda file: file.graph_id),
     ("node", "string", lambda file: file.node),
     ("op_type", "string", lambda file: file.op_type),
     ("op_name", "string", lambda file: file.op_name),
@@ -350,7 +355,7 @@ FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
     ("iteration", "int64", lambda file: file.iteration),
     ("timestamp", "int64", lambda file: file.timestamp),
     ("format", "string", lambda file: file.format),
-    ("path", "string", lambda file: file.path),
+    ("path", "string", lambda file: _utf8(file.path)),
     ("file_bytes", "int64", lambda file: file.size_bytes if file.recorded is None else None),
     ("file_mtime_ns", "int64", lambda file: file.mtime_ns),
 )
@@ -385,7 +390,7 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     for name in STATISTICS:
         values = np.ascontiguousarray(table.rows[name][rows])
         columns[name] = pa.array(values, mask=unknown | (recorded & _not_recorded(name, values)))
-    columns["error"] = pa.array([error or None for error in table.errors[rows]], pa.string())
+    columns["error"] = pa.array([_utf8(error) or None for error in table.errors[rows]], pa.string())
     return pa.table(columns)
 
 

@@ -96,7 +96,8 @@ def find_dump(path: str | os.PathLike[str]) -> DumpLayout:
         storage = open_storage(storage.full_path(found[0]))
         ranks, problems = _ranks_in(storage, "")
         return DumpLayout(storage, ranks, problems)
-    raise DumpError(f"{storage.root}: {_why_not(storage)}")
+    why = f"is no dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
+    raise DumpError(f"{storage.root}: {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _network_folder(storage: Storage, rank: RankFolder, net_name: str, problems:
     candidates = [
         name
         for name in listing.folders
-        if name not in _KNOWN and any(map(_NUMBER.fullmatch, storage.folders(rank.child(name))))
+        if name not in _KNOWN and any(map(_NUMBER.fullmatch, _quiet_folders(storage, rank.child(name))))
     ]
     expected = f"no folder {net_name!r} with tensors" if net_name else "the name of the network is unknown"
     if not candidates:
@@ -218,7 +219,9 @@ def _is_rank(storage: Storage, path: str) -> bool:
     if not _KNOWN.isdisjoint(folders):
         return True
     return any(
-        _NUMBER.fullmatch(inner) for name in folders for inner in storage.folders(f"{path}/{name}" if path else name)
+        _NUMBER.fullmatch(inner)
+        for name in folders
+        for inner in _quiet_folders(storage, f"{path}/{name}" if path else name)
     )
 
 
