@@ -291,6 +291,8 @@ class LocalStorage(Storage):
     """
 
     def __init__(self, path: str) -> None:
+        if "\0" in path:
+            raise MissingFileError(f"{path}: there is no such folder.")
         self.root = os.path.abspath(os.path.expanduser(path))
         self._real = os.path.realpath(self.root)
         if not os.path.isdir(self._real):

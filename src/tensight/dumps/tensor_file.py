@@ -89,4 +89,5 @@ class TensorFile:
     @property
     def name(self) -> str:
         """The file's name."""
-        return self.path.partition("::")[0].rpartition("/")[2]
+        path = self.path if self.path.startswith("/") else self.path.partition("::")[0]
+        return path.rpartition("/")[2]
