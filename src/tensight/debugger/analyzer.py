@@ -356,7 +356,7 @@ def open_dump_folder(dump_dir: Path) -> Dump:
 def _has_rank_folder(path: str) -> bool:
     try:
         return any(_RANK_FOLDER.fullmatch(name) for name in os.listdir(path))
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
