@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, InputState, origins
 from tensight.errors import InputError
@@ -160,3 +161,13 @@ def test_the_limit_of_an_explosion_must_be_positive(analyse: Analyse, dump_210: 
 
 def test_planted_facts_cover_both_generations(planted: dict[str, Any]) -> None:
     assert set(DUMPS) <= set(planted), json.dumps(sorted(planted))
+
+
+def test_an_operator_without_any_file_is_a_candidate_and_no_obstacle(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("w").operator("Default/Mul-op1", inputs=("w",))
+    writer.graph(graph.operator("Default/Log-op2", inputs=("1",)))
+    writer.tensor(0, "Log.Log-op2", [np.nan])
+    (found,) = origins(analyse(writer.root), [Anomaly.NAN])
+    assert found.address.node == "Default/Log-op2"
+    assert found.candidates == ("Default/Log-op2", "Default/Mul-op1", "w")

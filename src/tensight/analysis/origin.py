@@ -297,6 +297,7 @@ class _Step:
         self, dump: Dump, table: StatisticsTable, graph: Graph, rows: Sequence[int], parameters_before: dict[str, int]
     ) -> None:
         files = table.files
+        self._dump = dump
         self.graph = graph
         self.rank, self.iteration = files[rows[0]].rank, files[rows[0]].iteration
         self._hashes = table.rows["content_hash"]
@@ -320,8 +321,7 @@ class _Step:
         return outside + sorted(operators, key=lambda node: (self._order(node), node.name))
 
     def _order(self, node: Node) -> int:
-        rows = (*self._outputs.get(node.name, {}).values(), *self._inputs.get(node.name, {}).values())
-        return min(self._position[row] for row in rows)
+        return self._dump.node_position(self.rank, node)
 
     def position(self, row: int) -> int:
         """Return where a tensor stands in the order of execution."""

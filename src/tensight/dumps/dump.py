@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
-    from tensight.graph import Graph
+    from tensight.graph import Graph, Node
 
 
 def open_dump(path: str | os.PathLike[str]) -> Dump:
@@ -130,7 +130,11 @@ class Dump:
         """
         graph = self.graph_of(tensor)
         node = graph.get(tensor.node) if graph is not None and tensor.node is not None else None
-        return UNMATCHED if node is None else self._rank(tensor.rank).order.position(node)
+        return UNMATCHED if node is None else self.node_position(tensor.rank, node)
+
+    def node_position(self, rank: int, node: Node) -> int:
+        """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`."""
+        return self._rank(rank).order.position(node)
 
     def tensors(
         self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
