@@ -7,10 +7,11 @@ need: how many elements lie in a range, how far a tensor moved since the previou
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from tensight.dumps import OpenTensor, TensorFile, open_tensor
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -79,6 +80,9 @@ Range = tuple[float, float]
 FileKey = tuple[str, str, int]
 NO_PREVIOUS = -1
 DEFAULT_ATOL = 1e-8
+MEASURES_OF_CHANGE = tuple(name for name in CHANGE.names or () if name != "state")
+FIRST_COMPARED = 4096
+"""Elements that are compared before the previous value is read as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,27 +262,21 @@ class StatisticsTable:
         row = visit.index
         with ExitStack() as opened:
             tensor = opened.enter_context(open_tensor(self.files[row]))
-            before = self._open_previous(visit, tensor, opened)
-            comparisons = [_Comparison(atol, visit.stop_above) for atol in visit.atols] if before else []
+            comparison = self._compare_with_previous(visit, tensor, opened)
             partials = []
-            pairs = zip(
-                tensor.segments(tensors.SEGMENT_ELEMENTS),
-                before.segments(tensors.SEGMENT_ELEMENTS) if before else repeat(None),
-                strict=False,
-            )
-            for number, (segment, old) in enumerate(pairs):
+            for number, segment in enumerate(tensor.segments(tensors.SEGMENT_ELEMENTS, _buffers.current(tensor))):
                 partials.append(tensors.scan_segment(segment, number, visit.ranges))
-                if old is not None:
-                    for comparison in comparisons:
-                        comparison.add(segment, old)
+                if comparison is not None:
+                    comparison.add(segment)
         statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
         self._store_statistics(row, statistics)
         for key, count in zip_longest(visit.ranges, counts):
             self.in_range[key][row] = count
-        for comparison in comparisons:
-            comparison.store(self.changes[comparison.atol], row)
+        if comparison is not None:
+            for atol, found in comparison.results():
+                self.changes[atol][row] = (KNOWN, *(getattr(found, name) for name in MEASURES_OF_CHANGE))
 
-    def _open_previous(self, visit: Visit, tensor: OpenTensor, opened: ExitStack) -> OpenTensor | None:
+    def _compare_with_previous(self, visit: Visit, tensor: OpenTensor, opened: ExitStack) -> _Comparison | None:
         """Open what a tensor is compared with; None, and noted, if the two cannot be compared."""
         row = visit.index
         if not visit.atols or self.previous[row] == NO_PREVIOUS:
@@ -288,7 +286,7 @@ class StatisticsTable:
         except TensightError:
             before = None
         if before is not None and before.header.count == tensor.header.count:
-            return before
+            return _Comparison(before, visit.atols, visit.stop_above)
         for atol in visit.atols:
             self.changes[atol][row] = (UNREADABLE, True, np.nan, np.nan, np.nan, np.nan, np.nan)
         return None
@@ -298,32 +296,71 @@ class StatisticsTable:
         self.rows[row] = (KNOWN, *(getattr(found, name) for name in STATISTICS))
 
 
-@dataclass(slots=True)
+class _Buffers(threading.local):
+    """Room for one segment of a tensor, and for one of its previous value; each thread has its own."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, NDArray[np.uint8]] = {}
+
+    def current(self, tensor: OpenTensor) -> NDArray[np.uint8]:
+        """Return the room for the tensor itself."""
+        return self._room("current", tensor)
+
+    def previous(self, tensor: OpenTensor) -> NDArray[np.uint8]:
+        """Return the room for what it is compared with."""
+        return self._room("previous", tensor)
+
+    def _room(self, name: str, tensor: OpenTensor) -> NDArray[np.uint8]:
+        size = tensors.SEGMENT_ELEMENTS * tensor.header.dtype.itemsize
+        if name not in self._rooms or self._rooms[name].size < size:
+            self._rooms[name] = np.empty(size, np.uint8)
+        return self._rooms[name]
+
+
+_buffers = _Buffers()
+
+
 class _Comparison:
-    """The running comparison of one tensor with its previous iteration."""
+    """The running comparison of one tensor with its previous value, for each absolute tolerance.
 
-    atol: float
-    stop_above: float
-    partials: list[tensors.ChangePartial] = field(default_factory=list)
-    stopped: bool = False
+    It reads of the previous value no more than it needs to know that all required relative tolerances are above
+    `stop_above`; mostly the first few elements tell.
+    """
 
-    def add(self, segment: NDArray[Any], before: NDArray[Any]) -> None:
-        if not self.stopped:
-            partial = tensors.scan_change_segment(segment, before, atol=self.atol)
-            self.partials.append(partial)
-            self.stopped = partial.required_rtol > self.stop_above
+    def __init__(self, previous: OpenTensor, atols: Sequence[float], stop_above: float) -> None:
+        self._previous = previous
+        self._segments = previous.segments(tensors.SEGMENT_ELEMENTS, _buffers.previous(previous))
+        self._stop_above = stop_above
+        self._partials: dict[float, list[tensors.ChangePartial]] = {atol: [] for atol in atols}
+        self._started = False
+        self._stopped = False
 
-    def store(self, column: NDArray[np.void], row: int) -> None:
-        found = tensors.merge_changes(self.partials, atol=self.atol, complete=not self.stopped)
-        column[row] = (
-            KNOWN,
-            found.complete,
-            found.mean_abs_change,
-            found.mean_abs_previous,
-            found.max_abs_change,
-            found.l2_change,
-            found.required_rtol,
-        )
+    def add(self, segment: NDArray[Any]) -> None:
+        """Compare the next segment, unless enough is known."""
+        if self._stopped:
+            return
+        if not self._started and self._stop_above < np.inf and len(segment) > FIRST_COMPARED:
+            first = next(self._previous.segments(FIRST_COMPARED, _buffers.previous(self._previous)))
+            found = self._compare(segment[:FIRST_COMPARED], first)
+            if not self._enough(found):
+                found = self._compare(segment, next(self._segments))
+        else:
+            found = self._compare(segment, next(self._segments))
+        self._started = True
+        self._stopped = self._enough(found)
+        for atol, partial in found.items():
+            self._partials[atol].append(partial)
+
+    def _compare(self, segment: NDArray[Any], before: NDArray[Any]) -> dict[float, tensors.ChangePartial]:
+        return {atol: tensors.scan_change_segment(segment, before, atol=atol) for atol in self._partials}
+
+    def _enough(self, found: dict[float, tensors.ChangePartial]) -> bool:
+        return all(partial.required_rtol > self._stop_above for partial in found.values())
+
+    def results(self) -> Iterator[tuple[float, tensors.ChangeStatistics]]:
+        """Yield what was found for each absolute tolerance."""
+        for atol, partials in self._partials.items():
+            yield atol, tensors.merge_changes(partials, atol=atol, complete=not self._stopped)
 
 
 @lru_cache(maxsize=4096)

@@ -54,8 +54,10 @@ class DumpAnalyzer:
         check_mem_limit(mem_limit)
         self._dump = open_dump_folder(dump_dir)
         self._nodes = DumpNodes(self._dump)
-        # Now, so that the kernels are loaded while the caller goes on.
+        # Now, so that the kernels are loaded while the graphs are parsed and the caller goes on.
         self._analysis: Analysis = self._open_analysis()
+        for rank in self._dump.ranks:
+            self._dump.graphs(rank)
 
     @property
     def dump(self) -> Dump:
