@@ -20,17 +20,23 @@ NPY_KINDS = ("output", "input", "parameter", "constant", "long name")
 CHECKS = ("TO", "TL(max_gt=1e3)", "TZ(zero_percentage_ge=90)", "OO", "WNC")
 
 
-# Without a graph, or without its order, everything is different in the workbook; SQL and tables see tensors.
-ONLY_FOR = {"xlsx": ("graph", "order"), "stats": ("output", "parameter", "graph"), "nodes": ("graph", "settings")}
+#: Commands that look at one kind of file only, or print what others do; they run where it may make a difference.
+ONLY_FOR = {
+    "xlsx": ("graph", "order"),
+    "stats": ("output", "parameter", "graph"),
+    "nodes": ("graph", "settings"),
+    "convert": ("ascend", "overflow", "overflow json", "mapping", "output", "statistic"),
+    "table": ("output", "graph", "order", "machine", "settings", "ascend"),
+}
 
 
 def commands(out: Path, kind: str) -> list[tuple[str, ...]]:
     every = [
         ("info", "--json"),
-        ("info",),
+        ("info", "--table"),
         ("nodes", "conv", "--json"),
         ("check", "--json", "--recommended", *(word for check in CHECKS for word in ("--watch", check))),
-        ("check",),
+        ("check", "--table"),
         ("origin", "--json", *(word for kind in ("nan", "inf", "overflow", "all_zero") for word in ("--kind", kind))),
         ("stats", "--top", "200"),
         ("show", "Log-op144:0@2"),
@@ -41,7 +47,8 @@ def commands(out: Path, kind: str) -> list[tuple[str, ...]]:
         ("convert", str(out / "converted"), "--json"),
     ]
     left_out = {name for name, kinds in ONLY_FOR.items() if kind not in kinds}
-    return [words for words in every if left_out.isdisjoint(word.strip("-") for word in words)]
+    chosen = [words for words in every if left_out.isdisjoint(word.strip("-") for word in words)]
+    return [tuple(word for word in words if word != "--table") for words in chosen]
 
 
 def run_all(tensight: Run, dump: Path, out: Path, kind: str) -> dict[str, Any]:

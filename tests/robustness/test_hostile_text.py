@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,7 +40,7 @@ NAMES = {
 }
 COMMANDS = (
     ("info",),
-    ("nodes", ""),
+    ("nodes", "", "--limit", "9"),
     ("nodes", "", "--json"),
     ("check", "--watch", "TO", "--watch", "TL(max_gt=1)"),
     ("check", "--watch", "TO", "--json"),
@@ -119,7 +120,7 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 
 @settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.sampled_from(PLACES), st.sampled_from(AWKWARD) | TEXTS)
 def test_any_argument_is_used_or_refused_in_one_line(
@@ -164,3 +165,21 @@ def test_names_that_are_no_utf8_and_terminals_without_unicode_are_no_obstacle(ti
         assert done.returncode in (0, 1)
         assert done.stderr == b""
         assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_on_a_terminal_only_our_own_colours_are_commands(name: str) -> None:
+    from rich.markup import escape
+
+    from tensight.cli.literal_console import LiteralConsole
+    from tensight.cli.output import table
+
+    terminal = io.StringIO()
+    out = LiteralConsole(file=terminal, force_terminal=True, color_system="truecolor", width=10_000, emoji=False)
+    rows = table("name")
+    rows.add_row(escape(name))
+    out.print(f"[bold]{escape(name)}[/]", rows)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
+    assert obeys_no_command(plain)
+    assert "\x1b[31m" not in terminal.getvalue()
+    assert plain.count(name if name.isprintable() else ascii(name)[1:-1]) == 2

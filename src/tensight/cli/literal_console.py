@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import Console
+from rich.text import Text
 
 from tensight.cli.output import visible
 
@@ -13,7 +13,6 @@ from tensight.cli.output import visible
 class LiteralConsole(Console):
     """A console on which only its own styles are commands; control characters in texts are shown as escapes."""
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render an object into segments of text."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text with its markup applied: what every string comes to, before it is measured and printed."""
+        return super().render_str(visible(text), **options)
