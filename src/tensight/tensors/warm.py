@@ -115,7 +115,13 @@ def compiled(kernel: Kernel) -> Callable[..., object] | None:
 
 def prepare() -> None:
     """Load in a thread what is compiled already, and have the rest compiled, so that the first tensor need not wait."""
-    threading.Thread(target=lambda: [compiled(kernel) for kernel in Kernel], name="tensight-kernels").start()
+    threading.Thread(target=_prepare, name="tensight-kernels").start()
+
+
+def _prepare() -> None:
+    with suppress(InputError):  # a wrong setting is said to who scans the first tensor
+        for kernel in Kernel:
+            compiled(kernel)
 
 
 def wait_for_kernels() -> bool:
