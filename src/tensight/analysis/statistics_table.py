@@ -426,19 +426,16 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     columns["shape"] = pa.array([None if missing else list(shape) for shape, missing in shapes], pa.list_(pa.int64()))
     for name in STATISTICS:
         values = np.ascontiguousarray(table.rows[name][rows])
-        columns[name] = pa.array(values, mask=unknown | (recorded & _not_recorded(name, values)))
+        # Without a finite element there is no minimum, mean, …; NaN would sort as the largest of all.
+        absent = np.isnan(values) if name in MEASURES else recorded & _not_recorded(name, values)
+        columns[name] = pa.array(values, mask=unknown | absent)
     columns["error"] = pa.array([_utf8(error) or None for error in table.errors[rows]], pa.string())
     return pa.table(columns)
 
 
 def _not_recorded(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which values of recorded tensors stand for nothing."""
-    missing: NDArray[np.bool_]
-    if name == "content_hash":
-        # Here it is one of what was recorded, not of the values.
-        missing = np.ones(len(values), np.bool_)
-    else:
-        missing = np.isnan(values) if name in MEASURES else values == NOT_RECORDED
+    """Tell which counts of recorded tensors stand for nothing; the hash is one of what was recorded, not of values."""
+    missing: NDArray[np.bool_] = np.ones(len(values), np.bool_) if name == "content_hash" else values == NOT_RECORDED
     return missing
 
 

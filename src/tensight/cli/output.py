@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 8
 REFRESH_S = 0.1
+NEVER_FOLDED = ("slot", "tensor", "actual", "iterations")
+"""Columns of tables, beside those of numbers, that are of no use in pieces; names are folded instead."""
 WIDTH_OFF_TERMINAL = 400
 
 
@@ -94,13 +96,14 @@ def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) ->
 
     result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        number_like = column in right or column in NEVER_FOLDED
+        result.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=number_like)
     return result
 
 
 def number(value: float | int | None, digits: int = 5) -> str:
     """Return a number for a table: short, and plain about what it is not."""
-    if value is None:
+    if value is None or value != value:  # NaN: no finite element
         return "–"
     if isinstance(value, int):
         return f"{value:,}"

@@ -14,10 +14,13 @@ from tensight.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN = (
-    "iteration", "node", "io", "slot", "dtype", "shape", "min", "max", "mean", "std", "l2_norm", "zeros_percent",
-    "non_finite",
-)  # fmt: skip
+SHOWN = ("iteration", "node", "slot", "tensor", "min", "max", "zeros_percent", "non_finite")
+_SHOWN_VIEW = """
+    select * replace (case io when 'input' then 'input ' else '' end || slot as slot,
+                      coalesce(node, op_name) as node),
+           dtype || replace(shape::varchar, ' ', '') as tensor
+    from tensors
+"""
 _VIEW = """
     select *, 100.0 * zero_count / nullif(count, 0) as zeros_percent,
            nan_count + neg_inf_count + pos_inf_count as non_finite
@@ -47,21 +50,21 @@ def stats(
     with progress(analysis, quiet=quiet):
         everything = analysis.table()
     view = query(everything, _VIEW)
+    sorted_by = sort if sql is None else None
     if sql is None:
         if sort not in view.column_names:
             raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(view.column_names)}")
         direction = "asc" if ascending else "desc"
         sql = f'select * from tensors order by "{sort}" {direction} nulls last limit {top}'  # noqa: S608 - a column checked above
-        shown: tuple[str, ...] | None = (*SHOWN, *(() if sort in SHOWN else (sort,)))
-    else:
-        shown = None
     found = query(view, sql)
     if json or output is Format.JSON:
         print_json(found.to_pylist())
     elif output is Format.CSV:
         print_csv(found.to_pylist(), found.column_names)
     else:
-        _print_table(found, shown)
+        if sorted_by is not None:
+            found = query(found, _SHOWN_VIEW).select([*SHOWN, *(() if sorted_by in SHOWN else (sorted_by,))])
+        _print_table(found)
         recorded = analysis.known.rows["state"] == RECORDED
         if recorded.any():
             text = (
@@ -71,10 +74,10 @@ def stats(
         print_problems(analysis.problems)
 
 
-def _print_table(found: pa.Table, columns: tuple[str, ...] | None) -> None:
+def _print_table(found: pa.Table) -> None:
     from rich.markup import escape
 
-    names = [name for name in columns or found.column_names if name in found.column_names]
+    names = found.column_names
     right = [
         name for name in names if str(found.schema.field(name).type).startswith(("int", "uint", "double", "float"))
     ]
