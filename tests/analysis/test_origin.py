@@ -146,6 +146,24 @@ def test_a_weight_that_the_optimizer_made_nan_begins_at_the_optimizer(
     assert found.certain
 
 
+def test_an_overflow_that_the_device_reported_is_an_origin_even_if_the_output_looks_finite(
+    analyse: Analyse, dump_copy: Callable[[str], Path]
+) -> None:
+    dump = dump_copy("sick-2.10.0")
+    opened = analyse(dump).dump
+    conv = next(node for node in opened.graphs(0)[0].operators if node.type == "Conv2D")
+    for file in opened.tensors(iterations=[1]):
+        if file.node == conv.name:
+            Path(file.path).rename(file.path.replace(".0.0.", ".7.3.", 1))
+    unit = {"model_id": 0, "stream_id": 3, "task_id": 7, "task_type": 0, "pc_start": "0x0", "para_base": "0x0"}
+    record = dump / "rank_0" / "debug_files" / "1" / "Opdebug.Node_OpDebug.1.2.5.output.0.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"AI Core": {**unit, "status": 32, "kernel_code": "0x0", "block_idx": 0}}))
+    found = one(analyse(dump), Anomaly.OVERFLOW)
+    assert (found.address.node, found.address.iteration) == (conv.name, 1)
+    assert found.certain
+
+
 def test_each_rank_has_its_own_origin(analyse: Analyse, dump_copy: Callable[[str], Path]) -> None:
     dump = dump_copy("sick-2.10.0")
     shutil.copytree(dump / "rank_0", dump / "rank_3")

@@ -49,8 +49,8 @@ from tensight.graph import SourceFrame, parse_frame
             SourceFrame("/p/a folder (2)/net.py", 8, None, None, None, "y = a[:5/2] / b", False, ""),
         ),
         (
-            "# In file C:/work/net.py:8//",
-            SourceFrame("C:/work/net.py", 8, None, None, None, "", False, ""),
+            "# In file C:/code/net.py:8//",
+            SourceFrame("C:/code/net.py", 8, None, None, None, "", False, ""),
         ),
     ],
 )

@@ -206,7 +206,7 @@ class Analysis:
             for name in ("mean_abs_change", "mean_abs_previous", "required_rtol", "complete"):
                 columns[name] = changes[name]
         if needs.overflow:
-            columns["overflowed"] = self._overflow_column()[rows]
+            columns["overflowed"] = self.overflowed()[rows]
         recorded = table.rows["state"][rows] == RECORDED
         if recorded.any():
             columns["recorded"] = recorded
@@ -218,8 +218,8 @@ class Analysis:
                     columns[name] = np.where(recorded, low[rows], columns[name]).astype(np.int64)
         return columns
 
-    def _overflow_column(self) -> NDArray[np.bool_]:
-        """Return which tensors belong to an operator execution that the device reported as overflowing."""
+    def overflowed(self) -> NDArray[np.bool_]:
+        """Return for each row whether it belongs to an operator execution that the device reported as overflowing."""
         if self._overflowed is None:
             reported = {
                 (record.rank, record.iteration, task, stream)

@@ -33,7 +33,7 @@ class Anomaly(Enum):
         return {
             "nan": "NaN",
             "inf": "Inf",
-            "overflow": "NaN or Inf",
+            "overflow": "Overflow",
             "all_zero": "All-zero output",
             "explosion": "Explosion",
         }[self.value]
@@ -44,7 +44,7 @@ class Anomaly(Enum):
         return {
             "nan": "no NaN",
             "inf": "no Inf",
-            "overflow": "only finite values",
+            "overflow": "no overflow",
             "all_zero": "not only zeros",
             "explosion": "nothing that large",
         }[self.value]

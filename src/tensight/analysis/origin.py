@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +161,10 @@ def origins(
     found = []
     for anomaly in anomalies:
         shows = shown(anomaly, table, explosion_limit)
+        if anomaly is Anomaly.OVERFLOW:
+            # What the device reported is about the operator, so about what it put out, even if that looks finite.
+            put_out = np.fromiter((file.io == "output" for file in table.files), np.bool_, len(table.files))
+            shows = replace(shows, certainly=shows.certainly | (analysis.overflowed() & put_out))
         for rank in analysis.dump.ranks if ranks is None else ranks:
             origin = _first_origin(anomaly, shows, steps.that_show(shows, rank))
             if origin is not None:

@@ -66,7 +66,8 @@ def origin(
     from tensight.analysis import Anomaly, origins, undecided
 
     analysis = open_analysis(dump, cache_dir, threads)
-    kinds, chosen = [Anomaly(one.value) for one in kind or DEFAULT], numbers(ranks, "--ranks")
+    wanted = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
+    kinds, chosen = [Anomaly(one.value) for one in wanted], numbers(ranks, "--ranks")
     with progress(analysis, quiet=quiet):
         found = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
         unknown = undecided(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
