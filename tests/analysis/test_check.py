@@ -156,3 +156,16 @@ def test_initial_weights_are_seen_through_the_operators_that_first_read_them(
     values = np.load(reader.path)
     np.save(reader.path, np.zeros_like(values))
     assert (conv.name, 0) in hits_of(analyse(dump), "weight_initialization(zero_percentage_ge=100)", "weights")
+
+
+@pytest.mark.parametrize("text", ["WNC(rtol=1e-5)", "WCL(abs_mean_update_ratio_gt=0.01)"])
+def test_a_comparison_asked_for_after_the_statistics_is_the_same_as_one_asked_for_with_them(
+    text: str, analyse: Analyse, dump_210: Path, tmp_path: Path
+) -> None:
+    analysis = analyse(dump_210)
+    analysis.statistics()
+    before = analysis.table()
+    later = hits_of(analysis, text)
+    assert later == hits_of(analyse(dump_210, cache_dir=tmp_path / "fresh"), text)
+    assert later
+    assert analysis.table().equals(before)

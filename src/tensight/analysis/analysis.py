@@ -17,6 +17,7 @@ from tensight.analysis.statistics_table import (
     KNOWN,
     NO_PREVIOUS,
     RECORDED,
+    STATISTICS,
     UNKNOWN,
     UNREADABLE,
     Range,
@@ -193,9 +194,7 @@ class Analysis:
     def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> Columns:
         table, needs = self.known, check.needs
         columns: dict[ColumnKey, NDArray[Any]] = {
-            name: table.rows[name][rows]
-            for name in table.rows.dtype.names or ()
-            if name not in ("state", "content_hash")
+            name: table.rows[name][rows] for name in STATISTICS if name != "content_hash"
         }
         for key in needs.ranges:
             columns["in_range", key[0], key[1]] = _range_counts(table, key)[rows]
@@ -268,7 +267,7 @@ def _range_counts(table: StatisticsTable, key: Range) -> NDArray[np.int64]:
     counts = table.range_counts(key)
     open_rows = np.flatnonzero((counts < 0) & (table.rows["state"] == KNOWN))
     if open_rows.size:
-        columns = {name: table.rows[name][open_rows] for name in table.rows.dtype.names or ()}
+        columns = {name: table.rows[name][open_rows] for name in STATISTICS}
         found, decided = watchpoints.range_count_from_statistics(columns, *key)
         counts[open_rows[decided]] = found[decided]
     return counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -215,9 +215,7 @@ def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[_Step]) -> Ori
             also = tuple(birth.node.name for birth in births[1:])
             return Origin(
                 anomaly=anomaly,
-                address=TensorAddress(
-                    step.rank, step.graph.name, first.node.name, first.slot, step.iteration, first.io
-                ),
+                address=TensorAddress(step.rank, step.graph.name, first.node.name, first.slot, step.iteration),
                 op_type=first.node.type,
                 frames=first.node.frames,
                 inputs=first.inputs,
@@ -234,7 +232,6 @@ def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[_Step]) -> Ori
 class _Birth:
     node: Node
     slot: int
-    io: Any
     row: int
     inputs: tuple[OriginInput, ...]
     candidates: tuple[str, ...]
@@ -256,7 +253,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: _Step, node: Node) -> _Birth | 
         return None
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
     candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden, shows)])) if hidden else ()
-    return _Birth(node, slot, "output", row, inputs, candidates)
+    return _Birth(node, slot, row, inputs, candidates)
 
 
 class _Steps:

@@ -11,7 +11,6 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,18 +259,23 @@ class StatisticsTable:
 
     def _read(self, visit: Visit) -> None:
         row = visit.index
+        scan = self.rows["state"][row] != KNOWN or bool(visit.ranges)
         with ExitStack() as opened:
             tensor = opened.enter_context(open_tensor(self.files[row]))
             comparison = self._compare_with_previous(visit, tensor, opened)
             partials = []
             for number, segment in enumerate(tensor.segments(tensors.SEGMENT_ELEMENTS, _buffers.current(tensor))):
-                partials.append(tensors.scan_segment(segment, number, visit.ranges))
+                if scan:
+                    partials.append(tensors.scan_segment(segment, number, visit.ranges))
                 if comparison is not None:
                     comparison.add(segment)
-        statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
-        self._store_statistics(row, statistics)
-        for key, count in zip_longest(visit.ranges, counts):
-            self.in_range[key][row] = count
+                if not scan and (comparison is None or comparison.stopped):
+                    break
+        if scan:
+            statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
+            self._store_statistics(row, statistics)
+            for key, count in zip(visit.ranges, counts, strict=True):
+                self.in_range[key][row] = count
         if comparison is not None:
             for atol, found in comparison.results():
                 self.changes[atol][row] = (KNOWN, *(getattr(found, name) for name in MEASURES_OF_CHANGE))
@@ -324,7 +328,7 @@ class _Comparison:
     """The running comparison of one tensor with its previous value, for each absolute tolerance.
 
     It reads of the previous value no more than it needs to know that all required relative tolerances are above
-    `stop_above`; mostly the first few elements tell.
+    `stop_above`; mostly the first few elements tell. From then on it is `stopped`.
     """
 
     def __init__(self, previous: OpenTensor, atols: Sequence[float], stop_above: float) -> None:
@@ -333,11 +337,11 @@ class _Comparison:
         self._stop_above = stop_above
         self._partials: dict[float, list[tensors.ChangePartial]] = {atol: [] for atol in atols}
         self._started = False
-        self._stopped = False
+        self.stopped = False
 
     def add(self, segment: NDArray[Any]) -> None:
         """Compare the next segment, unless enough is known."""
-        if self._stopped:
+        if self.stopped:
             return
         if not self._started and self._stop_above < np.inf and len(segment) > FIRST_COMPARED:
             first = next(self._previous.segments(FIRST_COMPARED, _buffers.previous(self._previous)))
@@ -347,7 +351,7 @@ class _Comparison:
         else:
             found = self._compare(segment, next(self._segments))
         self._started = True
-        self._stopped = self._enough(found)
+        self.stopped = self._enough(found)
         for atol, partial in found.items():
             self._partials[atol].append(partial)
 
@@ -360,7 +364,7 @@ class _Comparison:
     def results(self) -> Iterator[tuple[float, tensors.ChangeStatistics]]:
         """Yield what was found for each absolute tolerance."""
         for atol, partials in self._partials.items():
-            yield atol, tensors.merge_changes(partials, atol=atol, complete=not self._stopped)
+            yield atol, tensors.merge_changes(partials, atol=atol, complete=not self.stopped)
 
 
 @lru_cache(maxsize=4096)
