@@ -75,12 +75,9 @@ def test_lists_files_with_sizes_and_folders_sorted(make: Callable[[dict[str, byt
     assert storage.folders("sub") == ("inner",)
 
 
-def test_reads_whole_files_and_ranges(make: Callable[[dict[str, bytes]], Storage]) -> None:
+def test_reads_whole_files(make: Callable[[dict[str, bytes]], Storage]) -> None:
     storage = make({"sub/data": b"0123456789"})
     assert storage.read_bytes("sub/data") == b"0123456789"
-    assert storage.read_range("sub/data", 3, 4) == b"3456"
-    assert storage.read_range("sub/data", 8, 100) == b"89"
-    assert storage.read_range("sub/data", 100, 4) == b""
 
 
 def test_a_full_path_opens_the_same_file(make: Callable[[dict[str, bytes]], Storage]) -> None:

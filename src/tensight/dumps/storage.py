@@ -140,11 +140,6 @@ class Storage(ABC):
                 raise DumpError(f"{self.full_path(path)}: {file.size_bytes:,} bytes, more than the {limit:,} expected.")
             return file.read(0, file.size_bytes)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from an offset."""
-        with self.open(path) as file:
-            return file.read(offset, length)
-
     def open_text(self, path: str) -> IO[str]:
         """Open a UTF-8 text file for reading line by line; bytes that are no UTF-8 become U+FFFD."""
         return io.TextIOWrapper(io.BufferedReader(_Stream(self.open(path))), "utf-8", "replace")

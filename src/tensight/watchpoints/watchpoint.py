@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.errors import InputError
 from tensight.graph import text_pattern
-from tensight.watchpoints.error_codes import ErrorCode, error_words
+from tensight.watchpoints.error_codes import error_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -164,11 +164,6 @@ class Hit:
     def error_words(self) -> tuple[str, ...]:
         """The error code in words, one sentence per bit."""
         return error_words(self.error_code)
-
-    @property
-    def has_non_finite(self) -> bool:
-        """Whether the tensor has NaN or infinite elements, as far as the error code tells."""
-        return bool(self.error_code & (ErrorCode.NAN | ErrorCode.INF))
 
 
 def hits(watchpoint: Watchpoint, evaluation: Evaluation, tensors: Sequence[Any]) -> list[Hit]:
