@@ -12,8 +12,9 @@ from tensight.tensors.differences import Difference, difference
 from tensight.tensors.heat_maps import heat_map
 from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import SEGMENT_ELEMENTS
-from tensight.tensors.slices import parse_slice
+from tensight.tensors.slices import parse_slice, slice_text
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
+from tensight.tensors.views import View, ViewKind, ViewResult, Which, compute_view
 from tensight.tensors.warm import kernels_ready, prepare, wait_for_kernels, warm_up
 
 __all__ = [
@@ -24,7 +25,12 @@ __all__ = [
     "Histogram",
     "Partial",
     "TensorStatistics",
+    "View",
+    "ViewKind",
+    "ViewResult",
+    "Which",
     "changes",
+    "compute_view",
     "difference",
     "heat_map",
     "histogram",
@@ -36,6 +42,7 @@ __all__ = [
     "scan_change_segment",
     "scan_changes",
     "scan_segment",
+    "slice_text",
     "statistics",
     "wait_for_kernels",
     "warm_up",

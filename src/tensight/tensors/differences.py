@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensight.errors import InputError
+from tensight.tensors.change_statistics import scan_changes
 from tensight.tensors.elements import Route, element_type
-from tensight.tensors.statistics_row import TensorStatistics, statistics
+from tensight.tensors.statistics_row import TensorStatistics, merge, scan_segment, segments_of, statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 
@@ -53,27 +57,88 @@ def difference(current: NDArray[Any], previous: NDArray[Any], tolerance: float =
     InputError
         Shapes or dtypes differ, the dtype has no statistics, or the tolerance is outside 0 to 1.
     """
-    current, previous = np.asarray(current), np.asarray(previous)
-    element = element_type(current.dtype)
-    if element != element_type(previous.dtype) or current.shape != previous.shape:
-        raise InputError(
-            f"cannot compare {current.dtype} {list(current.shape)} with {previous.dtype} {list(previous.shape)}; "
-            "shapes and dtypes must be the same"
-        )
-    if not 0 <= tolerance <= 1:
-        raise InputError(f"tolerance is {tolerance}; give 0 to 1")
-    wide = np.complex128 if element.route is Route.MAGNITUDE else np.float64
-    with np.errstate(invalid="ignore", over="ignore"):
-        values = np.asarray(_numbers(current, wide) - _numbers(previous, wide))
-        sizes = np.abs(values)
-    finite = np.isfinite(sizes)
-    boundary = float(sizes.max(where=finite, initial=0.0)) * tolerance
-    values[finite & (sizes <= boundary)] = 0
-    return Difference(values, boundary, statistics(current), statistics(previous), statistics(values))
+    reader = DifferenceReader.of(current, previous, tolerance)
+    values = reader.values()
+    return Difference(
+        values, reader.boundary, statistics(reader.current), statistics(reader.previous), statistics(values)
+    )
 
 
-def _numbers(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
+@dataclass(frozen=True, slots=True, eq=False)
+class DifferenceReader:
+    """The difference of two tensors, or of a part of them, computed where somebody looks.
+
+    Attributes
+    ----------
+    current, previous : ndarray
+        Of the same shape and dtype; possibly maps of files larger than memory.
+    boundary : float
+        Finite differences up to this magnitude count as 0.
+    """
+
+    current: NDArray[Any]
+    previous: NDArray[Any]
+    boundary: float
+
+    @classmethod
+    def of(cls, current: NDArray[Any], previous: NDArray[Any], tolerance: float = 0.0) -> DifferenceReader:
+        """Prepare the difference of two whole tensors; with a tolerance this reads both once. See `difference`."""
+        current, previous = np.asarray(current), np.asarray(previous)
+        if element_type(current.dtype) != element_type(previous.dtype) or current.shape != previous.shape:
+            raise InputError(
+                f"cannot compare {current.dtype} {list(current.shape)} with {previous.dtype} {list(previous.shape)}; "
+                "shapes and dtypes must be the same"
+            )
+        if not 0 <= tolerance <= 1:
+            raise InputError(f"tolerance is {tolerance}; give 0 to 1")
+        return cls(current, previous, tolerance * _largest_change(current, previous) if tolerance else 0.0)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the differences: float64, or complex128 if the tensors are complex."""
+        is_complex = element_type(self.current.dtype).route is Route.MAGNITUDE
+        return np.dtype(np.complex128 if is_complex else np.float64)
+
+    def __getitem__(self, index: Any) -> DifferenceReader:
+        """Return the difference of a part, with the boundary of the whole."""
+        return DifferenceReader(self.current[index], self.previous[index], self.boundary)
+
+    def values(self) -> NDArray[Any]:
+        """Return all differences, in the tensors' shape."""
+        return self._within_boundary(self.current, self.previous)
+
+    def segments(self) -> Iterator[NDArray[Any]]:
+        """Yield the differences in C order as 1-D segments, like `segments_of`."""
+        for current, previous in zip(segments_of(self.current), segments_of(self.previous), strict=True):
+            yield self._within_boundary(current, previous)
+
+    def statistics(self) -> TensorStatistics:
+        """Return the statistics of the differences, reading the tensors segment by segment."""
+        parts = [scan_segment(segment, index) for index, segment in enumerate(self.segments())]
+        return merge(parts, dtype=self.dtype, shape=self.current.shape)[0]
+
+    def _within_boundary(self, current: NDArray[Any], previous: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = np.asarray(_numbers(current, self.dtype) - _numbers(previous, self.dtype))
+            if self.boundary:
+                sizes = np.abs(values)
+                values[np.isfinite(sizes) & (sizes <= self.boundary)] = 0
+            else:
+                values += 0.0  # a negative zero is no difference either
+        return values
+
+
+def _largest_change(current: NDArray[Any], previous: NDArray[Any]) -> float:
+    """Return the largest finite magnitude of a difference, 0 if there is none."""
+    largest = scan_changes(zip(segments_of(current), segments_of(previous), strict=True), atol=0.0).max_abs_change
+    if math.isinf(largest):  # finite numbers whose difference is not: what is the largest of the others?
+        sizes = (np.abs(segment) for segment in DifferenceReader(current, previous, 0.0).segments())
+        largest = max(float(size.max(where=np.isfinite(size), initial=0.0)) for size in sizes)
+    return 0.0 if math.isnan(largest) else largest
+
+
+def _numbers(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
     """Return elements as wide numbers; a bool, whatever its byte, is 0 or 1."""
     if array.dtype == np.bool_:
-        array = np.ascontiguousarray(array).view(np.uint8) != 0
+        array = np.asarray(array, order="C").view(np.uint8) != 0
     return array.astype(kind)

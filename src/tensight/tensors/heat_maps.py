@@ -9,8 +9,11 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors.elements import Route, element_type
+from tensight.tensors.layout import SEGMENT_ELEMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
 MOST_CELLS = 4096
@@ -43,30 +46,58 @@ def heat_map(array_2d: NDArray[Any], rows: int, columns: int) -> NDArray[np.floa
     array = np.asarray(array_2d)
     if array.ndim != 2:
         raise InputError(f"a heat map shows 2 dimensions, the tensor has {array.ndim}; choose a slice with two ranges")
+    element_type(array.dtype)
+    return heat_map_of_blocks(lambda rows, columns: array[rows, columns], array.shape, rows, columns)
+
+
+def heat_map_of_blocks(
+    read: Callable[[slice, slice], NDArray[Any]], shape: tuple[int, ...], rows: int, columns: int
+) -> NDArray[np.float32]:
+    """Down-sample a matrix that is read block by block, see `heat_map`.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the block of some rows and columns, of any supported dtype; blocks have at most 2**20 elements.
+    shape : (m, n)
+        Of the matrix.
+    rows, columns : int
+        Size of the picture.
+    """
     if not (1 <= rows <= MOST_CELLS and 1 <= columns <= MOST_CELLS):
         raise InputError(f"a heat map of {rows} x {columns} cells; give 1 to {MOST_CELLS} each way")
-    element_type(array.dtype)
-    row_edges, column_edges = _edges(array.shape[0], rows), _edges(array.shape[1], columns)
-    picture = np.zeros((len(row_edges) - 1, len(column_edges) - 1), np.float32)
-    if array.size:
-        for row, (top, bottom) in enumerate(pairwise(row_edges.tolist())):
-            picture[row] = _strip(array[top:bottom], column_edges[:-1])
-    return picture
+    height, width = shape
+    row_edges, starts = _edges(height, rows), _edges(width, columns)[:-1]
+    high = np.full((len(row_edges) - 1, len(starts)), -np.inf, np.float32)
+    low = -high
+    for row, top, end, left, right in _blocks(row_edges, width):
+        values = _displayed(read(slice(top, end), slice(left, right)))
+        first = int(np.searchsorted(starts, left, side="right")) - 1  # the cell that the block begins in
+        cells = slice(first, int(np.searchsorted(starts, right)))
+        places = np.maximum(starts[cells] - left, 0)
+        with np.errstate(invalid="ignore"):  # NaN wins in both
+            high[row, cells] = np.maximum(high[row, cells], np.maximum.reduceat(values.max(axis=0), places))
+            low[row, cells] = np.minimum(low[row, cells], np.minimum.reduceat(values.min(axis=0), places))
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isnan(high) | (high >= -low), high, low)
+
+
+def _blocks(row_edges: NDArray[np.int64], width: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Cut the rows of cells into blocks; yield row of cells, top, end, left, right."""
+    if not width:
+        return
+    most_columns = min(width, SEGMENT_ELEMENTS)
+    most_rows = SEGMENT_ELEMENTS // most_columns
+    for row, (top, bottom) in enumerate(pairwise(row_edges.tolist())):
+        for first in range(top, bottom, most_rows):
+            for left in range(0, width, most_columns):
+                yield row, first, min(first + most_rows, bottom), left, min(left + most_columns, width)
 
 
 def _edges(length: int, cells: int) -> NDArray[np.int64]:
     """Return where cells begin, and the end: as many cells as asked or as there are elements, evenly spread."""
     cells = min(length, cells)
     return np.arange(cells + 1, dtype=np.int64) * length // max(cells, 1)
-
-
-def _strip(strip: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return one row of cells from the matrix rows under it."""
-    values = _displayed(strip)
-    with np.errstate(invalid="ignore"):
-        high = np.maximum.reduceat(values.max(axis=0), starts)  # NaN wins in both
-        low = np.minimum.reduceat(values.min(axis=0), starts)
-        return np.where(np.isnan(high) | (high >= -low), high, low)
 
 
 def _displayed(strip: NDArray[Any]) -> NDArray[np.float32]:
@@ -78,7 +109,7 @@ def _displayed(strip: NDArray[Any]) -> NDArray[np.float32]:
     if strip.dtype == np.bool_:
         return strip.view(np.uint8).astype(np.bool_).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        shown = strip.astype(np.float32)
+        shown = strip.astype(np.float32, copy=False)
     if strip.dtype.itemsize == 8:
         finite = np.isfinite(strip)
         np.clip(shown, -np.finfo(np.float32).max, np.finfo(np.float32).max, out=shown, where=finite)

@@ -13,7 +13,11 @@ from tensight.tensors.elements import as_native, doubles_of, element_type
 from tensight.tensors.statistics_row import segments_of, statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
+
+    from tensight.tensors.statistics_row import TensorStatistics
 
 MOST_BINS = 10_000
 
@@ -51,16 +55,33 @@ def histogram(array: NDArray[Any], bins: int = 40, low: float | None = None, hig
     InputError
         `bins` is out of range, an edge is not finite, `low` is not below `high`, or the dtype has no statistics.
     """
-    if not 1 <= bins <= MOST_BINS:
-        raise InputError(f"bins is {bins}; give 1 to {MOST_BINS:,}")
+    _require_bins(bins)
     array = np.asarray(array)
     first, last = _outer_edges(array, low, high)
-    edges = _edges(first, last, bins)
+    return _count(segments_of(array), _edges(first, last, bins))
+
+
+def histogram_of_segments(segments: Iterable[NDArray[Any]], whole: TensorStatistics, bins: int = 40) -> Histogram:
+    """Return the histogram of a tensor that comes in 1-D segments; `whole` are its statistics, see `histogram`."""
+    _require_bins(bins)
+    first, last = (whole.min, whole.max) if whole.finite_count else (0.0, 1.0)
+    if not first < last:
+        first, last = _around(first, last, None, None)
+    return _count(segments, _edges(first, last, bins))
+
+
+def _require_bins(bins: int) -> None:
+    if not 1 <= bins <= MOST_BINS:
+        raise InputError(f"bins is {bins}; give 1 to {MOST_BINS:,}")
+
+
+def _count(segments: Iterable[NDArray[Any]], edges: NDArray[np.float64]) -> Histogram:
+    bins = len(edges) - 1
     counts = np.zeros(bins, np.int64)
-    element = element_type(array.dtype)
-    for segment in segments_of(array):
+    for segment in segments:
+        element = element_type(segment.dtype)
         values = doubles_of(as_native(segment, element), element)
-        values = values[(values >= first) & (values <= last)]
+        values = values[(values >= edges[0]) & (values <= edges[-1])]
         places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
         counts += np.bincount(places, minlength=bins)
     return Histogram(counts, edges)

@@ -49,6 +49,29 @@ def parse_slice(text: str, shape: Sequence[int]) -> tuple[int | slice, ...]:
     )
 
 
+def slice_text(index: Sequence[int | slice], shape: Sequence[int]) -> str:
+    """Return an index as the text that `parse_slice` reads: ``[0, :, 2:8]``, without negative numbers.
+
+    Parameters
+    ----------
+    index : sequence of int or slice
+        One entry for each dimension, inside of the shape.
+    shape : sequence of int
+    """
+    return "[" + ", ".join(map(_entry_text, index, shape)) + "]"
+
+
+def _entry_text(entry: int | slice, length: int) -> str:
+    if not isinstance(entry, slice):
+        return str(entry % length)
+    start, end, step = entry.indices(length)
+    if step == 1:
+        return ":" if (start, end) == (0, length) else f"{start}:{end}"
+    if end < 0:  # down to the first element, which no number says: -1 is the last
+        return f"{start}::{step}" if length else f"::{step}"
+    return f"{start}:{end}:{step}"
+
+
 def _entry(entry: str, dimension: int, length: int) -> int | slice:
     parts = [part.strip() for part in entry.split(":")]
     if len(parts) > 3:
