@@ -51,6 +51,9 @@ conformance: $(READY) ## Run the original debugger and compare it with ours, ten
 	tests/conformance/make_env.sh .venvs original original-2.3
 	.venvs/original/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
 	.venvs/original-2.3/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
+	.venvs/original/bin/python tests/conformance/record_protocol.py --fixtures tests/fixtures --golden tests/conformance/golden
+	$(BIN)/python tests/conformance/with_our_server.py .venvs/original/bin/python tests/conformance/record_protocol.py \
+	  --fixtures tests/fixtures --golden tests/conformance/golden
 	$(BIN)/python -m pytest tests/conformance --numprocesses=auto
 
 lock: ## Resolve the development dependencies anew

@@ -1,4 +1,4 @@
-"""A training process gets from our server the replies that it gets from the original's (recorded by record_protocol.py)."""
+"""A training process gets from our server the replies that the original's gave (recorded by record_protocol.py)."""
 
 from __future__ import annotations
 
