@@ -11,10 +11,15 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from tensight.sessions.errors import StateError
 from tensight.sessions.events import EventLog
+from tensight.sessions.graph_index import GraphIndexes
+from tensight.sessions.hit_list import HitList
+from tensight.sessions.records import State
+from tensight.sessions.watchpoint_list import WatchpointList
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
         SearchPage,
         SessionRecord,
         SourcePage,
-        State,
         StatisticsPage,
         StatisticsRow,
         TensorRecord,
@@ -44,7 +48,9 @@ if TYPE_CHECKING:
         WatchpointSpec,
         Which,
     )
+    from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
+    from tensight.watchpoints import Platform
 
 
 class Session(ABC):
@@ -57,21 +63,45 @@ class Session(ABC):
     ----------
     session_id : str
     name : str
-        Of the job, or of the dump.
+        Of the job, or of the dump. Watchpoints of an earlier session of this name are there again.
+    workspace : Workspace or None
+        Where watchpoints are kept; None keeps them nowhere.
+    platform : Platform or None
+        The kind of device the run is on; None while it is unknown.
+    most_drawn_nodes : int
+        A graph with more nodes is listed and searched, but not drawn.
 
     Attributes
     ----------
     events : EventLog
     lock : asyncio.Lock
         Held while a command changes the session.
+    watchpoint_list : WatchpointList
+    hit_list : HitList
+        The hits of the step that is shown; the subclass fills it.
     """
 
-    def __init__(self, session_id: str, name: str) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        name: str,
+        *,
+        workspace: Workspace | None,
+        platform: Platform | None = None,
+        most_drawn_nodes: int = 100_000,
+    ) -> None:
         self.id = session_id
         self.name = name
+        self.platform = platform
+        self.most_drawn_nodes = most_drawn_nodes
         self.created = time.time()
         self.events = EventLog()
         self.lock = asyncio.Lock()
+        self.graph_indexes = GraphIndexes()
+        self.hit_list = HitList()
+        self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes)
+        for problem in self.watchpoint_list.problems:
+            self.warn(problem)
 
     # --- what a subclass brings ---
 
@@ -166,8 +196,41 @@ class Session(ABC):
     async def close(self, reason: str) -> None:
         """Tell whoever waits, stop what runs, and release files. A closed session only knows its log."""
 
+    # --- what a subclass may bring ---
+
+    def editable(self) -> None:
+        """Refuse if watchpoints may not be changed now; by default they may while the run is paused.
+
+        Raises
+        ------
+        StateError
+            They may not; the message says when they may.
+        """
+        if self.state is not State.PAUSED:
+            raise StateError(f"watchpoints can be changed while the run is paused; it is {self.state.value}")
+
+    async def watchpoints_changed(self) -> None:
+        """Take notice of changed watchpoints; by default clients are told that the session looks different.
+
+        The session's lock is held; the list is changed, saved and announced.
+        """
+        self.events.append_state(self.record())
+
+    def source_texts(self) -> Mapping[str, str]:
+        """Return the text of files of code by path, as far as the training process sent them."""
+        return {}
+
+    # --- what a subclass uses ---
+
+    async def graphs_changed(self) -> None:
+        """Work out what the watchpoints watch; to be called whenever graphs are there for the first time or changed."""
+        raise NotImplementedError
+
+    def warn(self, text: str) -> None:
+        """Tell the clients about something that went wrong and can be lived with."""
+        self.events.append("message", level="warning", text=text)
+
     # --- what follows from graphs, watchpoints and hits ---
-    # (bodies are written by the owner of this file)
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now."""

@@ -1,0 +1,233 @@
+"""A graph laid out for quick answers: every scope is one stretch of a list of its nodes.
+
+With the nodes in that order, what a watchpoint watches is an array of flags, an edit of it sets a stretch, and how many
+nodes of a scope are watched is a difference of two sums.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.graph import EdgeKind, NodeKind, kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node, Scope
+
+PARAMETERS = "@parameters"
+CONSTANTS = "@constants"
+"""Paths of the groups at the root of a tree that hold parameters and constants."""
+
+_NO_ROLES = (NodeKind.TENSOR, NodeKind.CONSTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A scope, or a group of the root: the nodes from `start` to `end` of `GraphIndex.order`.
+
+    Attributes
+    ----------
+    path, label : str
+        Names from the root down, joined by slashes, and the last one. Unique in the graph.
+    start, end : int
+        All nodes anywhere below.
+    own : int
+        Where the nodes directly in it begin; the scopes in it come before them.
+    scopes : tuple of Stretch
+        The scopes directly below, sorted by name.
+    """
+
+    path: str
+    label: str
+    start: int
+    end: int
+    own: int
+    scopes: tuple[Stretch, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many scopes and nodes are directly below."""
+        return len(self.scopes) + self.end - self.own
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeArrays:
+    """All edges of a graph whose two ends it has; each array has shape (edges,).
+
+    Attributes
+    ----------
+    source, target : ndarray of int32
+        Places in `GraphIndex.order`.
+    control : ndarray of bool
+        The edge carries only an order.
+    """
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    control: NDArray[np.bool_]
+
+
+class GraphIndex:
+    """A graph with its nodes in the order of its tree.
+
+    What is needed only sometimes is computed when it is first asked for.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Attributes
+    ----------
+    order : tuple of Node
+        Operators, scope by scope; then the parameters; then the constants.
+    place : mapping of str to int
+        The place in `order` of each node, by name.
+    root : Stretch
+        The whole graph. Its own nodes are only the operators without a scope.
+    groups : tuple of Stretch
+        The parameters and the constants, as far as there are any.
+    scopes : mapping of str to Stretch
+        Root, groups and scopes by path.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        order: list[Node] = []
+        self.scopes: dict[str, Stretch] = {}
+        self._taken = {"", PARAMETERS, CONSTANTS}
+        scopes = tuple(self._lay_out(scope, scope.name, order) for scope in graph.scopes.children)
+        own = len(order)
+        order.extend(graph.scopes.nodes)
+        self.operators = len(order)
+        self.groups = tuple(
+            self._group(path, nodes, order)
+            for path, nodes in ((PARAMETERS, graph.parameters), (CONSTANTS, graph.constants))
+            if nodes
+        )
+        self.root = self.scopes[""] = Stretch("", "", 0, len(order), own, scopes)
+        self.order = tuple(order)
+        self.place: Mapping[str, int] = {node.name: place for place, node in enumerate(order)}
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def _lay_out(self, scope: Scope, path: str, order: list[Node]) -> Stretch:
+        """Append the nodes of a scope; scopes are nested at most 200 deep."""
+        # Names of damaged graphs may be empty, or look like a group.
+        while path in self._taken:
+            path += "/"
+        self._taken.add(path)
+        start = len(order)
+        scopes = tuple(self._lay_out(child, f"{path}/{child.name}", order) for child in scope.children)
+        own = len(order)
+        order.extend(scope.nodes)
+        stretch = self.scopes[path] = Stretch(path, scope.name, start, len(order), own, scopes)
+        return stretch
+
+    def _group(self, path: str, nodes: tuple[Node, ...], order: list[Node]) -> Stretch:
+        start = len(order)
+        order.extend(nodes)
+        stretch = self.scopes[path] = Stretch(path, path.removeprefix("@"), start, len(order), start)
+        return stretch
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(node.name for node in self.order)
+
+    @cached_property
+    def lower_names(self) -> tuple[str, ...]:
+        """The names in lower case, in order."""
+        return tuple(name.lower() for name in self.names)
+
+    @cached_property
+    def watchable(self) -> NDArray[np.bool_]:
+        """Which nodes can be watched: all but the constants; shape (nodes,)."""
+        return np.fromiter((not node.is_constant for node in self.order), bool, len(self.order))
+
+    def of_kind(self, kind: NodeKind) -> NDArray[np.bool_]:
+        """Return which nodes are of a kind; shape (nodes,)."""
+        roles = self.graph.parameter_roles if kind in _PARAMETER_KINDS else None
+        if roles is not None:
+            names = {
+                NodeKind.WEIGHT: roles.trainable,
+                NodeKind.FROZEN_WEIGHT: roles.frozen,
+                NodeKind.OPTIMIZER_STATE: roles.states,
+            }[kind]
+            mask = np.zeros(len(self.order), bool)
+            mask[[self.place[name] for name in names if name in self.place]] = True
+            return mask
+        if kind is NodeKind.TENSOR:
+            return self.watchable
+        if kind is NodeKind.CONSTANT:
+            return ~self.watchable
+        return self._computed[kind]
+
+    @cached_property
+    def _computed(self) -> Mapping[NodeKind, NDArray[np.bool_]]:
+        """Which operators are gradients, and which activations."""
+        masks = {kind: np.zeros(len(self.order), bool) for kind in (NodeKind.GRADIENT, NodeKind.ACTIVATION)}
+        for place in range(self.operators):
+            for kind in kinds(self.graph, self.order[place]):
+                if kind in masks:
+                    masks[kind][place] = True
+        return masks
+
+    def of_types(self, types: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which nodes have one of some types, in any case; shape (nodes,)."""
+        wanted = {name.lower() for name in types}
+        return np.fromiter((node.type.lower() in wanted for node in self.order), bool, len(self.order))
+
+    def roles(self, node: Node) -> tuple[str, ...]:
+        """Return what a node is for, in words."""
+        return tuple(sorted(kind.value for kind in kinds(self.graph, node) if kind not in _NO_ROLES))
+
+    @cached_property
+    def edges(self) -> EdgeArrays:
+        """All edges between nodes of the graph."""
+        source: list[int] = []
+        target: list[int] = []
+        control: list[bool] = []
+        for place, node in enumerate(self.order):
+            for edge in node.inputs:
+                at = self.place.get(edge.source)
+                if at is not None:
+                    source.append(at)
+                    target.append(place)
+                    control.append(edge.kind is EdgeKind.CONTROL)
+        return EdgeArrays(np.array(source, np.int32), np.array(target, np.int32), np.array(control, bool))
+
+
+_PARAMETER_KINDS = (NodeKind.WEIGHT, NodeKind.FROZEN_WEIGHT, NodeKind.OPTIMIZER_STATE)
+
+
+class GraphIndexes:
+    """The indexes of the graphs of a session, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[Graph, GraphIndex] = {}
+        self._lock = threading.Lock()
+
+    def of(self, graph: Graph) -> GraphIndex:
+        """Return the index of a graph."""
+        index = self._made.get(graph)
+        if index is None:
+            with self._lock:
+                index = self._made.get(graph)
+                if index is None:
+                    index = self._made[graph] = GraphIndex(graph)
+        return index
+
+    def keep_only(self, graphs: Iterable[Graph]) -> None:
+        """Forget the indexes of all other graphs."""
+        kept = set(graphs)
+        with self._lock:
+            self._made = {graph: index for graph, index in self._made.items() if graph in kept}

@@ -1,0 +1,304 @@
+"""The hits of the current step: grouped by node, in the order in which the nodes ran, page by page."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from tensight.errors import InputError
+from tensight.graph import TensorAddress
+from tensight.sessions.graph_index import CONSTANTS, PARAMETERS
+from tensight.sessions.records import Frame, HitPage, HitParameter, HitRecord, NodeHits, TensorHits
+from tensight.watchpoints import ParameterKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tensight.watchpoints import Hit
+
+MOST_HITS = 200_000
+"""Hits kept of one step; a person reads a few of them, and a run gone wrong has one for every tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHit:
+    """A watchpoint that hit on one tensor of a run, or could not be checked on it.
+
+    Attributes
+    ----------
+    rank, graph, node, slot, iteration, io
+        The tensor's address. The node need not be one of the graph.
+    hit : HitRecord
+        Watchpoint, thresholds, actual values.
+    position : int or None
+        Place of the node in the order of execution, None if unknown.
+    type : str
+        Type of the operator; ``Parameter``.
+    line : Frame or None
+        The person's line of code behind the node.
+    """
+
+    rank: int
+    graph: str
+    node: str
+    slot: int
+    iteration: int
+    hit: HitRecord
+    io: Literal["input", "output"] = "output"
+    position: int | None = None
+    type: str = ""
+    line: Frame | None = None
+
+    @property
+    def address(self) -> TensorAddress:
+        """The tensor's address."""
+        return TensorAddress(self.rank, self.graph, self.node, self.slot, self.iteration, self.io)
+
+
+def hit_record(hit: Hit) -> HitRecord:
+    """Return what a session tells about a hit: its watchpoint, and each threshold with the actual value."""
+    watchpoint = hit.watchpoint
+    check = watchpoint.check
+    parameters = tuple(
+        HitParameter(name=name, preset=value, actual=hit.actual.get(name), hit=name in hit.parameters_hit)
+        for name, value in check.arguments
+        if (parameter := check.condition.parameter(name)) is not None and parameter.kind is not ParameterKind.HIDDEN
+    )
+    return HitRecord(
+        watchpoint=watchpoint.id,
+        name=watchpoint.name,
+        condition=check.condition.id,
+        abbreviation=check.condition.abbreviation,
+        severity=watchpoint.severity.value,
+        hit=hit.hit,
+        parameters=parameters,
+        error_code=hit.error_code,
+        errors=hit.error_words,
+    )
+
+
+class HitList:
+    """The hits of one step; the next step's replace them.
+
+    Only to be changed in one thread; what it answers may be read in others.
+
+    Attributes
+    ----------
+    step : int
+        The step that the hits belong to.
+    outdated : bool
+        Watchpoints changed, or the step did, since the hits were computed.
+    dropped : int
+        Hits beyond `MOST_HITS` that were not kept.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.outdated = False
+        self.dropped = 0
+        self._hits: list[SessionHit] = []
+        self._grouped: _Grouped | None = None
+
+    def replace(self, step: int, hits: Iterable[SessionHit]) -> None:
+        """Take the hits of a check of all watchpoints at a step; they are up to date."""
+        self.clear()
+        self.step = step
+        self.outdated = False
+        self.add(hits)
+
+    def add(self, hits: Iterable[SessionHit]) -> None:
+        """Take further hits of the same step. A hit of one watchpoint on one tensor replaces an earlier one."""
+        for hit in hits:
+            if len(self._hits) < MOST_HITS:
+                self._hits.append(hit)
+            else:
+                self.dropped += 1
+        self._grouped = None
+
+    def clear(self) -> None:
+        """Forget all hits."""
+        self._hits = []
+        self._grouped = None
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """Return how many hits there are, those included that only report a check that could not be made."""
+        return len(self._hits)
+
+    def all(self) -> tuple[SessionHit, ...]:
+        """Return the hits in the order in which they came."""
+        return tuple(self._hits)
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors have a hit; a check that could not be made is none."""
+        return len(self._groups.abbreviations)
+
+    def count_of(self, watchpoint: int) -> int:
+        """Return on how many tensors a watchpoint hit."""
+        return self._groups.by_watchpoint[watchpoint]
+
+    def count_below(self, rank: int, graph: str, scope: str) -> int:
+        """Return how many tensors with a hit there are at a node, below a scope, or in a group of the root."""
+        return self._groups.below[rank, graph, scope]
+
+    def abbreviations(self, address: TensorAddress) -> tuple[str, ...]:
+        """Return the abbreviations of the conditions that hit on a tensor."""
+        return self._groups.abbreviations.get(address, ())
+
+    def page(
+        self,
+        *,
+        rank: int | None = None,
+        graph: str = "",
+        watchpoint: int | None = None,
+        focus: str = "",
+        offset: int = 0,
+        limit: int = 10,
+    ) -> HitPage:
+        """Return some of the nodes with hits, in the order of execution.
+
+        Parameters
+        ----------
+        rank, graph, watchpoint
+            Only these; all by default.
+        focus : str
+            Name of a node: the page, of `limit` nodes, that has it. `offset` counts if it has no hits.
+        offset, limit : int
+            The first node, and how many.
+
+        Raises
+        ------
+        InputError
+            If `offset` is negative or `limit` is not positive.
+        """
+        if offset < 0 or limit < 1:
+            raise InputError(f"offset {offset} and limit {limit}: offset must be at least 0, limit at least 1")
+        nodes = [
+            node
+            for node in self._groups.nodes
+            if (rank is None or node.rank == rank)
+            and (not graph or node.graph == graph)
+            and (watchpoint is None or watchpoint in node.watchpoints)
+        ]
+        if focus:
+            place = next((place for place, node in enumerate(nodes) if node.name == focus), None)
+            offset = offset if place is None else place // limit * limit
+        return HitPage(
+            total=len(nodes),
+            offset=offset,
+            nodes=tuple(node.record(watchpoint) for node in nodes[offset : offset + limit]),
+            outdated=self.outdated,
+            step=self.step,
+        )
+
+    @property
+    def _groups(self) -> _Grouped:
+        grouped = self._grouped
+        if grouped is None:
+            grouped = self._grouped = _Grouped(self._hits)
+        return grouped
+
+
+class _Node:
+    """A node with its hits by tensor."""
+
+    __slots__ = ("first", "graph", "line", "name", "position", "rank", "tensors", "type", "watchpoints")
+
+    def __init__(self, hit: SessionHit, first: int) -> None:
+        self.rank = hit.rank
+        self.graph = hit.graph
+        self.name = hit.node
+        self.type = hit.type
+        self.line = hit.line
+        self.position = hit.position
+        self.first = first
+        self.tensors: dict[TensorAddress, dict[int, HitRecord]] = {}
+        self.watchpoints: set[int] = set()
+
+    def add(self, hit: SessionHit) -> None:
+        if self.position is None:
+            self.position = hit.position
+        self.watchpoints.add(hit.hit.watchpoint)
+        self.tensors.setdefault(hit.address, {})[hit.hit.watchpoint] = hit.hit
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Place in the order of execution; nodes without one come last, as they came."""
+        return (math.inf if self.position is None else self.position, self.first)
+
+    def record(self, watchpoint: int | None) -> NodeHits:
+        tensors = []
+        for address in sorted(self.tensors, key=lambda at: (at.io == "input", at.slot, at.iteration)):
+            hits = self.tensors[address]
+            shown = tuple(hits[number] for number in sorted(hits) if watchpoint in (None, number))
+            if shown:
+                tensors.append(TensorHits(slot=address.slot, io=address.io, address=str(address), hits=shown))
+        return NodeHits(
+            rank=self.rank,
+            graph=self.graph,
+            node=self.name,
+            type=self.type,
+            step=next(iter(self.tensors)).iteration + 1,
+            position=self.position,
+            line=self.line,
+            tensors=tuple(tensors),
+        )
+
+
+class _Grouped:
+    """Hits by node, and what is counted of them; computed when asked for, and never changed."""
+
+    def __init__(self, hits: Iterable[SessionHit]) -> None:
+        nodes: dict[tuple[int, str, str], _Node] = {}
+        for hit in hits:
+            key = (hit.rank, hit.graph, hit.node)
+            if key not in nodes:
+                nodes[key] = _Node(hit, len(nodes))
+            nodes[key].add(hit)
+        self.nodes = sorted(nodes.values(), key=lambda node: node.place)
+
+    @cached_property
+    def abbreviations(self) -> Mapping[TensorAddress, tuple[str, ...]]:
+        """Of each tensor with a hit, the conditions."""
+        found = {}
+        for node in self.nodes:
+            for address, hits in node.tensors.items():
+                texts = {hit.abbreviation or hit.condition: None for _, hit in sorted(hits.items()) if hit.hit}
+                if texts:
+                    found[address] = tuple(texts)
+        return found
+
+    @cached_property
+    def by_watchpoint(self) -> Counter[int]:
+        """How many tensors each watchpoint hit."""
+        return Counter(
+            number for node in self.nodes for hits in node.tensors.values() for number, hit in hits.items() if hit.hit
+        )
+
+    @cached_property
+    def below(self) -> Counter[tuple[int, str, str]]:
+        """How many tensors with a hit each node, scope and group has."""
+        counts: Counter[tuple[int, str, str]] = Counter()
+        for node in self.nodes:
+            amount = sum(any(hit.hit for hit in hits.values()) for hits in node.tensors.values())
+            if amount:
+                for path in _paths_above(node.name, node.type):
+                    counts[node.rank, node.graph, path] += amount
+        return counts
+
+
+def _paths_above(node: str, node_type: str) -> list[str]:
+    """Return the name of a node, and the paths of all that it lies in."""
+    groups = {"Parameter": PARAMETERS, "Const": CONSTANTS}
+    if node_type in groups:
+        return list(dict.fromkeys(("", groups[node_type], node)))
+    paths = [node]
+    at = node.rfind("/")
+    while at >= 0:
+        paths.append(node[:at])
+        at = node.rfind("/", 0, at)
+    return list(dict.fromkeys(("", *paths)))

@@ -1,0 +1,214 @@
+"""Which nodes a watchpoint watches: a rule that selects some, then edits that add and remove, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.graph import NodeKind, trainable_weight_names
+from tensight.sessions.patterns import matching, require_pattern, require_short
+from tensight.watchpoints import Selector, SelectorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph
+    from tensight.sessions.graph_index import GraphIndex, Stretch
+    from tensight.sessions.records import Edit, Watched
+
+NOTHING = "none"
+"""The selection that has no node; edits add some."""
+
+MOST_EDITS = 10_000
+MOST_EDITS_BY_TEXT = 500
+"""Edits that look for a text in the names; each of them looks at all names."""
+
+NO_NODE = Selector(SelectorKind.NAME, "(?!)")
+"""The same for code that only knows selectors: it finds no name."""
+
+_WORDS = {
+    SelectorKind.ALL: "all tensors",
+    SelectorKind.WEIGHTS: "the weights",
+    SelectorKind.TRAINABLE_WEIGHTS: "the trainable weights",
+    SelectorKind.GRADIENTS: "the gradients",
+    SelectorKind.ACTIVATIONS: "the outputs of activation functions",
+    SelectorKind.ACTIVATION: "the outputs of the activation functions {}",
+    SelectorKind.NAME: "the nodes whose names match {}",
+    SelectorKind.TYPE: "the outputs of the operators {}",
+}
+
+
+def parse_selection(text: str) -> Selector | None:
+    """Read a selection; None is the one without a node.
+
+    Raises
+    ------
+    InputError
+        There is no such selection, or its regular expression cannot be used.
+    """
+    if text.strip().lower() == NOTHING:
+        return None
+    selector = Selector.parse(text)
+    if selector.kind is SelectorKind.NAME:
+        require_pattern(selector.argument)
+    return selector
+
+
+def selection_text(base: Selector | None) -> str:
+    """Return a selection as `parse_selection` reads it."""
+    return NOTHING if base is None else str(base)
+
+
+def selection_words(base: Selector | None, edits: Sequence[Edit]) -> str:
+    """Say which nodes are watched, for a person."""
+    if base is None:
+        return "chosen nodes"
+    words = _WORDS[base.kind].format(repr(base.argument) if base.kind is SelectorKind.NAME else ", ".join(base.names))
+    return f"{words}, with changes" if edits else words
+
+
+def effective_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Return the edits without those that a later one undoes completely; ticking to and fro leaves the last one.
+
+    Raises
+    ------
+    InputError
+        There are more than can be applied in reasonable time, or one is too long.
+    """
+    kept: dict[tuple[str, str, str], Edit] = {}
+    for edit in edits:
+        key = (edit.path, edit.graph, edit.containing.lower())
+        if key == ("", "", ""):
+            kept.clear()
+        kept.pop(key, None)
+        kept[key] = edit
+        require_short(edit.containing, "the text of an edit")
+    by_text = sum(bool(edit.containing) for edit in kept.values())
+    if len(kept) > MOST_EDITS or by_text > MOST_EDITS_BY_TEXT:
+        raise InputError(
+            f"{len(kept):,} edits, {by_text:,} of them by text; a watchpoint takes at most {MOST_EDITS:,}, and"
+            f" {MOST_EDITS_BY_TEXT:,} by text: choose scopes instead of nodes, or a selection by name"
+        )
+    return tuple(kept.values())
+
+
+def watched(
+    index: GraphIndex, base: Selector | None, edits: Sequence[Edit], graphs: Sequence[Graph] = ()
+) -> NDArray[np.bool_]:
+    """Return which nodes of a graph are watched.
+
+    Parameters
+    ----------
+    index : GraphIndex
+        The graph.
+    base : Selector or None
+        What is selected before the edits; None for nothing.
+    edits : sequence of Edit
+        The last edit that covers a node decides.
+    graphs : sequence of Graph
+        All graphs of the rank: a weight that one of them trains is trainable in the others, too.
+
+    Returns
+    -------
+    ndarray of bool, shape (nodes,)
+        In the order of the index; constants are never watched.
+    """
+    mask = np.zeros(len(index), bool) if base is None else _selected(index, base, graphs)
+    for edit in edits:
+        if edit.graph in ("", index.graph.name):
+            _apply(index, edit, mask)
+    return mask & index.watchable
+
+
+def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) -> NDArray[np.bool_]:
+    kind = selector.kind
+    if kind is SelectorKind.ALL:
+        return index.watchable.copy()
+    if kind is SelectorKind.NAME:
+        return matching(index.names, selector.argument)
+    if kind is SelectorKind.TYPE:
+        return index.of_types(selector.names)
+    if kind is SelectorKind.ACTIVATION:
+        return index.of_types(selector.names) & index.of_kind(NodeKind.ACTIVATION)
+    if kind is SelectorKind.TRAINABLE_WEIGHTS:
+        mask = np.zeros(len(index), bool)
+        names = trainable_weight_names(graphs or (index.graph,))
+        mask[[index.place[name] for name in names if name in index.place]] = True
+        return mask
+    node_kinds = {
+        SelectorKind.WEIGHTS: NodeKind.WEIGHT,
+        SelectorKind.GRADIENTS: NodeKind.GRADIENT,
+        SelectorKind.ACTIVATIONS: NodeKind.ACTIVATION,
+    }
+    return index.of_kind(node_kinds[kind]).copy()
+
+
+def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
+    """Set the flags of what an edit covers: a scope or group, and a node of that name."""
+    wanted = edit.containing.lower()
+    scope = index.scopes.get(edit.path)
+    if scope is not None:
+        stretch = slice(scope.start, scope.end)
+        if wanted:
+            names = index.lower_names[stretch]
+            mask[stretch][np.fromiter((wanted in name for name in names), bool, len(names))] = edit.add
+        else:
+            mask[stretch] = edit.add
+    place = index.place.get(edit.path)
+    if place is not None and wanted in index.lower_names[place]:
+        mask[place] = edit.add
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedNodes:
+    """What a watchpoint watches of one graph.
+
+    Attributes
+    ----------
+    index : GraphIndex
+        The graph.
+    mask : ndarray of bool, shape (nodes,)
+        Which nodes, in the order of the index.
+    """
+
+    index: GraphIndex
+    mask: NDArray[np.bool_]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the nodes."""
+        names = self.index.names
+        return frozenset(names[place] for place in self.mask.nonzero()[0].tolist())
+
+    @cached_property
+    def count(self) -> int:
+        """How many nodes."""
+        return int(np.count_nonzero(self.mask))
+
+    @cached_property
+    def _sums(self) -> NDArray[np.int64]:
+        return np.concatenate(([0], np.cumsum(self.mask)))
+
+    @cached_property
+    def _possible(self) -> NDArray[np.int64]:
+        return np.concatenate(([0], np.cumsum(self.index.watchable)))
+
+    def of_stretch(self, stretch: Stretch) -> Watched:
+        """Return how far a scope is watched."""
+        possible = int(self._possible[stretch.end] - self._possible[stretch.start])
+        if not possible:
+            return "never"
+        amount = int(self._sums[stretch.end] - self._sums[stretch.start])
+        return "none" if not amount else "all" if amount == possible else "some"
+
+    def of_node(self, place: int) -> Watched:
+        """Return whether a node is watched."""
+        if not self.index.watchable[place]:
+            return "never"
+        return "all" if self.mask[place] else "none"

@@ -1,0 +1,413 @@
+"""The watchpoints of a session: what each one checks and watches, kept in the workspace under the name of the run."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tensight.analysis.check import natural_selector
+from tensight.errors import InputError, TensightError
+from tensight.sessions.errors import LimitError, NotFoundError, StorageError
+from tensight.sessions.graph_index import GraphIndexes
+from tensight.sessions.records import WatchpointRecord, WatchpointSpec
+from tensight.sessions.selection import (
+    NO_NODE,
+    WatchedNodes,
+    effective_edits,
+    parse_selection,
+    selection_text,
+    selection_words,
+    watched,
+)
+from tensight.sessions.workspace import WATCHPOINTS
+from tensight.watchpoints import ConditionCheck, Severity, Watchpoint, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tensight.graph import Graph
+    from tensight.sessions.records import Edit, WatchpointChange
+    from tensight.sessions.workspace import Workspace
+    from tensight.watchpoints import Selector
+
+MOST_WATCHPOINTS = 1000
+"""Of a session; each one costs the training process time at every step."""
+
+_LARGEST_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWatchpoint:
+    """A watchpoint as a session has it.
+
+    Attributes
+    ----------
+    watchpoint : Watchpoint
+        Id, name, check, severity. Its `selection` is `base`, or one that finds nothing.
+    base : Selector or None
+        What is selected before the edits; None for nothing.
+    edits : tuple of Edit
+        Nodes added and removed after that.
+    enabled : bool
+        Whether it is checked.
+    version : int
+        From 1, one more with every change: who sent it away knows by this whether to send it again.
+    """
+
+    watchpoint: Watchpoint
+    base: Selector | None
+    edits: tuple[Edit, ...] = ()
+    enabled: bool = True
+    version: int = 1
+
+    @property
+    def id(self) -> int:
+        """The number of the watchpoint."""
+        return self.watchpoint.id
+
+
+class WatchpointList:
+    """The watchpoints of one session.
+
+    They are changed in one thread only; which nodes they watch may be asked for in any, and is worked out once for
+    each graph.
+
+    Parameters
+    ----------
+    name : str
+        Of the run: watchpoints of an earlier session of this name are there again.
+    workspace : Workspace or None
+        Where they are kept; None keeps them nowhere.
+    graphs : callable
+        Returns the graphs of a rank, always the same objects until they change.
+    indexes : GraphIndexes, optional
+        Where the indexes of the graphs are.
+
+    Attributes
+    ----------
+    recommended_offered : bool
+        The recommended watchpoints were accepted or refused.
+    problems : list of str
+        Why watchpoints of an earlier session are not there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        workspace: Workspace | None,
+        graphs: Callable[[int], tuple[Graph, ...]],
+        indexes: GraphIndexes | None = None,
+    ) -> None:
+        self.name = name
+        self.recommended_offered = False
+        self.problems: list[str] = []
+        self._workspace = workspace
+        self._graphs = graphs
+        self._indexes = indexes or GraphIndexes()
+        self._watchpoints: dict[int, SessionWatchpoint] = {}
+        self._last_id = 0
+        # What another version of Tensight wrote and this one cannot read is written back as it was.
+        self._unreadable: list[Any] = []
+        self._watched: dict[tuple[int, int], _Resolved] = {}
+        self._resolving = threading.Lock()
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        self._file = f"{WATCHPOINTS}/{digest}.json"
+        if workspace is not None:
+            self._load(workspace)
+
+    # --- the watchpoints ---
+
+    def all(self) -> list[SessionWatchpoint]:
+        """Return the watchpoints, by id."""
+        return list(self._watchpoints.values())
+
+    def enabled(self) -> list[SessionWatchpoint]:
+        """Return the watchpoints that are checked, by id."""
+        return [one for one in self._watchpoints.values() if one.enabled]
+
+    def __len__(self) -> int:
+        return len(self._watchpoints)
+
+    def get(self, number: int) -> SessionWatchpoint:
+        """Return a watchpoint.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this id.
+        """
+        found = self._watchpoints.get(number)
+        if found is None:
+            known = ", ".join(map(str, list(self._watchpoints)[:20])) or "there are none"
+            raise NotFoundError(f"there is no watchpoint {number}; {known}")
+        return found
+
+    def create(self, spec: WatchpointSpec) -> SessionWatchpoint:
+        """Add a watchpoint.
+
+        Raises
+        ------
+        InputError
+            Condition, parameters, selection or edits are wrong, or another watchpoint has the name.
+        LimitError
+            There are as many as there can be.
+        """
+        self._require_room(1)
+        self._require_new_name(spec.name)
+        number = self._last_id + 1
+        made = _from_spec(number, spec)
+        self._watchpoints[number] = made
+        self._last_id = number
+        return made
+
+    def change(self, number: int, change: WatchpointChange) -> SessionWatchpoint:
+        """Change a watchpoint; what is None in the change stays.
+
+        Raises
+        ------
+        NotFoundError, InputError
+        """
+        old = self.get(number)
+        point = old.watchpoint
+        if change.name is not None and change.name != point.name:
+            self._require_new_name(change.name)
+        check = point.check
+        if change.parameters is not None:
+            check = ConditionCheck(check.condition, change.parameters)
+        base = old.base if change.selection is None else parse_selection(change.selection)
+        edits = old.edits
+        if change.edits is not None or change.further_edits:
+            edits = effective_edits((old.edits if change.edits is None else change.edits) + change.further_edits)
+        changed = replace(
+            old,
+            watchpoint=Watchpoint(
+                number,
+                point.name if change.name is None else change.name,
+                check,
+                base or NO_NODE,
+                point.severity if change.severity is None else Severity(change.severity),
+            ),
+            base=base,
+            edits=edits,
+            enabled=old.enabled if change.enabled is None else change.enabled,
+            version=old.version + 1,
+        )
+        self._watchpoints[number] = changed
+        return changed
+
+    def delete(self, numbers: Iterable[int] | None = None) -> None:
+        """Delete some watchpoints, or all; none if one of them does not exist.
+
+        Raises
+        ------
+        NotFoundError
+        """
+        chosen = list(self._watchpoints) if numbers is None else [self.get(number).id for number in numbers]
+        for number in chosen:
+            self._watchpoints.pop(number, None)
+        if numbers is None:
+            self._unreadable.clear()
+
+    def add_recommended(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
+        """Add watchpoints of the recommended set under ids of this list, those left out whose names are taken."""
+        self._require_room(len(recommended))
+        taken = {one.watchpoint.name for one in self._watchpoints.values()}
+        added = []
+        for point in recommended:
+            if point.name not in taken:
+                self._last_id += 1
+                made = SessionWatchpoint(replace(point, id=self._last_id), point.selection)
+                self._watchpoints[made.id] = made
+                added.append(made)
+        return added
+
+    # --- what they watch ---
+
+    def nodes_of(self, watchpoint: SessionWatchpoint, rank: int) -> list[tuple[str, frozenset[str]]]:
+        """Return for each graph of a rank its name and the names of the nodes that a watchpoint watches.
+
+        The first call for large graphs takes seconds; call it in a thread.
+        """
+        return [(one.index.graph.name, one.names) for one in self.watched(watchpoint, rank)]
+
+    def watched(self, watchpoint: SessionWatchpoint, rank: int) -> tuple[WatchedNodes, ...]:
+        """Return for each graph of a rank what a watchpoint watches."""
+        graphs = self._graphs(rank)
+        known = self._known(watchpoint, rank, graphs)
+        if known is not None:
+            return known
+        with self._resolving:
+            return self._known(watchpoint, rank, graphs) or self._resolve(watchpoint, rank, graphs)
+
+    def count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
+        """Return how many nodes a watchpoint watches, all ranks together."""
+        return sum(one.count for rank in ranks for one in self.watched(watchpoint, rank))
+
+    def known_count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
+        """Return the same without working anything out: graphs that were not looked at count nothing."""
+        found = (self._watched.get((watchpoint.id, rank)) for rank in ranks)
+        return sum(
+            one.count for known in found if known is not None and known.is_of(watchpoint) for one in known.watched
+        )
+
+    def forget_graphs(self) -> None:
+        """Forget what is watched of graphs that are not there any more; called when graphs changed."""
+        with self._resolving:
+            self._watched = {
+                key: known
+                for key, known in self._watched.items()
+                if key[0] in self._watchpoints and known.is_of(self._watchpoints[key[0]])
+            }
+
+    def _known(
+        self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]
+    ) -> tuple[WatchedNodes, ...] | None:
+        known = self._watched.get((watchpoint.id, rank))
+        return known.watched if known is not None and known.is_of(watchpoint) and known.graphs == graphs else None
+
+    def _resolve(self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]) -> tuple[WatchedNodes, ...]:
+        found = []
+        for graph in graphs:
+            index = self._indexes.of(graph)
+            found.append(WatchedNodes(index, watched(index, watchpoint.base, watchpoint.edits, graphs)))
+        resolved = _Resolved(watchpoint.base, watchpoint.edits, graphs, tuple(found))
+        self._watched[watchpoint.id, rank] = resolved
+        return resolved.watched
+
+    # --- the file ---
+
+    def stored(self) -> dict[str, Any]:
+        """Return everything that is kept, as JSON can hold it."""
+        return {
+            "format": 1,
+            "name": self.name,
+            "last_id": self._last_id,
+            "recommended_offered": self.recommended_offered,
+            "watchpoints": [_to_json(one) for one in self._watchpoints.values()] + self._unreadable,
+        }
+
+    def save(self, stored: Mapping[str, Any] | None = None) -> None:
+        """Write the watchpoints to the workspace; `stored` is what `stored()` returned, to write it in a thread.
+
+        Raises
+        ------
+        StorageError
+            If that fails; the watchpoints are still there in memory.
+        """
+        if self._workspace is not None:
+            self._workspace.write_json(self._file, self.stored() if stored is None else stored)
+
+    def _load(self, workspace: Workspace) -> None:
+        try:
+            stored = workspace.read_json(self._file)
+        except StorageError as error:
+            self.problems.append(f"the watchpoints of an earlier session are not there: {error}")
+            self._set_aside(workspace)
+            return
+        if stored is None:
+            return
+        if not isinstance(stored, dict) or not isinstance(stored.get("watchpoints"), list):
+            self.problems.append(f"{workspace.folder / self._file} holds no watchpoints; starting with none")
+            self._set_aside(workspace)
+            return
+        self.recommended_offered = stored.get("recommended_offered") is True
+        last = stored.get("last_id")
+        self._last_id = last if isinstance(last, int) and 0 <= last < _LARGEST_ID else 0
+        for entry in stored["watchpoints"][:MOST_WATCHPOINTS]:
+            self._load_one(entry)
+        self._last_id = max([self._last_id, *self._watchpoints])
+        self._watchpoints = dict(sorted(self._watchpoints.items()))
+
+    def _load_one(self, entry: Any) -> None:
+        try:
+            read = _from_json(entry)
+        except (TensightError, ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
+            self._unreadable.append(entry)
+            self.problems.append(f"a watchpoint of an earlier session cannot be used and is left out: {error}")
+        else:
+            self._watchpoints[read.id] = read
+
+    def _set_aside(self, workspace: Workspace) -> None:
+        try:
+            aside = workspace.set_aside(self._file)
+        except StorageError as error:
+            self.problems.append(str(error))
+        else:
+            self.problems.append(f"the file is now {aside}")
+
+    # --- rules ---
+
+    def _require_room(self, further: int) -> None:
+        if len(self._watchpoints) + further > MOST_WATCHPOINTS or self._last_id + further > _LARGEST_ID:
+            raise LimitError(f"a session has at most {MOST_WATCHPOINTS:,} watchpoints; delete some that are not needed")
+
+    def _require_new_name(self, name: str) -> None:
+        taken = next((one for one in self._watchpoints.values() if name and one.watchpoint.name == name), None)
+        if taken is not None:
+            raise InputError(f"watchpoint {taken.id} has the name {name!r} already; choose another")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Resolved:
+    """What a watchpoint watches, and of which graphs, edits and rule that is true."""
+
+    base: Selector | None
+    edits: tuple[Edit, ...]
+    graphs: tuple[Graph, ...]
+    watched: tuple[WatchedNodes, ...]
+
+    def is_of(self, watchpoint: SessionWatchpoint) -> bool:
+        return self.base == watchpoint.base and self.edits is watchpoint.edits
+
+
+def watchpoint_record(watchpoint: SessionWatchpoint, *, nodes: int, hits: int) -> WatchpointRecord:
+    """Return what a session tells about a watchpoint."""
+    point = watchpoint.watchpoint
+    check = point.check
+    watches = selection_words(watchpoint.base, watchpoint.edits)
+    return WatchpointRecord(
+        id=point.id,
+        name=point.name,
+        condition=check.condition.id,
+        abbreviation=check.condition.abbreviation,
+        parameters=dict(check.values),
+        selection=selection_text(watchpoint.base),
+        edits=watchpoint.edits,
+        severity=point.severity.value,
+        enabled=watchpoint.enabled,
+        nodes=nodes,
+        text=check.text,
+        words=f"Watches {watches}; {describe(check)}.",
+        hits=hits,
+    )
+
+
+def _from_spec(number: int, spec: WatchpointSpec) -> SessionWatchpoint:
+    check = ConditionCheck(spec.condition, spec.parameters)
+    base = natural_selector(check) if spec.selection is None else parse_selection(spec.selection)
+    point = Watchpoint(number, spec.name, check, base or NO_NODE, Severity(spec.severity))
+    return SessionWatchpoint(point, base, effective_edits(spec.edits), spec.enabled)
+
+
+def _to_json(watchpoint: SessionWatchpoint) -> dict[str, Any]:
+    point = watchpoint.watchpoint
+    spec = WatchpointSpec(
+        condition=point.check.condition.id,
+        parameters=dict(point.check.values),
+        name=point.name,
+        selection=selection_text(watchpoint.base),
+        edits=watchpoint.edits,
+        severity=point.severity.value,
+        enabled=watchpoint.enabled,
+    )
+    return {"id": point.id, "version": watchpoint.version, **spec.model_dump(mode="json")}
+
+
+def _from_json(entry: Any) -> SessionWatchpoint:
+    spec = WatchpointSpec.model_validate({key: entry[key] for key in WatchpointSpec.model_fields if key in entry})
+    version = entry.get("version")
+    return replace(_from_spec(int(entry["id"]), spec), version=version if isinstance(version, int) else 1)

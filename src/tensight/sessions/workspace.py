@@ -1,0 +1,205 @@
+"""The workspace: the folder in which the debug server keeps watchpoints, recorded runs and what is on its way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tensight.errors import InputError
+from tensight.sessions.errors import NotFoundError, StorageError
+
+WATCHPOINTS = "watchpoints"
+RUNS = "runs"
+TEMPORARY = "tempdata"
+
+_IDS = "session-ids.json"
+_FOLDER_MODE = 0o700
+# What is read back was written here; a larger file is damaged or somebody else's.
+_MOST_BYTES = 256 * 2**20
+
+
+class Workspace:
+    """A folder that only its owner can read, of one server process.
+
+    Files appear in it as a whole or not at all. What is left of an earlier process in ``tempdata`` is removed.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if it does not exist.
+
+    Attributes
+    ----------
+    folder : Path
+    watchpoints, runs, tempdata : Path
+        Its folders: watchpoints by the name of their run; recorded runs; files on their way.
+
+    Raises
+    ------
+    StorageError
+        If the folders cannot be created.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder).expanduser().absolute()
+        self.watchpoints = self.folder / WATCHPOINTS
+        self.runs = self.folder / RUNS
+        self.tempdata = self.folder / TEMPORARY
+        for path in (self.folder, self.watchpoints, self.runs):
+            _make_folder(path)
+        self._empty_tempdata()
+        self._ids = threading.Lock()
+        self._last_id = self._find_last_id()
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.folder)!r})"
+
+    def write_json(self, relative: str, data: Any) -> None:
+        """Write data as JSON: a reader sees the old file or the new one, never a part.
+
+        Parameters
+        ----------
+        relative : str
+            Path below the workspace, parts separated by slashes; folders are created as needed.
+        data : object
+            What JSON can hold.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be written; the old one is still there.
+        """
+        path = self._inside(relative)
+        content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        temporary = ""
+        try:
+            os.makedirs(path.parent, mode=_FOLDER_MODE, exist_ok=True)
+            # NamedTemporaryFile makes files that only their owner can read.
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+                temporary = file.name
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            if temporary:
+                _remove_quietly(temporary)
+            raise _storage_error(path, "cannot be written", error) from error
+
+    def read_json(self, relative: str) -> Any:
+        """Return what `write_json` wrote; None if there is no such file.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be read, or holds something else.
+        """
+        path = self._inside(relative)
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                raise StorageError(f"{path} is larger than anything that is kept there; move it away")
+            return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _storage_error(path, "cannot be read", error) from error
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"{path} is damaged ({error}); move it away, or restore it from a backup") from error
+
+    def set_aside(self, relative: str) -> Path:
+        """Rename a damaged file, so that a new one does not replace it, and return its new path.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be renamed.
+        """
+        path = self._inside(relative)
+        aside = path.with_name(path.name + ".damaged")
+        try:
+            os.replace(path, aside)
+        except OSError as error:
+            raise _storage_error(path, "cannot be renamed", error) from error
+        return aside
+
+    def next_session_id(self) -> str:
+        """Return an id that no session of this workspace had; they are numbers from 1.
+
+        An id is given even if it cannot be noted on a full disk; a folder of its run then keeps it from being given
+        again.
+        """
+        with self._ids:
+            self._last_id += 1
+            # If this fails, whoever writes next into the workspace reports the reason.
+            with suppress(StorageError):
+                self.write_json(_IDS, {"last": self._last_id})
+            return str(self._last_id)
+
+    def run_folder(self, session_id: str) -> Path:
+        """Return the folder of a session's recorded run; it is created.
+
+        Raises
+        ------
+        NotFoundError
+            If this is no id of a session.
+        StorageError
+            If the folder cannot be created.
+        """
+        if not session_id.isascii() or not session_id.isdigit() or len(session_id) > 18:
+            raise NotFoundError(f"{session_id[:40]!r} is no id of a session; ids are numbers")
+        path = self.runs / session_id
+        _make_folder(path)
+        return path
+
+    def _inside(self, relative: str) -> Path:
+        parts = PurePosixPath(relative)
+        if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in relative:
+            raise InputError(f"{relative!r} is no path below the workspace")
+        return self.folder / parts
+
+    def _find_last_id(self) -> int:
+        """Return the largest id given so far, by the note of it and by the runs that are there."""
+        try:
+            noted = self.read_json(_IDS)
+        except StorageError:
+            noted = None
+        last = noted.get("last") if isinstance(noted, dict) else None
+        runs = [int(name) for name in os.listdir(self.runs) if name.isascii() and name.isdigit() and len(name) <= 18]
+        return max([last if isinstance(last, int) and last > 0 else 0, *runs])
+
+    def _empty_tempdata(self) -> None:
+        try:
+            # A link would lead elsewhere, and what is there is not ours to remove.
+            if self.tempdata.is_symlink() or self.tempdata.is_file():
+                self.tempdata.unlink()
+            else:
+                shutil.rmtree(self.tempdata, ignore_errors=True)
+        except OSError as error:
+            raise _storage_error(self.tempdata, "cannot be emptied", error) from error
+        _make_folder(self.tempdata)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        os.makedirs(path, mode=_FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        raise _storage_error(path, "cannot be created", error) from error
+
+
+def _remove_quietly(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        # The write has failed already, and says why; a leftover .part harms nobody.
+        return
+
+
+def _storage_error(path: Path, what: str, error: OSError) -> StorageError:
+    reason = error.strerror or str(error)
+    return StorageError(f"{path} {what}: {reason}. Free space or permissions, or choose another --workspace")
