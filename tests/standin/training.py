@@ -1,0 +1,143 @@
+"""Starts stand-ins for old MindSpore processes, and reads the timelines that they write."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+CLIENT = Path(__file__).with_name("mindspore_client.py")
+PATIENCE_S = 60.0
+BESIDE = ("> SendHeartbeat", "< SendHeartbeat", "start", "hold ")
+"""What the story leaves out: heartbeats come whenever they come."""
+
+
+class Training:
+    """A separate process that trains and obeys the debug server.
+
+    Parameters
+    ----------
+    debugger : str
+        ``HOST:PORT``.
+    scenario : str
+    **options : object
+        Options of the stand-in: ``steps=5``, ``nan_at=2``, ``hold=["in SendGraph"]``, ``announce_twice=True``.
+    """
+
+    def __init__(self, debugger: str, scenario: str = "single-graph", **options: Any) -> None:
+        self.device = options.get("device", 0)
+        words = [f"--scenario={scenario}", f"--debugger={debugger}"]
+        for name, value in options.items():
+            option = "--" + name.replace("_", "-")
+            for each in value if isinstance(value, list) else [value]:
+                words.append(option if each is True else f"{option}={each}")
+        self.timeline: list[dict[str, Any]] = []
+        self.noise: list[str] = []
+        self._changed = threading.Condition()
+        self._over = False
+        self.process = subprocess.Popen(
+            [sys.executable, str(CLIENT), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            print(self)
+        self.kill()
+
+    def __str__(self) -> str:
+        return "\n".join([f"device {self.device}:", *(each["text"] for each in self.timeline), *self.noise])
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            with self._changed:
+                if line.startswith("{"):
+                    self.timeline.append(json.loads(line))
+                else:
+                    self.noise.append(line.rstrip())
+                self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def wait_for(self, text: str, *, count: int = 1, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
+        """Return the entry of the timeline that is the `count`-th to begin with `text`, as soon as there is one."""
+
+        def found() -> list[dict[str, Any]]:
+            return [each for each in self.timeline if each["text"].startswith(text)]
+
+        with self._changed:
+            self._changed.wait_for(lambda: len(found()) >= count or self._over, timeout_s)
+            assert len(found()) >= count, f"no {text!r} number {count} in\n{self}"
+            return found()[count - 1]
+
+    def all(self, text: str) -> list[dict[str, Any]]:
+        """Return all entries so far that begin with `text`."""
+        with self._changed:
+            return [each for each in self.timeline if each["text"].startswith(text)]
+
+    def story(self, after: dict[str, Any] | None = None) -> list[str]:
+        """Return the texts in order, without heartbeats; only what came after an entry, if one is given."""
+        first = after["number"] if after else 0
+        with self._changed:
+            return [
+                each["text"] for each in self.timeline if each["number"] > first and not each["text"].startswith(BESIDE)
+            ]
+
+    def release(self) -> None:
+        """Let a held process go on."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def freeze(self) -> None:
+        """Stop the process where it is; its connections stay open."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def finish(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for the end of the process and return its exit code."""
+        code = self.process.wait(timeout_s)
+        self._reader.join(timeout_s)
+        return code
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def in_order(story: list[str], expected: list[str]) -> bool:
+    """Whether the expected texts stand in the story in this order, others between them allowed."""
+    rest = iter(story)
+    return all(any(text == wanted for text in rest) for wanted in expected)
+
+
+def deadline(timeout_s: float = PATIENCE_S) -> float:
+    return time.monotonic() + timeout_s
