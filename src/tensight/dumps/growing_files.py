@@ -1,0 +1,163 @@
+"""Files that grow piece by piece as they arrive from elsewhere, and are put in their place when they are complete.
+
+All methods raise OSError if the disk refuses.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+from tensight.errors import GraphError
+from tensight.graph import Graph, parse_graph_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+_LENGTH_BYTES = 5
+# A ModelProto: IR version 1, then the graph, whose length is filled in when it is known. Five bytes are enough for
+# 2 GiB, and protobuf accepts a number that is longer than it need be.
+_MODEL_HEAD = b"\x08\x01\x22"
+_GRAPH_OFFSET = len(_MODEL_HEAD) + _LENGTH_BYTES
+
+
+class PartFile:
+    """A file on its way: written piece by piece, then moved to its place as a whole.
+
+    Parameters
+    ----------
+    path : Path
+        Where it grows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append pieces, without putting them together first."""
+        waiting = list(pieces)
+        while waiting:
+            written = os.writev(self._file, waiting[:512])
+            self.size_bytes += written
+            while waiting and written >= len(waiting[0]):
+                written -= len(waiting.pop(0))
+            if written:
+                waiting[0] = memoryview(waiting[0])[written:]
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Replace bytes that are written already."""
+        os.pwrite(self._file, data, offset)
+
+    def map(self) -> memoryview:
+        """Return what is written, read-only, without reading it."""
+        return memoryview(mmap.mmap(self._file, 0, access=mmap.ACCESS_READ))
+
+    def move_to(self, path: Path) -> None:
+        """Close the file and put it in its place, where it replaces what was there."""
+        self._close()
+        os.replace(self.path, path)
+
+    def discard(self) -> None:
+        """Delete the file, if it has not been moved."""
+        if self._file >= 0:
+            self._close()
+            self.path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        os.close(self._file)
+        self._file = -1
+
+
+class GraphFile:
+    """A graph on its way: the pieces of a serialized GraphProto as they arrive."""
+
+    def __init__(self, part: PartFile) -> None:
+        self._part = part
+        part.write([_MODEL_HEAD + bytes(_LENGTH_BYTES)])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the graph so far."""
+        return self._part.size_bytes - _GRAPH_OFFSET
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append pieces."""
+        self._part.write(pieces)
+
+    def parse(self, where: str) -> Graph:
+        """Return the graph, which must be complete.
+
+        Raises
+        ------
+        GraphError
+            It is damaged, or no graph.
+        """
+        if not self.size_bytes:
+            raise GraphError(f"{where}: there is no graph in it; it is empty")
+        return parse_graph_proto(self._part.map()[_GRAPH_OFFSET:], where=where)
+
+    def move_to(self, path: Path) -> None:
+        """Make it a graph file of a dump."""
+        size = self.size_bytes
+        groups = [size >> 7 * index & 0x7F for index in range(_LENGTH_BYTES)]
+        self._part.overwrite(len(_MODEL_HEAD), bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]]))
+        self._part.move_to(path)
+
+    def discard(self) -> None:
+        """Delete it, if it has not been moved."""
+        self._part.discard()
+
+
+class TensorWriter:
+    """The npy file of a tensor on its way.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int
+    data_bytes : int
+        What its elements need.
+    offset : int
+        Where the elements begin, bytes.
+    """
+
+    def __init__(self, part: PartFile, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._part = part
+        self.dtype = dtype
+        self.shape = shape
+        self.data_bytes = math.prod(shape) * dtype.itemsize
+        head = npy_head(dtype, shape)
+        self.offset = len(head)
+        part.write([head])
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes of elements are still to come; negative if there were too many."""
+        return self.data_bytes - (self._part.size_bytes - self.offset)
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append elements, in C order and little-endian."""
+        self._part.write(pieces)
+
+    def move_to(self, path: Path) -> None:
+        """Make it a file of the dump."""
+        self._part.move_to(path)
+
+    def discard(self) -> None:
+        """Delete it, if it has not been moved."""
+        self._part.discard()
+
+
+def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
+    text = f"{{'descr': '{dtype.newbyteorder('<').str}', 'fortran_order': False, 'shape': {shape}, }}"
+    padding = -(10 + len(text) + 1) % 64
+    body = (text + " " * padding + "\n").encode("latin-1")
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body

@@ -1,0 +1,376 @@
+"""Writing a run: MindSpore's rank layout, filled while the training goes on.
+
+What is written here is a dump like any other: `open_dump` reads it, and so do MindSpore's own tools and NumPy. Files
+appear in it only when they are complete; until then they lie in a folder of their own. Methods of one rank's recorder
+must not run at the same time. All of them raise OSError if the disk refuses.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import math
+import mmap
+import os
+import time
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Literal
+
+from tensight.dumps import metadata
+from tensight.dumps.execution import ExecutionOrder, parse_order
+from tensight.dumps.growing_files import GraphFile, PartFile, TensorWriter
+from tensight.dumps.indexing import MAPPING, STATISTICS
+from tensight.dumps.matching import NodeMatcher
+from tensight.dumps.metadata import Device
+from tensight.dumps.names import constant_key, joined
+from tensight.errors import GraphError, Problem
+from tensight.graph import Graph, parse_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+    from tensight.graph import Node
+
+NET_NAME = "network"
+"""Name of the folder that holds the tensors of a rank."""
+
+INITIAL = "init"
+"""Folder of the values before the first step; MindSpore's layout has no number for them, so `open_dump` skips it."""
+
+_LONGEST_NAME_BYTES = 255
+
+_UNPRINTABLE = dict.fromkeys((*range(32), 127, ord("/")), "_")
+
+_COLUMNS = (
+    "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape",
+    "Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count",
+    "Negative Inf Count", "Positive Inf Count", "Zero Count", "L2Norm Value",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """Statistics to be recorded of one tensor; what is unknown is None.
+
+    Attributes
+    ----------
+    op_type, op_name : str
+        Type and full name of the operator; type ``Parameter`` for parameters and constants.
+    io : {"input", "output"}
+    slot : int
+    dtype : str
+        As NumPy's, ``float32``.
+    shape : tuple of int
+    size_bytes : int
+    count, negative_count, positive_count, nan_count, neg_inf_count, pos_inf_count, zero_count : int or None
+    max, min, mean, l2_norm : float or None
+        Over the finite elements.
+    """
+
+    op_type: str
+    op_name: str
+    io: Literal["input", "output"]
+    slot: int
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    max: float | None = None
+    min: float | None = None
+    mean: float | None = None
+    count: int | None = None
+    negative_count: int | None = None
+    positive_count: int | None = None
+    nan_count: int | None = None
+    neg_inf_count: int | None = None
+    pos_inf_count: int | None = None
+    zero_count: int | None = None
+    l2_norm: float | None = None
+
+
+class DumpRecorder:
+    """Writes the dump of a run. See `RankRecorder` for what each rank records.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``rank_0``, … afterwards; only its owner can read it.
+    scratch : Path
+        Where files grow; on the same disk. What is left in it of an earlier process is deleted.
+    framework_version, device_target : str
+        As in `DumpMetadata`.
+    """
+
+    def __init__(self, folder: Path, scratch: Path, *, framework_version: str = "", device_target: str = "") -> None:
+        self.folder = folder
+        self._scratch = scratch
+        self._framework_version = framework_version
+        self._device_target = device_target
+        self._devices: dict[int, Device] = {}
+        self._ranks: dict[int, RankRecorder] = {}
+        for path in (folder, scratch):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        for left in os.scandir(scratch):
+            os.unlink(left.path)
+
+    def rank(self, rank: int, device: Device | None = None) -> RankRecorder:
+        """Return the recorder of a rank; its folder is created, or continued if there is one."""
+        recorder = self._ranks.get(rank)
+        if recorder is None:
+            recorder = RankRecorder(self.folder / f"rank_{rank}", self._scratch)
+            self._ranks[rank] = recorder
+            self._devices[rank] = device or Device(rank, device_id=rank)
+            self._describe()
+        return recorder
+
+    def _describe(self) -> None:
+        settings = {
+            "common_dump_settings": {
+                "dump_mode": 0, "path": "", "net_name": NET_NAME, "iteration": "all", "saved_data": "full",
+                "input_output": 0, "kernels": [], "support_device": list(range(8)), "op_debug_mode": 0,
+            },
+            "e2e_dump_settings": {"enable": True, "trans_flag": True},
+        }  # fmt: skip
+        machine = {"device_target": self._device_target, "ms_version": self._framework_version}
+        servers: dict[str, list[dict[str, str]]] = {}
+        for device in sorted(self._devices.values()):
+            listed = {"device_id": str(device.device_id), "rank_id": str(device.rank)}
+            servers.setdefault(device.server, []).append(listed)
+        table = {"server_list": [{"server_id": server, "device": devices} for server, devices in servers.items()]}
+        for recorder in self._ranks.values():
+            folder = recorder.folder / metadata.FOLDER
+            for name, data in (("data_dump.json", settings), ("config.json", machine), ("hccl.json", table)):
+                _write_whole(folder / name, json.dumps(data).encode())
+
+
+class RankRecorder:
+    """Writes what one rank sends: graphs, tensors, which iterations ran, statistics.
+
+    Parameters
+    ----------
+    folder : Path
+        ``rank_N`` of the dump; created, or continued if it exists.
+    scratch : Path
+        Where files grow.
+
+    Attributes
+    ----------
+    graphs : tuple of Graph
+        Sorted by id.
+    order : ExecutionOrder
+        Of their nodes.
+    problems : list of Problem
+        Graph files that an earlier recorder wrote and that cannot be read.
+    """
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder = folder
+        self._scratch = scratch
+        self._numbers: dict[str, int] = {}
+        self._orders: dict[int, tuple[str, ...]] = {}
+        self._matchers: dict[int, NodeMatcher] = {}
+        self._last_time = 0
+        self.graphs: tuple[Graph, ...] = ()
+        self.problems: list[Problem] = []
+        for name in (metadata.FOLDER, "graphs", "execution_order", NET_NAME):
+            os.makedirs(folder / name, mode=0o700, exist_ok=True)
+        self._continue()
+        self.order = ExecutionOrder(self.graphs, self._orders)
+
+    def new_graph(self) -> GraphFile:
+        """Begin to receive a graph."""
+        return GraphFile(self._new_part())
+
+    def keep_graphs(
+        self, received: Iterable[tuple[GraphFile, Graph]], orders: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Take graphs that have arrived completely; one of a known name replaces that.
+
+        Parameters
+        ----------
+        received : iterable of (GraphFile, Graph)
+        orders : mapping of str to sequence of str, optional
+            Full names of operators in the order of execution, by the graph's name.
+        """
+        graphs = {graph.name: graph for graph in self.graphs}
+        for file, graph in received:
+            number = self._number_of(graph)
+            file.move_to(self.folder / "graphs" / f"ms_output_trace_code_graph_{number}.pb")
+            graphs[graph.name] = graph
+            order = (orders or {}).get(graph.name)
+            if order:
+                self._write_order(graph.graph_id, order)
+        self.graphs = tuple(sorted(graphs.values(), key=lambda graph: (graph.graph_id, graph.name)))
+        self.order = ExecutionOrder(self.graphs, self._orders)
+        self._matchers.clear()
+
+    def new_tensor(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorWriter:
+        """Begin to receive a tensor."""
+        return TensorWriter(self._new_part(), dtype, shape)
+
+    def keep_tensor(
+        self, writer: TensorWriter, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
+    ) -> Path:
+        """Take a tensor that has arrived completely.
+
+        Parameters
+        ----------
+        writer : TensorWriter
+        graph : Graph
+        node : Node
+            Of that graph.
+        slot : int
+        iteration : int
+            -1 for the values before the first; it does not matter for a constant.
+        is_input : bool
+            Whether `slot` is an input of the node.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        folder = self.folder / NET_NAME / str(graph.root_id) / _folder_name(node, iteration)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        io = "input" if is_input else "output"
+        # Only bfloat16 needs the element type in the name, which older readers do not expect there.
+        declared = ".bfloat16" if writer.dtype.name == "bfloat16" else ""
+        name = f"{self._head(graph, node)}.0.0.{self._moment()}.{io}.{slot}.DefaultFormat{declared}.npy"
+        if len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
+            digits = str(int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big"))
+            _append(folder / MAPPING, f"{digits},{name}\n")
+            name = f"{digits}.npy"
+        writer.move_to(folder / name)
+        return folder / name
+
+    def record_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
+        """Note that a root graph ran in these iterations, which were not noted before."""
+        lines = "".join(f"{iteration}\n" for iteration in iterations)
+        if lines:
+            _append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
+
+    def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
+        """Note statistics of tensors of an iteration of a root graph."""
+        folder = self.folder / NET_NAME / str(graph_id) / str(iteration)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        path = folder / STATISTICS
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not path.exists():
+            writer.writerow(_COLUMNS)
+        for row in rows:
+            writer.writerow(_line(row, self._moment()))
+        _append(path, text.getvalue())
+
+    def _moment(self) -> int:
+        """Return the time in microseconds, never the same twice."""
+        self._last_time = max(self._last_time + 1, time.time_ns() // 1000)
+        return self._last_time
+
+    def _new_part(self) -> PartFile:
+        return PartFile(self._scratch / f"{os.getpid()}-{next(_PARTS)}.part")
+
+    def _number_of(self, graph: Graph) -> int:
+        """Return the number in the name of a graph's file: its id, unless another graph has that."""
+        number = self._numbers.get(graph.name)
+        if number is None:
+            taken = set(self._numbers.values())
+            number = next(number for number in itertools.count(graph.graph_id) if number not in taken)
+            self._numbers[graph.name] = number
+        return number
+
+    def _write_order(self, graph_id: int, names: Sequence[str]) -> None:
+        # A name over several lines would be read as several names; as none it is only missing in the order.
+        lines = [name for name in names if name and name.splitlines() == [name]]
+        text = "\n".join(["NodeExecutionOrder-FullNameWithScope", *lines, ""])
+        path = self.folder / "execution_order" / f"ms_execution_order_graph_{graph_id}.csv"
+        _write_whole(path, text.encode("utf-8", "replace"))
+        self._orders[graph_id] = parse_order(text)
+
+    def _head(self, graph: Graph, node: Node) -> str:
+        """Return ``{op_type}.{op_name}`` of a node's files: the shortest by which readers find just this node."""
+        if node.is_constant:
+            kind, names = "Parameter", [constant_key(node.name) or node.name, joined(node.name)]
+        elif node.is_parameter:
+            kind, names = "Parameter", [node.name, joined(node.name)]
+        else:
+            full = node.full_name or node.name
+            kind, names = joined(node.type), [full.rpartition("/")[2], joined(full)]
+        heads = [f"{kind}.{name}".translate(_UNPRINTABLE) for name in names]
+        matcher = self._matcher(graph.root_id)
+        for head in heads:
+            candidates = matcher.match(head).candidates
+            # Of a parameter that several graphs share, any graph's node will do.
+            if len(candidates) == 1 and candidates[0].node.name == node.name:
+                return head
+        return heads[-1]
+
+    def _matcher(self, root_id: int) -> NodeMatcher:
+        matcher = self._matchers.get(root_id)
+        if matcher is None:
+            graphs = [graph for graph in self.graphs if graph.root_id == root_id]
+            matcher = self._matchers[root_id] = NodeMatcher(graphs, self.order, root_id)
+        return matcher
+
+    def _continue(self) -> None:
+        """Read what an earlier recorder of this folder wrote."""
+        found: list[Graph] = []
+        for path in sorted((self.folder / "graphs").glob("ms_output_trace_code_graph_*.pb")):
+            number = path.stem.rpartition("_")[2]
+            try:
+                graph = parse_graph(_mapped(path), where=str(path))
+            except GraphError as error:
+                self.problems.append(Problem(str(path), str(error), "tensors of this graph stay unmatched"))
+                continue
+            if number.isascii() and number.isdigit() and graph.name not in self._numbers:
+                self._numbers[graph.name] = int(number)
+                found.append(graph)
+        for path in (self.folder / "execution_order").glob("ms_execution_order_graph_*.csv"):
+            number = path.stem.rpartition("_")[2]
+            if number.isascii() and number.isdigit():
+                self._orders[int(number)] = parse_order(path.read_text("utf-8", "replace"))
+        self.graphs = tuple(sorted(found, key=lambda graph: (graph.graph_id, graph.name)))
+
+
+_PARTS = itertools.count()
+
+
+def _folder_name(node: Node, iteration: int) -> str:
+    if node.is_constant:
+        return "constants"
+    return INITIAL if iteration < 0 else str(iteration)
+
+
+def _line(row: RecordedRow, moment: int) -> list[str]:
+    statistics = (
+        row.max, row.min, row.mean, row.count, row.negative_count, row.positive_count, row.nan_count,
+        row.neg_inf_count, row.pos_inf_count, row.zero_count, row.l2_norm,
+    )  # fmt: skip
+    name = row.op_name if row.op_name.splitlines() == [row.op_name] else joined(" ".join(row.op_name.split()))
+    shape = f"({','.join(map(str, row.shape))})"
+    values = ["" if value is None or math.isnan(value) else repr(value) for value in statistics]
+    return [
+        row.op_type, name, "0", "0", str(moment), row.io, str(row.slot), str(row.size_bytes), row.dtype, shape, *values,
+    ]  # fmt: skip
+
+
+def _mapped(path: Path) -> memoryview | bytes:
+    with path.open("rb") as file:
+        # An empty file cannot be mapped.
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if path.stat().st_size else b""
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(text)
