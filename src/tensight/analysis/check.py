@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from tensight.graph import NodeKind, kinds, text_pattern, trainable_weight_names
 from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph, Node
@@ -28,6 +29,10 @@ TARGET_SELECTORS = {
     Target.GRADIENT: Selector(SelectorKind.GRADIENTS),
     Target.ACTIVATION: Selector(SelectorKind.ACTIVATIONS),
 }
+
+
+ChosenNodes = Callable[[Watchpoint, int], "Mapping[str, Collection[str]]"]
+"""Gives for a watchpoint and a rank the names of the nodes to watch, by graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ def check(
     *,
     ranks: Collection[int] | None = None,
     iterations: Collection[int] | None = None,
+    nodes: ChosenNodes | None = None,
 ) -> list[CheckResult]:
     """Check watchpoints on a dump.
 
@@ -74,6 +80,9 @@ def check(
         What to look for, and on which tensors.
     ranks, iterations : collection of int, optional
         Where to look; everywhere by default.
+    nodes : callable, optional
+        Gives for a watchpoint and a rank the names of the nodes to watch, by graph, in place of the watchpoint's
+        selection; the selection still decides about tensors that belong to no node.
 
     Returns
     -------
@@ -91,10 +100,10 @@ def check(
     watched = _watchable(dump, ranks, iterations)
     requests = []
     for watchpoint in watchpoints:
+        selected = _Selected(dump, watchpoint, nodes)
         if watchpoint.check.condition.initial_only:
-            files = _initial_weights(dump, watchpoint.selection, ranks)
+            files = _initial_weights(dump, selected, ranks)
         else:
-            selected = _Selected(dump, watchpoint.selection)
             files = [file for file in watched if selected(file)]
         requests.append(CheckRequest(watchpoint.check, files))
     evaluations = analysis.evaluate(requests)
@@ -144,25 +153,33 @@ def _skipped(evaluation: Evaluation) -> tuple[tuple[Status, int], ...]:
 
 
 class _Selected:
-    """Decides which tensors a selector means; each graph is looked at once."""
+    """Decides which tensors a watchpoint watches; each graph is looked at once."""
 
-    def __init__(self, dump: Dump, selector: Selector) -> None:
+    def __init__(self, dump: Dump, watchpoint: Watchpoint, nodes: ChosenNodes | None) -> None:
         self._dump = dump
-        self._selector = selector
-        self._pattern = text_pattern(selector.argument) if selector.kind is SelectorKind.NAME else None
-        self._names: dict[int, frozenset[str]] = {}
+        self._watchpoint = watchpoint
+        self._selector = watchpoint.selection
+        self._nodes = nodes
+        self._pattern = text_pattern(self._selector.argument) if self._selector.kind is SelectorKind.NAME else None
+        self._names: dict[int, Collection[str]] = {}
 
     def __call__(self, file: TensorFile) -> bool:
-        if self._pattern is not None:
-            return self._pattern.search(file.node or file.op_name) is not None
-        if self._selector.kind is SelectorKind.ALL:
-            return True
+        if self._nodes is None or file.node is None:
+            if self._pattern is not None:
+                return self._pattern.search(file.node or file.op_name) is not None
+            if self._selector.kind is SelectorKind.ALL:
+                return True
         graph = self._dump.graph_of(file)
-        if graph is None:
-            return False
+        return graph is not None and file.node in self.names(file.rank, graph)
+
+    def names(self, rank: int, graph: Graph) -> Collection[str]:
+        """Return the names of the watched nodes of a graph."""
         if id(graph) not in self._names:
-            self._names[id(graph)] = selected_nodes(graph, self._selector, self._dump.graphs(file.rank))
-        return file.node in self._names[id(graph)]
+            if self._nodes is None:
+                self._names[id(graph)] = selected_nodes(graph, self._selector, self._dump.graphs(rank))
+            else:
+                self._names[id(graph)] = self._nodes(self._watchpoint, rank).get(graph.name, frozenset())
+        return self._names[id(graph)]
 
 
 def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = ()) -> frozenset[str]:
@@ -194,7 +211,7 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
     return frozenset(node.name for node in graph.nodes if rule(node))
 
 
-def _initial_weights(dump: Dump, selector: Selector, ranks: Collection[int] | None) -> list[TensorFile]:
+def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:
     """Return the weights before the first update, as the first operator to read each of them saw it.
 
     A dump has no initial weights of its own: a parameter's file holds the value after the step.
@@ -212,12 +229,9 @@ def _initial_weights(dump: Dump, selector: Selector, ranks: Collection[int] | No
             key = (file.rank, graph.name, producer[0].name)
             if key not in first or dump.execution_position(file) < dump.execution_position(first[key]):
                 first[key] = file
-    names: dict[str, frozenset[str]] = {}
     found = []
-    for (_, graph_name, weight), file in first.items():
+    for (_, _, weight), file in first.items():
         graph = dump.graph_of(file)
-        if graph is not None:
-            names.setdefault(graph_name, selected_nodes(graph, selector, dump.graphs(file.rank)))
-            if weight in names[graph_name]:
-                found.append(file)
+        if graph is not None and weight in selected.names(file.rank, graph):
+            found.append(file)
     return found

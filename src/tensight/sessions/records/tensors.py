@@ -31,6 +31,8 @@ class Statistics(Record):
     """16 hexadecimal digits; empty if unknown."""
     partial: bool = False
     """Only some of the numbers are known: an older process, or a device, recorded no more."""
+    unknown: tuple[str, ...] = ()
+    """Of a partial one the counts that are not known, and are 0 here for want of a number."""
 
 
 TensorStatus = Literal["available", "at_source", "statistics_only", "not_kept"]
