@@ -15,6 +15,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mindspore_checks import CHANGES, Parameter, Watchpoint, check
 from mindspore_link import (
     Heartbeats,
@@ -54,6 +55,7 @@ class Scenario:
     retry_unit_s: float = 1.0
     announce_twice: bool = False
     leave_silently: bool = False
+    stray_hit: bool = False
 
 
 SCENARIOS = {
@@ -299,6 +301,10 @@ class Debugger:
                 outcome = check(watchpoint, value, before, overflowed=name in self.overflowed)
                 if outcome.reported:
                     found.append(watchpoint_hit(watchpoint, node, slot, outcome))
+        if found and self.scenario.stray_hit:
+            found.append(messages.WatchpointHit())
+            found[-1].CopyFrom(found[0])
+            found[-1].tensor.node_name = "Default/unknown/Add-op999"
         if found:
             told = [[f"{hit.tensor.node_name}:{hit.tensor.slot}", hit.id, hit.error_code] for hit in found]
             self.link.stream("SendWatchpointHits", found, note=str(len(found)), hits=told)
@@ -313,8 +319,6 @@ class Debugger:
 
 
 def _finite(value: Array) -> bool:
-    import numpy as np
-
     return bool(np.isfinite(value).all())
 
 
@@ -374,6 +378,7 @@ def parse(words: list[str] | None = None) -> tuple[argparse.Namespace, Scenario]
 
 
 def main() -> int:
+    np.seterr(all="ignore")
     arguments, scenario = parse()
     holds = {place: int(number or 1) for place, _, number in (each.partition("#") for each in arguments.hold)}
     timeline = Timeline(holds)

@@ -158,14 +158,14 @@ class Network:
             assert operator.compute
             outputs = operator.compute(*map(self.read, operator.inputs))
             arrays = outputs if isinstance(outputs, tuple) else (outputs,)
-            self.values[operator.full_name] = [np.ascontiguousarray(array) for array in arrays]
+            self.values[operator.full_name] = [np.array(array, order="C") for array in arrays]
             if operator.updates:
                 self.parameters[operator.updates] = self.values[operator.full_name][0]
             yield operator
 
     def feed(self, step: int, *, broken: bool) -> None:
         """Bring the next batch; a broken one has one NaN."""
-        random = np.random.default_rng(step)
+        random = np.random.default_rng(step % 8)
         images = random.normal(size=(4, 1, 6, 6)).astype(np.float32)
         if broken:
             images[0, 0, 0, 0] = np.nan
@@ -243,7 +243,7 @@ def make_network(
             "moments.conv1.weight": np.zeros((2, 1, 3, 3), np.float32),
             "moments.fc1.weight": np.zeros((3, 32), np.float32),
             "moments.fc1.bias": np.zeros(3, np.float32),
-            "learning_rate": np.array(0.1, dtype=np.float32),
+            "learning_rate": np.array(0.01, dtype=np.float32),
         }
         if big_mib:
             parameters["embedding.weight"] = BigTensor.of_size(big_mib)
@@ -256,6 +256,19 @@ def make_network(
     )
     made.feed(0, broken=False)
     return made
+
+
+def replay(steps: int, *, seed: int = 0, nan_at: int | None = None) -> dict[str, Array]:
+    """Return all values after so many steps of the network for training, by ``name:slot``."""
+    network = make_network(seed=seed)
+    for step in range(1, steps + 1):
+        network.feed(step, broken=step == nan_at)
+        for _ in network.run():
+            pass
+    values = {f"{name}:0": value for name, value in network.parameters.items() if isinstance(value, np.ndarray)}
+    for name, outputs in network.values.items():
+        values.update({f"{name}:{slot}": output for slot, output in enumerate(outputs)})
+    return values
 
 
 def _tensor_type(target: Any, shape: Sequence[int], dtype: str) -> None:

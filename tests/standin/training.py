@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,8 @@ class Training:
         words = [f"--scenario={scenario}", f"--debugger={debugger}"]
         for name, value in options.items():
             option = "--" + name.replace("_", "-")
-            for each in value if isinstance(value, list) else [value]:
-                words.append(option if each is True else f"{option}={each}")
+            given = value if isinstance(value, list) else [value]
+            words.extend(option if each is True else f"{option}={each}" for each in given)
         self.timeline: list[dict[str, Any]] = []
         self.noise: list[str] = []
         self._changed = threading.Condition()
@@ -137,7 +136,3 @@ def in_order(story: list[str], expected: list[str]) -> bool:
     """Whether the expected texts stand in the story in this order, others between them allowed."""
     rest = iter(story)
     return all(any(text == wanted for text in rest) for wanted in expected)
-
-
-def deadline(timeout_s: float = PATIENCE_S) -> float:
-    return time.monotonic() + timeout_s
