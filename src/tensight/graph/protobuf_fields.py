@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+VARINT, _FIXED64, LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 
@@ -33,17 +33,36 @@ def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, mem
     ProtobufFormatError
         When a field reaches past the end, or is none.
     """
+    for number, wire_type, value in fields(data):
+        if wire_type == LENGTH_DELIMITED and not isinstance(value, int):
+            yield number, value
+
+
+def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Go through all fields of a message.
+
+    Yields
+    ------
+    tuple of int, int, and int or memoryview
+        The field's number, its wire type, and its value: an unsigned integer for `VARINT`, else a view of `data`.
+
+    Raises
+    ------
+    ProtobufFormatError
+        When a field reaches past the end, or is none.
+    """
     view = memoryview(data).cast("B")
     position, end = 0, len(view)
     while position < end:
         start = position
-        tag, position = _varint(view, position, end)
+        tag, position = varint(view, position, end)
         wire_type = tag & 7
-        if wire_type == _VARINT:
-            _, position = _varint(view, position, end)
+        if wire_type == VARINT:
+            value, position = varint(view, position, end)
+            yield tag >> 3, wire_type, value
             continue
-        if wire_type == _LENGTH_DELIMITED:
-            length, position = _varint(view, position, end)
+        if wire_type == LENGTH_DELIMITED:
+            length, position = varint(view, position, end)
         elif wire_type == _FIXED64:
             length = 8
         elif wire_type == _FIXED32:
@@ -52,12 +71,11 @@ def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, mem
             raise ProtobufFormatError(f"byte {start} begins no field")
         if length > end - position:
             raise ProtobufFormatError(f"the field at byte {start} needs {length - (end - position)} bytes more")
-        if wire_type == _LENGTH_DELIMITED:
-            yield tag >> 3, view[position : position + length]
+        yield tag >> 3, wire_type, view[position : position + length]
         position += length
 
 
-def _varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
+def varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
     """Read a number in protobuf's variable length; return it and where it ends."""
     value = 0
     for index, byte in enumerate(view[position : min(end, position + _LONGEST_VARINT)]):

@@ -1,0 +1,70 @@
+"""Element types and shapes as they travel."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from tensight.graph import data_type_number, numpy_dtype_name
+from tensight.wire.errors import WireError
+from tensight.wire.protocol import MOST_DIMENSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_COMPLEX: dict[int, np.dtype[Any]] = {1064: np.dtype("<c8"), 1128: np.dtype("<c16")}
+"""MindSpore's debugger has no numbers for complex types; these are Tensight's."""
+
+_NUMBERS = {dtype.name: number for number, dtype in _COMPLEX.items()}
+
+_LARGEST_TENSOR_BYTES = 2**63 - 1
+
+
+@lru_cache(maxsize=128)
+def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
+    """Return the dtype, little endian, of the elements of a DataType; None if it has no elements of whole bytes."""
+    if data_type in _COMPLEX:
+        return _COMPLEX[data_type]
+    name = numpy_dtype_name(data_type)
+    if name == "bfloat16":
+        return np.dtype(ml_dtypes.bfloat16)
+    if name in ("", "int4"):
+        return None
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype.newbyteorder("<")
+
+
+def data_type_of(dtype: np.dtype[Any] | str) -> int:
+    """Return the DataType number of a dtype, whatever its byte order, or of its name; 0 if it has none."""
+    name = dtype if isinstance(dtype, str) else dtype.name
+    number = _NUMBERS.get(name) or data_type_number(f"DT_{name.upper()}")
+    return number if number is not None and numpy_dtype(number) is not None else 0
+
+
+def shape_of(dims: Iterable[int], item_bytes: int = 1) -> tuple[int, ...]:
+    """Return the shape of a tensor that a peer sent.
+
+    Parameters
+    ----------
+    dims : iterable of int
+    item_bytes : int
+        Of one element; unknown sizes count as 1.
+
+    Raises
+    ------
+    WireError
+        No tensor has such a shape: more than 64 dimensions, a negative one, or more bytes than can be addressed.
+    """
+    shape = tuple(dims)
+    if len(shape) > MOST_DIMENSIONS:
+        raise WireError(f"a tensor has {len(shape):,} dimensions; {MOST_DIMENSIONS} is the most")
+    if any(length < 0 for length in shape):
+        raise WireError(f"a tensor has the shape {list(shape)}; no dimension can be negative")
+    # zeros left out: NumPy refuses such shapes even where there is no element
+    if math.prod(length or 1 for length in shape) * item_bytes > _LARGEST_TENSOR_BYTES:
+        raise WireError(f"a tensor has the shape {list(shape)}; that many elements cannot be addressed")
+    return shape

@@ -1,0 +1,52 @@
+"""Text and numbers as text: fields are bytes, because names come from users and file systems."""
+
+from __future__ import annotations
+
+import re
+
+from tensight.graph.values import decode_text
+from tensight.wire.errors import WireError
+from tensight.wire.protocol import MOST_NAME, MOST_SLOT, MOST_TEXT
+
+_SLOT = re.compile(rb"[0-9]{1,10}")
+
+
+def text(data: bytes, limit: int = MOST_TEXT) -> str:
+    r"""Decode a text, cut to `limit` characters; bytes that are no UTF-8 stay visible as ``\xff``, as in a graph."""
+    # no character has more than four bytes, and no byte becomes more than one character before the cut
+    return decode_text(data[: 4 * limit])[:limit]
+
+
+def name(data: bytes) -> str:
+    """Decode the name of a node or graph, as it reads in the graph.
+
+    Raises
+    ------
+    WireError
+        It is too long: cut, it would be another name.
+    """
+    decoded = decode_text(data[: 4 * MOST_NAME + 4])
+    if len(decoded) > MOST_NAME:
+        raise WireError(f"a name has more than {MOST_NAME:,} characters: {decoded[:80]!r}…")
+    return decoded
+
+
+def encoded(text: str) -> bytes:
+    """Encode a text; what UTF-8 cannot hold (half of a surrogate pair) is written as an escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def slot_number(data: bytes) -> int:
+    """Return the number of a slot; no text means the first.
+
+    Raises
+    ------
+    WireError
+        It is none.
+    """
+    if not data:
+        return 0
+    number = int(data) if _SLOT.fullmatch(data) else -1
+    if not 0 <= number <= MOST_SLOT:
+        raise WireError(f"the slot {text(data, 80)!r} is no number from 0 to {MOST_SLOT}")
+    return number

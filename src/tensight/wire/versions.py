@@ -1,0 +1,69 @@
+"""Which processes this server understands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.wire.protocol import PROTOCOL
+from tensight.wire.text import text
+
+if TYPE_CHECKING:
+    from tensight.wire.debugger_pb2 import Metadata
+
+OLDEST, NEWEST = (1, 1), (2, 3)
+"""Versions of MindSpore between which the protocol stayed the same."""
+
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCheck:
+    """Whether a process is understood.
+
+    Attributes
+    ----------
+    matched : bool
+    message : str
+        What a person should know; empty if nothing.
+    """
+
+    matched: bool
+    message: str = ""
+
+
+def check_version(ms_version: str) -> VersionCheck:
+    """Compare a version of MindSpore with those that this server was made for.
+
+    Parameters
+    ----------
+    ms_version : str
+        As the process sent it, such as ``2.0.0-alpha``; versions up to 1.0 sent none.
+    """
+    known = f"MindSpore {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    if not ms_version:
+        return VersionCheck(False, f"MindSpore 1.0 or older; the debugger understands {known}")
+    found = _VERSION.match(ms_version)
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if OLDEST <= version <= NEWEST:
+        return VersionCheck(True)
+    shown = ms_version[:40]
+    if version[0] == NEWEST[0] and version > NEWEST:
+        return VersionCheck(True, f"MindSpore {shown} is newer than the debugger, which was made for {known}")
+    return VersionCheck(False, f"MindSpore {shown}; the debugger understands {known}")
+
+
+def check_metadata(message: Metadata) -> VersionCheck:
+    """Check the process that announces itself: MindSpore's own client, or an agent of Tensight."""
+    if not message.HasField("process"):
+        return check_version(text(message.ms_version, 80))
+    protocol = message.process.protocol
+    if protocol == PROTOCOL:
+        return VersionCheck(True)
+    agent = text(message.process.agent_version, 40) or "of unknown version"
+    older = "the training process" if protocol < PROTOCOL else "the debug server"
+    return VersionCheck(
+        False,
+        f"the agent ({agent}) speaks protocol {protocol}, the debug server {PROTOCOL}; update Tensight in {older}",
+    )
