@@ -1,3 +1,54 @@
 """Tensight: a debugger for neural-network training."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tensight.client import Certificate, Server, Verify
+
 __version__ = "0.1.0.dev0"
+
+
+def connect(
+    url: str = "http://127.0.0.1:8080",
+    token: str | None = None,
+    *,
+    verify: Verify = True,
+    certificate: Certificate | None = None,
+) -> Server:
+    """Connect to a debug server that `tensight start` started.
+
+    Parameters
+    ----------
+    url : str
+        The address that the server printed, with its prefix if it has one; ``http://`` may be left out.
+    token : str, optional
+        The token that the server printed, where it asks for one; by default that in the variable ``TENSIGHT_TOKEN``.
+    verify : bool, path or ssl.SSLContext
+        For https, which certificates are trusted: those the system trusts (True), those in a file, or any (False).
+    certificate : (path, path), optional
+        For https, certificate and key of this client, where the server asks for one.
+
+    Returns
+    -------
+    Server
+
+    Raises
+    ------
+    InputError
+        The address is none, or a file with certificates cannot be read.
+    UnreachableError
+        No server answers there.
+    AccessError
+        It asks for a token, or for another one; or its certificate is not trusted.
+
+    Examples
+    --------
+    >>> server = tensight.connect(server.url)
+    >>> session = server.open("sick-2.10.0")
+    """
+    # Most of what imports this package never talks to a server.
+    from tensight.client import Server
+
+    return Server(url, token, verify=verify, certificate=certificate)

@@ -1,1 +1,30 @@
-"""The Python client of the HTTP API: a notebook or a CI job can do all that a person can."""
+"""The Python client of the HTTP API: a notebook or a CI job can do all that a person can.
+
+`tensight.connect` is the entrance.
+"""
+
+from __future__ import annotations
+
+from tensight.client.connection import Certificate, Verify
+from tensight.client.errors import AccessError, ClientError, ServerError, UnreachableError, WaitError
+from tensight.client.events import Events
+from tensight.client.rows import Rows
+from tensight.client.server import Server
+from tensight.client.session import Session
+from tensight.client.tensor import Difference, Tensor
+
+__all__ = [
+    "AccessError",
+    "Certificate",
+    "ClientError",
+    "Difference",
+    "Events",
+    "Rows",
+    "Server",
+    "ServerError",
+    "Session",
+    "Tensor",
+    "UnreachableError",
+    "Verify",
+    "WaitError",
+]

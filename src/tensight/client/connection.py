@@ -1,0 +1,261 @@
+"""The way to the server: requests, their retries, and its errors as exceptions."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from tensight import __version__
+from tensight.client.errors import BY_CODE, AccessError, ServerError, UnreachableError
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+API = "/api/v1"
+TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of the variable that holds it
+ANSWER_S = 120.0
+"""How long an answer may take: a training process may have to compute it first."""
+CONNECT_S = 10.0
+RETRY_AFTER_S = (0.1, 0.3, 0.9, 2.0)
+"""Pauses before a request is tried again, when the connection could not be made or broke."""
+KEEP_ALIVE_S = 4.0
+"""Shorter than the server's five seconds, so that no request goes out on a connection that is just being closed."""
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Verify = bool | str | os.PathLike[str] | ssl.SSLContext
+Certificate = tuple[str | os.PathLike[str], str | os.PathLike[str]]
+T = TypeVar("T")
+
+
+class Connection:
+    """Requests to one server.
+
+    Safe to use from several threads.
+
+    Parameters
+    ----------
+    url : str
+        Address of the server, with its prefix if it has one; ``http://`` may be left out.
+    token : str, optional
+        By default that in the variable ``TENSIGHT_TOKEN``, if it is set.
+    verify : bool, path or ssl.SSLContext
+        Which certificates are trusted: those the system trusts (True), any (False), or those in a file.
+    certificate : (path, path), optional
+        Certificate and key of this client, where the server asks for one.
+
+    Attributes
+    ----------
+    url : str
+        Without a slash at the end.
+
+    Raises
+    ------
+    InputError
+        The address is none, or a file with certificates cannot be read.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, verify: Verify = True, certificate: Certificate | None = None
+    ) -> None:
+        self.url, host = _clean(url)
+        token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
+        headers = {"User-Agent": f"tensight/{__version__}"}
+        if token:
+            headers["Authorization"] = f"Bearer {_clean_token(token)}"
+        self._client = httpx.Client(
+            base_url=self.url + API,
+            headers=headers,
+            verify=_trust(verify, certificate),
+            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
+            # A proxy that the environment names for the world does not know this machine's own addresses.
+            trust_env=host not in _LOOPBACK,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def get(self, kind: type[T], path: str, /, *, retries: int = len(RETRY_AFTER_S), **parameters: Any) -> T:
+        """Ask for a record, or for a list of records; parameters that are None are left out."""
+        return self._read(kind, self._request("GET", path, parameters, retries=retries))
+
+    def answer(self, path: str, /, **parameters: Any) -> httpx.Response:
+        """Ask for something that is not JSON."""
+        return self._request("GET", path, parameters)
+
+    def send(self, kind: type[T], method: str, path: str, body: Any = None) -> T:
+        """Change something, and return what the server answers."""
+        return self._read(kind, self._request(method, path, {}, body=body))
+
+    def tell(self, method: str, path: str, body: Any = None) -> None:
+        """Change something that has no answer."""
+        self._request(method, path, {}, body=body)
+
+    @contextmanager
+    def stream(self, path: str, headers: dict[str, str], /, **parameters: Any) -> Iterator[httpx.Response]:
+        """Open the body of an answer, to be read as it comes; no retries.
+
+        Raises
+        ------
+        UnreachableError
+            Also while the body is read.
+        """
+        try:
+            with self._client.stream("GET", path, params=_given(parameters), headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(response)
+                yield response
+        except httpx.RequestError as error:
+            raise self._unreachable(error) from error
+
+    def _request(
+        self, method: str, path: str, parameters: dict[str, Any], *, body: Any = None, retries: int | None = None
+    ) -> httpx.Response:
+        pauses = iter(RETRY_AFTER_S[:retries])
+        while True:
+            try:
+                response = self._client.request(method, path, params=_given(parameters), **_json(method, body))
+            except httpx.RequestError as error:  # noqa: PERF203 - to try again is what the loop is for
+                pause = next(pauses, None)
+                if pause is None or not _may_repeat(method, error):
+                    raise self._unreachable(error) from error
+                time.sleep(pause)
+            else:
+                break
+        if not response.is_success:
+            raise self._refusal(response)
+        return response
+
+    def _read(self, kind: type[T], response: httpx.Response) -> T:
+        try:
+            return _reader(kind).validate_json(response.content)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            where = ".".join(map(str, problem["loc"])) or "the answer"
+            raise ServerError(
+                f"{response.request.url} answered something that this version of Tensight ({__version__}) cannot read: "
+                f"{where}: {problem['msg']}; is it a Tensight server, and of this version?"
+            ) from error
+
+    def _refusal(self, response: httpx.Response) -> Exception:
+        """Return the exception for an answer that is an error."""
+        try:
+            error = response.json()["error"]
+            code, message, where = str(error["code"]), str(error["message"]), str(error.get("where") or "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            location = response.headers.get("location", "")
+            hint = f"it points to {location}; connect there" if location else "is this the address that it printed?"
+            return ServerError(
+                f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is no answer "
+                f"of a Tensight server; {hint}"
+            )
+        if code == "unauthorized" and "Authorization" not in response.request.headers:
+            message += f"; give it with token=… or in the variable {TOKEN_VARIABLE}"
+        # A path says nothing that the caller does not know.
+        if where and not where.startswith("/") and where not in message:
+            message = f"{where}: {message}"
+        return BY_CODE.get(code, ServerError)(message)
+
+    def _unreachable(self, error: httpx.RequestError) -> Exception:
+        if isinstance(error, httpx.ReadTimeout):
+            return UnreachableError(f"{self.url} did not answer within {ANSWER_S:g} s")
+        if certificate := _certificate_problem(error):
+            return AccessError(
+                f"the connection to {self.url} is not trusted: {certificate}; "
+                "name the file with its certificate (or that of its authority) with verify=…"
+            )
+        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+            return UnreachableError(
+                f"no server answers at {self.url} ({error}); start one with `tensight start`, or give the address "
+                "that it printed"
+            )
+        hint = "; if it speaks TLS, the address begins with https://" if self.url.startswith("http:") else ""
+        return UnreachableError(f"the connection to {self.url} broke: {error}{hint}")
+
+
+def part(text: str) -> str:
+    """Return text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _clean(url: str) -> tuple[str, str]:
+    text = url.strip().rstrip("/")
+    if "://" not in text:
+        text = "http://" + text
+    try:
+        parsed = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise InputError(f"{url!r} is no address of a server: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
+        raise InputError(f"{url!r} is no address of a server; one reads http://127.0.0.1:8080")
+    return text.removesuffix(API), parsed.host
+
+
+def _clean_token(token: str) -> str:
+    token = token.strip()
+    if not token.isascii() or not token.isprintable():
+        raise InputError("the token has characters that a token cannot have; copy it again")
+    return token
+
+
+def _trust(verify: Verify, certificate: Certificate | None) -> ssl.SSLContext | bool:
+    if isinstance(verify, (bool, ssl.SSLContext)) and certificate is None:
+        return verify
+    try:
+        context = verify if isinstance(verify, ssl.SSLContext) else _context(verify)
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the certificates cannot be used: {error}") from None
+    return context
+
+
+def _context(verify: bool | str | os.PathLike[str]) -> ssl.SSLContext:
+    if isinstance(verify, bool):
+        return httpx.create_ssl_context(verify=verify)
+    return ssl.create_default_context(cafile=os.fspath(verify))
+
+
+def _certificate_problem(error: BaseException | None) -> str:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return str(error.verify_message)
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def _may_repeat(method: str, error: httpx.RequestError) -> bool:
+    """Tell whether a request can be sent again: it changes nothing, or it never left; and time may help."""
+    if isinstance(error, (httpx.UnsupportedProtocol, httpx.ReadTimeout)) or _certificate_problem(error):
+        return False
+    return method == "GET" or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+
+
+def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _json(method: str, body: Any) -> dict[str, Any]:
+    # The server takes changes only as JSON, so that no form on a foreign page can make them.
+    return {} if method == "GET" else {"json": {} if body is None else body}
+
+
+def _reader(kind: type[T]) -> TypeAdapter[T]:
+    reader: TypeAdapter[T] | None = _READERS.get(kind)
+    if reader is None:
+        reader = _READERS[kind] = TypeAdapter(kind)
+    return reader
+
+
+_READERS: dict[Any, TypeAdapter[Any]] = {}

@@ -1,0 +1,214 @@
+"""The graphs of a session: nodes, scopes, neighbours, and the code behind them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tensight.client.looks import FOUND, SOURCES, TREE
+from tensight.client.part import SessionPart
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records import (
+    FoundNode,
+    GraphLevel,
+    GraphRecord,
+    NodeRecord,
+    RelationGraph,
+    SearchPage,
+    SourceFile,
+    SourcePage,
+    TreeEntry,
+    TreePage,
+)
+
+if TYPE_CHECKING:
+    from tensight.client.rows import Rows
+
+_SUGGESTIONS = 5
+
+
+class GraphReading(SessionPart):
+    """What the graphs of the run say."""
+
+    def graphs(self, rank: int | None = None) -> list[GraphRecord]:
+        """Return the graphs of a rank, or of all.
+
+        Examples
+        --------
+        >>> [graph.name for graph in session.graphs()]
+        ['kernel_graph0']
+        """
+        return self._get(list[GraphRecord], "graphs", rank=rank)
+
+    def nodes(
+        self,
+        name: str = "",
+        *,
+        type: str = "",  # noqa: A002 - what everybody calls it
+        kind: str = "",
+        stack: str = "",
+        rank: int | None = None,
+        graph: str = "",
+        regex: bool = False,
+        case_sensitive: bool = False,
+        watchpoint: int | None = None,
+    ) -> Rows[FoundNode]:
+        """Find nodes that match all that is given.
+
+        Parameters
+        ----------
+        name : str
+            A part of the full name.
+        type : str
+            Type of the operator, such as ``Conv2D``.
+        kind : str
+            ``weight``, ``gradient``, ``activation``, ``operator``, ``parameter`` or ``constant``.
+        stack : str
+            A part of the line of code behind a node.
+        rank, graph
+            Only there.
+        regex : bool
+            Whether `name` and `stack` are regular expressions.
+        case_sensitive : bool
+        watchpoint : int, optional
+            For this watchpoint each row says whether it is watched.
+
+        Returns
+        -------
+        Rows of FoundNode
+            In the order of the graphs.
+
+        Examples
+        --------
+        >>> [found.entry.type for found in session.nodes(stack="sick_network.py:31")]
+        ['Log']
+        """
+        wanted = {
+            "name": name or None,
+            "type": type or None,
+            "kind": kind or None,
+            "stack": stack or None,
+            "rank": rank,
+            "graph": graph or None,
+            "regex": regex,
+            "case_sensitive": case_sensitive,
+            "watchpoint": watchpoint,
+        }
+        return self._rows("nodes", wanted, SearchPage, lambda page: (page.total, page.nodes), FOUND)
+
+    def node(self, name: str, *, rank: int = 0, graph: str = "") -> NodeRecord:
+        """Return all that the graph says about a node.
+
+        Parameters
+        ----------
+        name : str
+            Its full name.
+        rank : int
+        graph : str
+            By default the first graph that has it.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such node; the message names some that contain the name.
+
+        Examples
+        --------
+        >>> log = session.nodes(type="Log")[0].entry.path
+        >>> session.node(log).stack[0].code.strip()
+        'return ops.log(energy)'
+        """
+        graph = graph or self._graph_with(name, rank)
+        return self._get(NodeRecord, "node", rank=rank, graph=graph, name=name)
+
+    def tree(
+        self, scope: str = "", *, rank: int = 0, graph: str = "", watchpoint: int | None = None
+    ) -> Rows[TreeEntry]:
+        """Return what is directly below a scope; at the root also the groups of parameters and constants.
+
+        Examples
+        --------
+        >>> [entry.label for entry in session.tree()]
+        ['Default', 'Gradients', 'parameters', 'constants']
+        """
+        graph = graph or self._first_graph(rank)
+        wanted = {"scope": scope, "rank": rank, "graph": graph, "watchpoint": watchpoint}
+        return self._rows("tree", wanted, TreePage, lambda page: (page.total, page.entries), TREE)
+
+    def level(self, scope: str = "", *, rank: int = 0, graph: str = "", limit: int = 1500) -> GraphLevel:
+        """Return a scope with the edges between its entries, as it is drawn.
+
+        Examples
+        --------
+        >>> level = session.level("Default/network-Loss")
+        >>> len(level.entries) > 1, len(level.edges) > 1
+        (True, True)
+        """
+        graph = graph or self._first_graph(rank)
+        return self._get(GraphLevel, "level", rank=rank, graph=graph, scope=scope, limit=limit)
+
+    def relations(self, address: object, *, hops: int = 1, limit: int = 200) -> RelationGraph:
+        """Return the node of a tensor with what feeds it and what reads the tensor.
+
+        Parameters
+        ----------
+        address : str, or anything with an address
+        hops : int
+            Edges away from the node.
+        limit : int
+            At most so many nodes.
+
+        Examples
+        --------
+        >>> relations = session.relations(tensor)
+        >>> sorted({node.distance for node in relations.nodes})
+        [-1, 0, 1]
+        """
+        return self._get(RelationGraph, "relations", address=address_of(address), hops=hops, limit=limit)
+
+    def sources(self, query: str = "") -> Rows[SourceFile]:
+        """Return the lines of code that made nodes, the person's own files first.
+
+        Parameters
+        ----------
+        query : str
+            A part of ``path:line code``, in any case.
+
+        Examples
+        --------
+        >>> [line.line for line in session.sources("ops.log")[0].lines]
+        [31]
+        """
+        return self._rows(
+            "sources", {"query": query or None}, SourcePage, lambda page: (page.total, page.files), SOURCES
+        )
+
+    def source_text(self, file: str) -> str:
+        """Return the text of a file of code that the training process sent. NotFoundError if it sent none.
+
+        Examples
+        --------
+        >>> session.source_text("/home/me/train.py")  # doctest: +SKIP
+        'import torch…'
+        """
+        return self._connection.answer(self._path("source"), file=file).text
+
+    def _first_graph(self, rank: int) -> str:
+        graphs = self.graphs(rank)
+        if not graphs:
+            raise NotFoundError(f"rank {rank} of session {self.id} ({self.name}) has no graph yet")
+        return graphs[0].name
+
+    def _graph_with(self, node: str, rank: int) -> str:
+        found = self.nodes(f"^{re.escape(node)}$", regex=True, case_sensitive=True, rank=rank)
+        exact = next((each.graph for each in found if each.entry.path == node), None)
+        if exact is not None:
+            return exact
+        similar = ", ".join(each.entry.path for each in self.nodes(node, rank=rank)[:_SUGGESTIONS])
+        advice = f"some that contain it: {similar}" if similar else "search with nodes(…)"
+        raise NotFoundError(f"there is no node {node!r} in rank {rank} of session {self.id} ({self.name}); {advice}")
+
+
+def address_of(what: object) -> str:
+    """Return the address of a tensor, given as text or as a record that has one."""
+    return str(getattr(what, "address", what))

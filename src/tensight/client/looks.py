@@ -1,0 +1,141 @@
+"""How records of the server look as tables in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.client.rows import Cells, Look, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.sessions.records import (
+        DumpRecord,
+        Execution,
+        FoundNode,
+        Frame,
+        HitParameter,
+        NodeHits,
+        OriginRecord,
+        SessionRecord,
+        SourceFile,
+        Statistics,
+        StatisticsRow,
+        TensorRecord,
+        TreeEntry,
+        WatchpointRecord,
+    )
+
+_STATISTICS_TITLES = ("dtype", "shape", "min", "max", "mean", "std", "L2 norm", "NaN", "−Inf", "+Inf", "zero")
+
+
+def session_html(record: SessionRecord) -> str:
+    """Return a session at a glance, as HTML."""
+    step = f"{record.step} of {record.total_steps}" if record.total_steps is not None else record.step
+    lines: list[Cells] = [
+        ("session", f"{record.id} ({record.name})"),
+        ("state", record.state.value + (f": {record.message}" if record.message else "")),
+        ("step", step),
+        ("node", record.node),
+        ("framework", f"{record.framework} {record.framework_version} {record.backend}".strip()),
+        ("ranks", ", ".join(f"{rank.rank} ({rank.state.value})" for rank in record.ranks[:64])),
+        ("watchpoints", record.watchpoints),
+        ("hits", f"{record.hits}{', outdated: recheck' if record.outdated else ''}"),
+    ]
+    return table(("", ""), [line for line in lines if line[1] != ""])
+
+
+def statistics_html(statistics: Statistics) -> str:
+    """Return the statistics of one tensor, as HTML."""
+    return table(_STATISTICS_TITLES, [_statistics(statistics)])
+
+
+def line_of_code(frame: Frame | None) -> str:
+    """Return ``file:line  code``; empty if there is none."""
+    if frame is None:
+        return ""
+    return f"{frame.file}:{frame.line}  {frame.code}" if frame.line is not None else f"{frame.file}  {frame.code}"
+
+
+def _statistics(it: Statistics) -> Cells:
+    numbers = (it.min, it.max, it.mean, it.std, it.l2_norm)
+    counts = (it.nan_count, it.neg_inf_count, it.pos_inf_count, it.zero_count)
+    return (it.dtype, _shape(it.shape), *numbers, *counts)
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "" if shape is None else str(list(shape))
+
+
+def _hits(node: NodeHits) -> Iterator[Cells]:
+    for tensor in node.tensors:
+        for hit in tensor.hits:
+            what = "; ".join(map(_parameter, hit.parameters)) if hit.hit else ", ".join(hit.errors)
+            slot = f"{'input ' if tensor.io == 'input' else ''}{tensor.slot}"
+            yield node.rank, node.node, slot, hit.name or hit.watchpoint, hit.condition, what, line_of_code(node.line)
+
+
+def _parameter(parameter: HitParameter) -> str:
+    actual = "" if parameter.actual is None else f" (is {parameter.actual:.6g})"
+    return f"{parameter.name}={parameter.preset}{actual}"
+
+
+def _found(node: FoundNode) -> Iterator[Cells]:
+    yield node.rank, node.graph, node.entry.path, node.entry.type, ", ".join(node.entry.roles), node.entry.hits
+
+
+def _entry(entry: TreeEntry) -> Iterator[Cells]:
+    yield entry.label, entry.kind, entry.type, entry.nodes, entry.watched, entry.hits
+
+
+def _row(row: StatisticsRow) -> Iterator[Cells]:
+    slot = f"{'input ' if row.io == 'input' else ''}{row.slot}"
+    yield (row.rank, row.node, slot, row.iteration, row.type, *_statistics(row.statistics))
+
+
+def _tensor(tensor: TensorRecord) -> Iterator[Cells]:
+    numbers = tensor.statistics
+    extremes = (numbers.min, numbers.max, numbers.mean) if numbers else (None, None, None)
+    what = (tensor.dtype, _shape(tensor.shape), tensor.status, tensor.scalar)
+    yield (f"{tensor.io} {tensor.slot}", tensor.address, *what, *extremes, ", ".join(tensor.abbreviations))
+
+
+def _source(file: SourceFile) -> Iterator[Cells]:
+    for line in file.lines:
+        yield file.file, line.line, line.code, line.nodes
+
+
+def _watchpoint(record: WatchpointRecord) -> Iterator[Cells]:
+    yield record.id, record.name, record.text, record.selection, record.nodes, record.enabled, record.hits
+
+
+def _dump(dump: DumpRecord) -> Iterator[Cells]:
+    yield dump.name, ", ".join(map(str, dump.ranks[:64])), dump.framework_version, dump.session, dump.problem
+
+
+def _origin(origin: OriginRecord) -> Iterator[Cells]:
+    yield origin.sentence, origin.step, line_of_code(origin.line), "" if origin.certain else "not certain"
+
+
+def _execution(execution: Execution) -> Iterator[Cells]:
+    yield execution.step, execution.graph, ", ".join(execution.graphs), execution.has_data
+
+
+HITS: Look[NodeHits] = Look(
+    "nodes with hits", ("rank", "node", "slot", "watchpoint", "condition", "threshold (actual value)", "line"), _hits
+)
+FOUND: Look[FoundNode] = Look("nodes", ("rank", "graph", "node", "type", "roles", "hits"), _found)
+TREE: Look[TreeEntry] = Look("entries", ("name", "kind", "type", "nodes", "watched", "hits"), _entry)
+STATISTICS: Look[StatisticsRow] = Look(
+    "tensors", ("rank", "node", "slot", "iteration", "type", *_STATISTICS_TITLES), _row
+)
+TENSORS: Look[TensorRecord] = Look(
+    "tensors", ("slot", "address", "dtype", "shape", "status", "value", "min", "max", "mean", "hits"), _tensor
+)
+SOURCES: Look[SourceFile] = Look("files of code", ("file", "line", "code", "nodes"), _source)
+WATCHPOINTS: Look[WatchpointRecord] = Look(
+    "watchpoints", ("id", "name", "condition", "tensors", "nodes", "enabled", "hits"), _watchpoint
+)
+DUMPS: Look[DumpRecord] = Look("dumps", ("name", "ranks", "written by", "session", "problem"), _dump)
+ORIGINS: Look[OriginRecord] = Look("origins", ("what", "step", "line", ""), _origin)
+EXECUTIONS: Look[Execution] = Look("executions", ("step", "graph", "with", "has data"), _execution)

@@ -1,0 +1,120 @@
+"""Long lists of the server, fetched page by page as they are looked at, and shown as tables in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Generic, TypeVar, overload
+
+PAGE = 500
+"""Rows that are fetched at once."""
+SHOWN = 25
+"""Rows that a notebook shows."""
+
+R = TypeVar("R")
+Cells = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[R]):
+    """How rows are shown as a table.
+
+    Attributes
+    ----------
+    noun : str
+        What the rows are, in the plural.
+    titles : tuple of str
+        Of the columns.
+    cells : callable
+        Gives the lines of the table that one row takes.
+    """
+
+    noun: str
+    titles: tuple[str, ...]
+    cells: Callable[[R], Iterable[Cells]] = field(repr=False)
+
+
+class Rows(Sequence[R]):
+    """A list that the server has: `len` tells how long it is, and iterating fetches what is not here yet.
+
+    Parameters
+    ----------
+    fetch : callable
+        Gets offset and limit and returns how many rows there are in all, and those from the offset on.
+    look : Look
+        For notebooks.
+
+    Examples
+    --------
+    >>> found = session.nodes(type="Conv2D")
+    >>> len(found), found[0].entry.type
+    (3, 'Conv2D')
+    >>> [node.entry.label for node in found[:2]]
+    ['Conv2D-op0', 'Conv2D-op1']
+    """
+
+    def __init__(self, fetch: Callable[[int, int], tuple[int, Sequence[R]]], look: Look[R]) -> None:
+        self._fetch = fetch
+        self._look = look
+        self._total, first = fetch(0, PAGE)
+        self._pages: dict[int, Sequence[R]] = {0: first}
+
+    @classmethod
+    def of(cls, rows: Sequence[R], look: Look[R]) -> Rows[R]:
+        """Return a list that is here already."""
+        return cls(lambda offset, limit: (len(rows), rows[offset : offset + limit]), look)
+
+    def __len__(self) -> int:
+        return self._total
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[R]: ...
+    def __getitem__(self, index: int | slice) -> R | list[R]:
+        """Return a row, or some of them."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._total))]
+        number = index + self._total if index < 0 else index
+        page, place = divmod(number, PAGE)
+        rows = self._page(page) if 0 <= number < self._total else ()
+        if place >= len(rows):
+            raise IndexError(f"there are {self._total} {self._look.noun}, and {index} is asked for")
+        return rows[place]
+
+    def __iter__(self) -> Iterator[R]:
+        for page in range(-(-self._total // PAGE)):
+            yield from self._page(page)
+
+    def __repr__(self) -> str:
+        """Return how many there are, and the first of them."""
+        first = "".join(f"\n  {row!r}" for row in self[:3])
+        return f"<{self._total} {self._look.noun}>{first}" + ("\n  …" if self._total > 3 else "")
+
+    def _repr_html_(self) -> str:
+        lines = [cells for row in self[:SHOWN] for cells in self._look.cells(row)]
+        rest = f"{self._total} {self._look.noun}"
+        if self._total > SHOWN:
+            rest += f", the first {SHOWN} shown"
+        return f"{table(self._look.titles, lines)}<p>{escape(rest)}</p>"
+
+    def _page(self, page: int) -> Sequence[R]:
+        if page not in self._pages:
+            _, self._pages[page] = self._fetch(page * PAGE, PAGE)
+        return self._pages[page]
+
+
+def table(titles: Sequence[str], lines: Iterable[Cells]) -> str:
+    """Return a table as HTML; whatever is in the cells is text, never markup."""
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in line) + "</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return str(cell)

@@ -1,0 +1,199 @@
+"""Running a session: forward, back, to a node, and waiting for it to stand still."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tensight.client.errors import WaitError
+from tensight.client.events import Events
+from tensight.client.part import SessionPart, spoken
+from tensight.errors import InputError
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records import Command, Event, SessionRecord, State
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_MOVING = (State.CONNECTING, State.SENDING, State.RUNNING)
+
+
+class Running(SessionPart):
+    """Commands to a session.
+
+    Each returns as soon as the server has accepted it, and returns the session itself, so that one can go on with
+    `wait`. A command that is not possible now raises `tensight.sessions.errors.StateError`, which says why.
+    """
+
+    def continue_(self, steps: int = -1) -> Self:
+        """Go on, until a watchpoint hits or the run ends.
+
+        Parameters
+        ----------
+        steps : int
+            At most so many steps; -1 for no limit.
+
+        Examples
+        --------
+        >>> _ = session.watch("tensor_overflow")
+        >>> record = session.continue_().wait(60)
+        >>> record.step, record.hits > 0
+        (3, True)
+        """
+        return self._command("continue", steps=steps)
+
+    def step(self, steps: int = 1) -> Self:
+        """Go on for some steps; watchpoints stop it before.
+
+        Examples
+        --------
+        >>> session.step(2).wait(60).step
+        2
+        """
+        return self._command("continue", steps=steps)
+
+    def next_node(self) -> Self:
+        """Go on to the next operator.
+
+        Examples
+        --------
+        >>> session.next_node().wait(60).node.startswith("Default")
+        True
+        """
+        return self._command("next_node")
+
+    def previous_node(self) -> Self:
+        """Go back to the operator before; only where a run is replayed from a dump.
+
+        Examples
+        --------
+        >>> first = session.next_node().wait(60).node
+        >>> _ = session.next_node().wait(60)
+        >>> session.previous_node().wait(60).node == first
+        True
+        """
+        return self._command("previous_node")
+
+    def run_to(self, node: str, *, rank: int | None = None, graph: str = "") -> Self:
+        """Go on until an operator has run.
+
+        Parameters
+        ----------
+        node : str
+            Its full name.
+        rank : int, optional
+            Whose; by default any rank's.
+        graph : str
+            Its graph, if several have a node of this name.
+
+        Examples
+        --------
+        >>> relu = session.nodes(type="ReLU")[0].entry.path
+        >>> session.run_to(relu).wait(60).node == relu
+        True
+        """
+        return self._command("run_to_node", node=node, rank=rank, graph=graph)
+
+    def pause(self) -> Self:
+        """Stop a run at its next step.
+
+        Examples
+        --------
+        >>> session.continue_().pause().wait(60).state.value  # doctest: +SKIP
+        'paused'
+        """
+        return self._command("pause")
+
+    def terminate(self) -> Self:
+        """End the training; of a dump, close the session.
+
+        Examples
+        --------
+        >>> _ = session.terminate()
+        """
+        return self._command("terminate")
+
+    def go_to(self, step: int) -> Self:
+        """Show a step of a dump or a recorded run; 0 is the state before the first update.
+
+        Examples
+        --------
+        >>> session.go_to(3).wait(60).step
+        3
+        """
+        if step < 0:
+            raise InputError(f"step {step} does not exist; steps count from 0, the state before the first update")
+        return self._command("go_to_step", steps=step)
+
+    def back(self, steps: int = 1) -> Self:
+        """Go back some steps of a dump or a recorded run.
+
+        Examples
+        --------
+        >>> _ = session.go_to(3).wait(60)
+        >>> session.back().wait(60).step
+        2
+        """
+        return self._command("step_back", steps=steps)
+
+    def recheck(self) -> Self:
+        """Check all watchpoints once more on the step that is shown, after changing them.
+
+        Examples
+        --------
+        >>> _ = session.go_to(3).wait(60)
+        >>> _ = session.watch("tensor_overflow")
+        >>> session.recheck().wait(60).hits > 0
+        True
+        """
+        return self._command("recheck")
+
+    def wait(self, timeout_s: float | None = None) -> SessionRecord:
+        """Wait until the session stands still: paused, or at its end.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Seconds; by default for ever.
+
+        Returns
+        -------
+        SessionRecord
+            `state` says why it stands, `hits` on how many tensors a watchpoint hit.
+
+        Raises
+        ------
+        WaitError
+            It still runs after that time. It goes on running.
+
+        Examples
+        --------
+        >>> session.wait(60).state.value
+        'paused'
+        """
+        begin = time.monotonic()
+        record = self.summary
+        events = Events(self._connection, self._path("events"), record.last_event)
+        while record.state in _MOVING:
+            left = None if timeout_s is None else timeout_s - (time.monotonic() - begin)
+            if left is not None and left <= 0:
+                raise WaitError(f"session {self.id} ({self.name}) is still {record.state.value} after {timeout_s:g} s")
+            event = events.next(left)
+            if event is not None and event.kind == "closed":
+                return self._after_closing(record, event)
+            if event is None or event.kind == "state" or events.missed:
+                record = self.summary
+        return record
+
+    def _after_closing(self, record: SessionRecord, event: Event) -> SessionRecord:
+        """Return what is left of a session that was closed: the server may have forgotten it."""
+        try:
+            return self.summary
+        except NotFoundError:
+            reason = str(event.data.get("reason", ""))
+            return record.model_copy(update={"state": State.TERMINATED, "message": reason})
+
+    def _command(self, action: str, **details: Any) -> Self:
+        command = spoken(Command, action=action, **details)
+        self._known = self._connection.send(SessionRecord, "POST", self._path("command"), command)
+        return self

@@ -1,0 +1,272 @@
+"""A debug server, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from tensight.client.connection import Certificate, Connection, Verify
+from tensight.client.errors import WaitError
+from tensight.client.events import Events
+from tensight.client.looks import DUMPS, session_html
+from tensight.client.rows import Rows
+from tensight.client.session import Session
+from tensight.errors import InputError
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records import ConditionRecord, DumpRecord, SessionRecord
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class _Greeting(BaseModel):
+    name: str
+    version: str
+
+
+class Server:
+    """A debug server that `tensight start` started; `tensight.connect` returns it.
+
+    Parameters
+    ----------
+    url, token, verify, certificate
+        As for `tensight.connect`.
+
+    Raises
+    ------
+    UnreachableError
+        No server answers there.
+    AccessError
+        It asks for a token, or for another one; or its certificate is not trusted.
+
+    Examples
+    --------
+    >>> server
+    <Tensight server at http://127.0.0.1:…>
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        token: str | None = None,
+        *,
+        verify: Verify = True,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self._connection = Connection(url, token, verify=verify, certificate=certificate)
+        try:
+            self._greeting = self._connection.get(_Greeting, "/server")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        """The server's address.
+
+        Examples
+        --------
+        >>> server.url.startswith("http://")
+        True
+        """
+        return self._connection.url
+
+    @property
+    def version(self) -> str:
+        """The version of Tensight that the server had when this connection was made.
+
+        Examples
+        --------
+        >>> server.version == tensight.__version__
+        True
+        """
+        return self._greeting.version
+
+    def info(self) -> dict[str, Any]:
+        """Return what the server says about itself: versions, limits, where training processes attach.
+
+        Examples
+        --------
+        >>> sorted(server.info())[:2]
+        ['api', 'debugger']
+        """
+        return self._connection.get(dict[str, Any], "/server")
+
+    def conditions(self) -> list[ConditionRecord]:
+        """Return the conditions that can be watched for.
+
+        Examples
+        --------
+        >>> "tensor_overflow" in {condition.id for condition in server.conditions()}
+        True
+        """
+        return self._connection.get(list[ConditionRecord], "/conditions")
+
+    def dumps(self, refresh: bool = False) -> Rows[DumpRecord]:
+        """Return the dumps that can be opened, and recorded runs.
+
+        Parameters
+        ----------
+        refresh : bool
+            Look at the disk, even if that was done a moment ago.
+
+        Examples
+        --------
+        >>> "sick-2.10.0" in [dump.name for dump in server.dumps()]
+        True
+        """
+        return Rows.of(self._connection.get(list[DumpRecord], "/dumps", refresh=refresh), DUMPS)
+
+    def open(self, dump: str | DumpRecord) -> Session:
+        """Open a dump, or return the session that has it open already.
+
+        Parameters
+        ----------
+        dump : str or DumpRecord
+            Its name in `dumps`.
+
+        Raises
+        ------
+        NotFoundError
+            The server lists no such dump.
+        LimitError
+            As many dumps as the server allows are open; close one.
+
+        Examples
+        --------
+        >>> server.open("sick-2.10.0").summary.framework_version
+        '2.10.0'
+        """
+        name = dump.name if isinstance(dump, DumpRecord) else dump
+        return Session(self._connection, self._connection.send(SessionRecord, "POST", "/sessions", {"dump": name}))
+
+    def sessions(self) -> list[Session]:
+        """Return all sessions, the oldest first.
+
+        Examples
+        --------
+        >>> [each.name for each in server.sessions()]
+        ['sick-2.10.0']
+        """
+        return [Session(self._connection, record) for record in self._records()]
+
+    def session(self, which: str | None = None) -> Session:
+        """Return a session by its id or its name, or the only one.
+
+        Parameters
+        ----------
+        which : str, optional
+            Of several sessions with one name, the newest that has not ended is meant.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such session.
+        InputError
+            There are several, and none is named.
+
+        Examples
+        --------
+        >>> server.session("sick-2.10.0").id == session.id
+        True
+        """
+        records = self._records()
+        if which is None:
+            found = [record for record in records if not record.state.has_ended] or records
+            if len(found) > 1:
+                raise InputError(f"there are {len(found)} sessions; name one: {_names(found)}")
+        else:
+            found = [record for record in records if record.id == which] or sorted(
+                (record for record in records if record.name == which),
+                key=lambda record: (record.state.has_ended, -record.created),
+            )
+        if not found:
+            wanted = "there is no session" if which is None else f"there is no session {which!r}"
+            raise NotFoundError(f"{wanted}; there are: {_names(records)}" if records else f"{wanted}; there are none")
+        return Session(self._connection, found[0])
+
+    def wait_for_session(self, timeout_s: float | None = None, *, name: str = "") -> Session:
+        """Wait until a training process is attached, and return its session.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Seconds; by default for ever.
+        name : str
+            Of the job; any by default.
+
+        Raises
+        ------
+        WaitError
+            None has come in that time.
+
+        Examples
+        --------
+        >>> session = server.wait_for_session(600)  # doctest: +SKIP
+        >>> session.wait(600).step  # doctest: +SKIP
+        0
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        events = self.events()
+        events.skip()
+        while True:
+            for record in self._records():
+                if record.capabilities.live and not record.state.has_ended and name in ("", record.name):
+                    return Session(self._connection, record)
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                what = f"of the name {name!r} " if name else ""
+                raise WaitError(f"no training process {what}has attached to {self.url} within {timeout_s:g} s")
+            events.next(left)
+
+    def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
+        """Return what happens to the sessions of the server, event by event.
+
+        Parameters
+        ----------
+        after : int
+            Begin after this number; 0 for all that the server remembers.
+        timeout_s : float, optional
+            Stop when nothing has happened for so long; by default never.
+
+        Examples
+        --------
+        >>> {event.kind for event in server.events(timeout_s=0)} <= {"state", "closed"}
+        True
+        """
+        return Events(self._connection, "/events", after, timeout_s, ends=False)
+
+    def close(self) -> None:
+        """Close the connections of this client; sessions on the server stay as they are.
+
+        Examples
+        --------
+        >>> with tensight.connect(server.url) as other:
+        ...     len(other.sessions())
+        1
+        """
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _records(self) -> list[SessionRecord]:
+        return self._connection.get(list[SessionRecord], "/sessions")
+
+    def __repr__(self) -> str:
+        """Return the address."""
+        return f"<Tensight server at {self.url}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(map(session_html, self._records())) or "<p>no sessions</p>"
+
+
+def _names(records: list[SessionRecord]) -> str:
+    return ", ".join(f"{record.id} ({record.name}, {record.state.value})" for record in records[:20])

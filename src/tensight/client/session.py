@@ -1,0 +1,231 @@
+"""A session of the server, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import re
+
+from tensight.client.events import Events
+from tensight.client.graph_reading import GraphReading, address_of
+from tensight.client.looks import EXECUTIONS, ORIGINS, STATISTICS, TENSORS, session_html
+from tensight.client.rows import Rows
+from tensight.client.running import Running
+from tensight.client.tensor import Tensor
+from tensight.client.watching import Watching
+from tensight.errors import InputError, TensightError
+from tensight.graph.addresses import TensorAddress
+from tensight.sessions.records import (
+    Execution,
+    ExecutionPage,
+    Io,
+    OriginRecord,
+    SessionRecord,
+    State,
+    StatisticsPage,
+    StatisticsRow,
+    TensorRecord,
+)
+
+_ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<iteration>@-?[0-9]{1,18})?", re.DOTALL)
+
+
+class Session(Running, Watching, GraphReading):
+    """One run being debugged: a training that is attached to the server, or a dump.
+
+    Obtain it from `Server.session`, `Server.open` or `Server.wait_for_session`. The objects that its methods return
+    are the records of `tensight.sessions.records`; lists come as `Rows`, which a notebook shows as tables.
+
+    Parameters
+    ----------
+    connection : Connection
+    record : SessionRecord
+        What is known of it.
+
+    Examples
+    --------
+    >>> session
+    <session 1 (sick-2.10.0)>
+    """
+
+    @property
+    def state(self) -> State:
+        """What the session is doing now.
+
+        Examples
+        --------
+        >>> session.state is State.PAUSED
+        True
+        """
+        return self.summary.state
+
+    def tensor(
+        self,
+        which: object,
+        slot: int = 0,
+        *,
+        rank: int = 0,
+        graph: str = "",
+        iteration: int | None = None,
+        io: Io = "output",
+    ) -> Tensor:
+        """Return a handle on a tensor, by its address or by its node.
+
+        The handle means the tensor at one iteration, by default the one that is shown now; it does not move when the
+        session goes on.
+
+        Parameters
+        ----------
+        which : str, or a record with an address
+            An address, ``rank/graph/node:slot@iteration`` (the last part may be left out), then nothing else is needed;
+            or the full name of a node.
+        slot : int
+            Which output, or input, of the node.
+        rank : int
+        graph : str
+            By default the first graph that has the node.
+        iteration : int, optional
+            From 0; -1 for what was there before the first step.
+        io : {"output", "input"}
+
+        Raises
+        ------
+        NotFoundError
+            There is no such node. Whether there is such a tensor shows when its values are asked for.
+
+        Examples
+        --------
+        >>> session.tensor("network.fc2.weight", iteration=2)
+        <tensor 0/kernel_graph0/network.fc2.weight:0@2>
+        >>> session.tensor("0/kernel_graph0/network.fc2.weight:0@2").statistics().shape
+        (10, 32)
+        """
+        text = address_of(which)
+        if match := _ADDRESS.fullmatch(text):
+            text += "" if match["iteration"] else f"@{self._shown(iteration)}"
+            return Tensor(self._connection, self._path(), TensorAddress.parse(text), "current")
+        if slot < 0 or rank < 0:
+            raise InputError(f"slot {slot} of rank {rank} does not exist; both count from 0")
+        where = TensorAddress(rank, graph or self._graph_with(text, rank), text, slot, self._shown(iteration), io)
+        return Tensor(self._connection, self._path(), where, "current")
+
+    def tensors(self, node: str, *, rank: int = 0, graph: str = "", iteration: int | None = None) -> Rows[TensorRecord]:
+        """Return the inputs and outputs of a node, with statistics and hits.
+
+        Parameters
+        ----------
+        node : str
+            Its full name.
+        rank : int
+        graph : str
+            By default the first graph that has it.
+        iteration : int, optional
+            By default the one that is shown.
+
+        Examples
+        --------
+        >>> log = session.nodes(type="Log")[0].entry.path
+        >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, iteration=2)]
+        [('input', 'float32'), ('output', 'float32')]
+        """
+        graph = graph or self._graph_with(node, rank)
+        found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, iteration=iteration)
+        return Rows.of(found, TENSORS)
+
+    def statistics(
+        self,
+        query: str = "",
+        *,
+        rank: int | None = None,
+        iteration: int | None = None,
+        sort: str = "position",
+        descending: bool = False,
+    ) -> Rows[StatisticsRow]:
+        """Return the statistics of all tensors of an iteration.
+
+        Parameters
+        ----------
+        query : str
+            A part of the node's name.
+        rank : int, optional
+            By default all.
+        iteration : int, optional
+            By default the one that is shown.
+        sort : str
+            ``position`` (order of execution), ``node``, or a statistic such as ``max``.
+        descending : bool
+
+        Examples
+        --------
+        >>> largest = session.statistics(iteration=1, sort="max", descending=True)[0]
+        >>> largest.statistics.max > 1e6
+        True
+        """
+        wanted = {
+            "rank": rank,
+            "iteration": iteration,
+            "query": query or None,
+            "sort": sort,
+            "descending": descending,
+        }
+        return self._rows("statistics", wanted, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
+
+    def executions(self, rank: int = 0) -> Rows[Execution]:
+        """Return which graphs ran in which step.
+
+        Examples
+        --------
+        >>> session.executions()[0].graph
+        'kernel_graph0'
+        """
+        wanted = {"rank": rank}
+        return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
+
+    def origins(self) -> Rows[OriginRecord]:
+        """Return where NaN, infinities, exploding gradients… began: the operator and its line of code.
+
+        Examples
+        --------
+        >>> [origin.line.line for origin in session.origins() if origin.anomaly == "inf"]
+        [31]
+        """
+        return Rows.of(self._get(list[OriginRecord], "origins"), ORIGINS)
+
+    def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
+        """Return what happens in the session, event by event.
+
+        Parameters
+        ----------
+        after : int
+            Begin after this number; 0 for all that the server remembers.
+        timeout_s : float, optional
+            Stop when nothing has happened for so long; by default when the session is closed.
+
+        Examples
+        --------
+        >>> _ = session.watch("TO")
+        >>> "watchpoints" in {event.kind for event in session.events(timeout_s=0)}
+        True
+        """
+        return Events(self._connection, self._path("events"), after, timeout_s)
+
+    def close(self) -> None:
+        """Close the session: a dump is no longer open, a run that has ended is no longer listed.
+
+        Examples
+        --------
+        >>> session.close()
+        """
+        self._connection.tell("DELETE", self._path())
+
+    def _shown(self, iteration: int | None) -> int:
+        return self.summary.step - 1 if iteration is None else iteration
+
+    def __repr__(self) -> str:
+        """Return id and name; nothing is asked for that could fail."""
+        return f"<session {self.id} ({self.name})>"
+
+    def _repr_html_(self) -> str:
+        try:
+            record = self._connection.get(SessionRecord, self._path(), retries=0)
+        except TensightError as error:
+            return session_html(self._known.model_copy(update={"message": str(error)}))
+        return session_html(record)
