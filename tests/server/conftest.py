@@ -1,0 +1,58 @@
+"""One debug server for all tests that leave it whole, and old MindSpore processes that attach to it."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from person import Inspection, Person
+from running import running_server
+from training import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from running import RunningServer
+
+devices = itertools.count(100)
+
+
+@pytest.fixture(scope="session")
+def debug_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that serves all tests of a session: none of them may stop it."""
+    with running_server(tmp_path_factory.mktemp("workspace")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def person(debug_server: RunningServer) -> Iterator[Person]:
+    person = Person(debug_server.url)
+    yield person
+    person.close()
+
+
+class Attached(NamedTuple):
+    """A training process and its session; unpacks into the two."""
+
+    training: Training
+    session: Inspection
+
+
+@pytest.fixture
+def attach(debug_server: RunningServer, person: Person) -> Iterator[Callable[..., Attached]]:
+    """Starts an old MindSpore process of a scenario and waits until its session stands still.
+
+    Each has a device of its own, and so watchpoints of its own.
+    """
+    with ExitStack() as stack:
+
+        def start(scenario: str = "single-graph", *, state: str = "paused", **options: Any) -> Attached:
+            options.setdefault("device", next(devices))
+            training = stack.enter_context(Training(debug_server.debugger, scenario, **options))
+            session = person.session_of(training.device)
+            session.wait(state)
+            return Attached(training, session)
+
+        yield start
