@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tensight.cli import Stopped, check, convert, demo, export, info, nodes, origin, show, stats
+from tensight.cli import Stopped, check, convert, demo, export, info, nodes, origin, show, start, stats, status, stop
 
 
 def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,6 +42,9 @@ for command in (
     show.compare_steps,
     export.export,
     convert.convert,
+    start.start,
+    stop.stop,
+    status.status,
 ):
     app.command()(_stoppable(command))
 

@@ -25,3 +25,11 @@ Threads = Annotated[
 ]
 Ranks = Annotated[str | None, typer.Option("--ranks", metavar="0,2-4", help="Only these ranks.")]
 Iterations = Annotated[str | None, typer.Option("--iterations", metavar="0,5-9", help="Only these iterations.")]
+Workspace = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="What a server keeps; one server for each. (default ~/tensight)"),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Settings of the server, TOML. (default tensight.toml in the workspace)"),
+]

@@ -1,0 +1,101 @@
+"""A server that goes on when the command that started it has returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from tensight.errors import TensightError
+from tensight.server.app import Ready
+from tensight.server.logs import LOG_FOLDER
+from tensight.server.occupancy import ServerRecord
+from tensight.server.settings import option_name
+
+CRASH_NAME = "stderr.log"
+"""Beside the log: what the interpreter itself says when it dies."""
+
+
+class StartError(TensightError):
+    """The server that was started in the background ended before it was ready."""
+
+
+def start_detached(given: Mapping[str, object], config: Path | None) -> Ready:
+    """Start a server in a process of its own, and return when it is ready.
+
+    Parameters
+    ----------
+    given : mapping
+        The options, by field of `Settings`.
+    config : Path, optional
+        The TOML file that was named.
+
+    Raises
+    ------
+    StartError
+        It could not start; the message is what it said.
+    """
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "tensight", "start", *_arguments(given, config), "--ready-fd", str(writing)]
+    process = subprocess.Popen(  # noqa: S603 - ourselves
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(writing,),
+        start_new_session=True,
+    )
+    os.close(writing)
+    try:
+        with open(reading, encoding="utf-8") as report:
+            said = report.read()
+        return _ready(said) if said else _failed(process)
+    except BaseException:
+        process.terminate()
+        raise
+
+
+class Detachment:
+    """What the process in the background does when it is ready: report, and let go of the terminal.
+
+    Parameters
+    ----------
+    ready_fd : int
+        Where to report.
+    workspace : Path
+        Where to keep what would be said to a terminal.
+    """
+
+    def __init__(self, ready_fd: int, workspace: Path) -> None:
+        self._ready_fd = ready_fd
+        self._crashes = workspace / LOG_FOLDER / CRASH_NAME
+
+    def on_ready(self, ready: Ready) -> None:
+        """Report that the server answers."""
+        with open(self._crashes, "wb") as file:
+            os.dup2(file.fileno(), sys.stderr.fileno())
+        with open(self._ready_fd, "w", encoding="utf-8") as report:
+            json.dump(asdict(ready), report)
+
+
+def _arguments(given: Mapping[str, object], config: Path | None) -> Iterable[str]:
+    for field, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            yield f"{option_name(field)}={one}"
+    if config is not None:
+        yield f"--config={config}"
+
+
+def _ready(said: str) -> Ready:
+    data = json.loads(said)
+    return Ready(**{**data, "record": ServerRecord(**data["record"])})
+
+
+def _failed(process: subprocess.Popen[bytes]) -> NoReturn:
+    said = process.communicate()[1].decode(errors="replace").strip().removeprefix("tensight: ")
+    raise StartError(said or "the server ended before it was ready, without a word")

@@ -1,0 +1,192 @@
+"""One process, one event loop: training processes by gRPC, people and programs by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+
+from tensight import __version__
+from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token
+from tensight.server.grpc_service import grpc_server, listen
+from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http_server import FINISH_S, HttpServer
+from tensight.server.lifetime import Lifetime
+from tensight.server.listening import PortError, address_text, is_loopback, open_socket, reachable_host
+from tensight.server.logs import server_log
+from tensight.server.occupancy import ServerRecord, WorkspaceLock
+from tensight.server.settings import Settings
+from tensight.server.tls import Tls, load_tls
+from tensight.sessions.online import Attachments, OnlineSettings
+from tensight.sessions.registry import Sessions
+from tensight.sessions.workspace import Workspace
+
+REASON = "the debug server is shutting down"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A server that answers.
+
+    Attributes
+    ----------
+    record : ServerRecord
+    new_token : str or None
+        An access token that was made just now and that nobody knows yet.
+    in_the_clear : bool
+        The token, and all that is shown, travels without encryption.
+    """
+
+    record: ServerRecord
+    new_token: str | None
+    in_the_clear: bool
+
+
+async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on_stderr: bool = True) -> None:
+    """Serve until a signal ends it.
+
+    Parameters
+    ----------
+    settings : Settings
+    on_ready : callable
+        Called once, when training processes and people can connect.
+    log_on_stderr : bool
+        Also log to stderr, beside the file in the workspace.
+
+    Raises
+    ------
+    TensightError
+        The server cannot start: the workspace is in use, a port is taken, a certificate is unusable.
+    """
+    lock = WorkspaceLock(settings.workspace)
+    try:
+        with server_log(settings.workspace, settings.log_format, on_stderr=log_on_stderr):
+            lifetime = Lifetime(at_once=lock.withdraw)
+            lifetime.obey_signals()
+            await _Process(settings, lock).run(lifetime, on_ready)
+    finally:
+        lock.withdraw()
+
+
+class _Process:
+    """What makes up the server process, and the order in which it comes and goes."""
+
+    def __init__(self, settings: Settings, lock: WorkspaceLock) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._tls = _tls(settings)
+        self._http_token = _token(settings, settings.host)
+        self._grpc_token = _token(settings, settings.attach_host) if settings.enable_debugger else None
+        self._workspace = Workspace(settings.workspace)
+        self._sessions = Sessions(
+            self._workspace,
+            settings.summary_base_dir,
+            mem_limit_mb=settings.offline_debugger_mem_limit,
+            max_offline=settings.max_offline_debugger_session_num,
+            most_drawn_nodes=settings.max_graph_node_size,
+            reload_interval_s=settings.reload_interval,
+        )
+        self._attachments: Attachments | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self._http: HttpServer | None = None
+
+    async def run(self, lifetime: Lifetime, on_ready: Callable[[Ready], None]) -> None:
+        """Open the ports, say so, wait for the end, and close everything."""
+        settings = self._settings
+        with open_socket(settings.host, settings.port, "--port") as http_socket:
+            try:
+                debugger = await self._open_debugger() if settings.enable_debugger else None
+                self._http = http = self._http_server(debugger)
+                await http.start(http_socket)
+                record = self._record(http_socket.getsockname()[1], debugger)
+                self._lock.announce(record)
+                logger.info("ready", extra={"http": record.http, "debugger": record.debugger, "pid": record.pid})
+                on_ready(self._ready(record))
+                await asyncio.wait([lifetime.over, http.running], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await self._close()
+        logger.info("ended")
+
+    async def _open_debugger(self) -> str:
+        """Let training processes attach, and return where."""
+        settings = self._settings
+        self._attachments = Attachments(self._workspace, self._sessions, settings=OnlineSettings())
+        token = self._grpc_token
+        self._grpc = grpc_server(self._attachments, None if token is None else token.text)
+        host = settings.attach_host
+        port = listen(self._grpc, address_text(host, settings.debugger_port), self._tls)
+        if port is None:
+            # gRPC does not say why; what the system says when we try ourselves, is the reason.
+            open_socket(host, settings.debugger_port, "--debugger-port").close()
+            raise PortError(f"{address_text(host, settings.debugger_port)} cannot be listened on by gRPC")
+        await self._grpc.start()
+        return address_text(reachable_host(host), port)
+
+    def _http_server(self, debugger: str | None) -> HttpServer:
+        settings = self._settings
+        token = self._http_token
+        application = create_http_app(
+            self._sessions,
+            settings=HttpSettings(
+                url_path_prefix=settings.url_path_prefix,
+                token=None if token is None else token.text,
+                allowed_hosts=(settings.host, *settings.allowed_host),
+                debugger_address=debugger,
+            ),
+        )
+        return HttpServer(application, self._tls)
+
+    async def _close(self) -> None:
+        """Stop accepting, tell the training processes that wait, close the sessions, then the connections."""
+        if self._http is not None:
+            self._http.stop()
+        if self._grpc is not None and self._attachments is not None:
+            stopping = asyncio.ensure_future(self._grpc.stop(FINISH_S))
+            await self._attachments.close(REASON)
+            await stopping
+        await self._sessions.close_all(REASON)
+        if self._http is not None:
+            await self._http.running
+
+    def _record(self, port: int, debugger: str | None) -> ServerRecord:
+        settings, token, tls_cert = self._settings, self._http_token, self._settings.tls_cert
+        scheme = "http" if self._tls is None else "https"
+        address = address_text(reachable_host(settings.host), port)
+        return ServerRecord(
+            pid=os.getpid(),
+            machine=socket.gethostname(),
+            http=f"{scheme}://{address}{settings.url_path_prefix}",
+            debugger=debugger,
+            started=time.time(),
+            version=__version__,
+            workspace=str(settings.workspace),
+            token_file=None if token is None else str(token.file),
+            tls_cert=None if tls_cert is None else str(tls_cert),
+            client_certificates=settings.tls_client_ca is not None,
+        )
+
+    def _ready(self, record: ServerRecord) -> Ready:
+        tokens = [token for token in (self._http_token, self._grpc_token) if token is not None]
+        new = next((token.text for token in tokens if token.new), None)
+        return Ready(record, new, in_the_clear=bool(tokens) and self._tls is None)
+
+
+def _tls(settings: Settings) -> Tls | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return load_tls(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+
+
+def _token(settings: Settings, host: str) -> AccessToken | None:
+    """Return the token that is needed where the server listens on a host: none where only this machine reaches it."""
+    if settings.token_file is not None:
+        return access_token(settings.token_file)
+    return None if is_loopback(host) else access_token(settings.workspace / TOKEN_NAME)

@@ -1,0 +1,84 @@
+"""uvicorn in an event loop and a process that are not its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from tensight.server.tls import Tls
+
+FINISH_S = 3
+"""Requests, and calls of training processes, that are being answered may finish within this time."""
+MOST_CONNECTIONS = 2000
+LONGEST_HEADERS = 64 * 1024
+LONGEST_FRAME = 64 * 1024
+"""From a subscriber to events, who has nothing to say."""
+
+
+class HttpServer(uvicorn.Server):
+    """Serves the HTTP API on a socket.
+
+    Parameters
+    ----------
+    application : FastAPI
+        What `create_http_app` returns.
+    tls : Tls, optional
+
+    Attributes
+    ----------
+    running : asyncio.Task
+        Done when the server has ended.
+    """
+
+    running: asyncio.Task[None]
+
+    def __init__(self, application: FastAPI, tls: Tls | None) -> None:
+        config = uvicorn.Config(
+            application,
+            http="h11",
+            ws="websockets-sansio",
+            ws_max_size=LONGEST_FRAME,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            # Who connects is who the system says, not who a header says.
+            proxy_headers=False,
+            server_header=False,
+            # Not what the environment of another program says.
+            workers=1,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=FINISH_S,
+            h11_max_incomplete_event_size=LONGEST_HEADERS,
+        )
+        config.load()
+        config.ssl = None if tls is None else tls.http
+        super().__init__(config)
+        self._application = application
+        self._listening = asyncio.Event()
+
+    async def start(self, on: socket.socket) -> None:
+        """Start serving, and return when clients are answered."""
+        self.running = asyncio.create_task(self.serve([on]))
+        listening = asyncio.create_task(self._listening.wait())
+        await asyncio.wait({listening, self.running}, return_when=asyncio.FIRST_COMPLETED)
+        listening.cancel()
+
+    def stop(self) -> None:
+        """Take no more connections, send subscribers away, and let the rest finish; await `running` then."""
+        self._application.state.context.streams.stop()
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, and say so."""
+        await super().startup(sockets)
+        self._listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the process."""
+        yield

@@ -1,0 +1,68 @@
+"""When a server ends: after a signal, with time to tell everybody; at a second signal, at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+DEADLINE_S = 10
+"""An orderly end may take so long."""
+LAST_RESORT_S = 5
+"""After the deadline, for a process that does not even get to give up."""
+
+logger = logging.getLogger(__name__)
+
+
+class Lifetime:
+    """How long a server runs.
+
+    Parameters
+    ----------
+    at_once : callable
+        Called before the process ends without an orderly end.
+
+    Attributes
+    ----------
+    over : asyncio.Future
+        Done when the server is to end.
+    """
+
+    def __init__(self, at_once: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._at_once = at_once
+        self._signal = 0
+
+    def obey_signals(self) -> None:
+        """End at SIGTERM and SIGINT; until the process is gone, for its end may hang after the server's."""
+        # Not the loop's own handlers: they would wait for a loop that is stuck.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._signal:
+            self._end_at_once(number, "a second signal")
+        self._signal = number
+        # The system ends a process that does not handle this signal, even one that is stuck outside Python.
+        signal.alarm(DEADLINE_S + LAST_RESORT_S)
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        logger.info("the server ends", extra={"signal": signal.Signals(self._signal).name})
+        self._loop.call_later(DEADLINE_S, self._give_up)
+        self.over.set_result(None)
+
+    def _give_up(self) -> None:
+        self._end_at_once(self._signal, f"it did not end within {DEADLINE_S} s")
+
+    def _end_at_once(self, number: int, why: str) -> NoReturn:
+        # Not by the log: its thread may be what is stuck.
+        os.write(sys.stderr.fileno(), f"tensight: the server was ended at once: {why}\n".encode())
+        self._at_once()
+        os._exit(128 + number)

@@ -1,0 +1,173 @@
+"""Who serves a workspace: a lock that lasts as long as the process, and `server.json` with the addresses."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from tensight.errors import TensightError
+from tensight.sessions.errors import StorageError
+
+LOCK_NAME = "lock"
+RECORD_NAME = "server.json"
+
+
+class OccupiedError(TensightError):
+    """Another server serves this workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """What others need to know about a running server; kept as `server.json` in its workspace.
+
+    Attributes
+    ----------
+    pid : int
+    machine : str
+        Host name of the machine where it runs: a workspace may lie on a file system of many machines.
+    http : str
+        Address of the web pages and of the HTTP API, with the prefix of its paths.
+    debugger : str or None
+        ``host:port`` where training processes attach; None if that is switched off.
+    started : float
+        Seconds since 1970.
+    version : str
+    workspace : str
+    token_file : str or None
+        File with the access token, None if none is needed.
+    tls_cert : str or None
+        Certificate of the server, None without TLS.
+    client_certificates : bool
+        Clients must show a certificate.
+    """
+
+    pid: int
+    machine: str
+    http: str
+    debugger: str | None
+    started: float
+    version: str
+    workspace: str
+    token_file: str | None = None
+    tls_cert: str | None = None
+    client_certificates: bool = False
+
+    @property
+    def here(self) -> bool:
+        """Whether the server runs on this machine."""
+        return self.machine == socket.gethostname()
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since the server was ready."""
+        return max(time.time() - self.started, 0.0)
+
+
+class WorkspaceLock:
+    """The right to serve a workspace; the system takes it back when the process ends, however it ends.
+
+    Parameters
+    ----------
+    workspace : Path
+        Made if it does not exist.
+
+    Raises
+    ------
+    OccupiedError
+        Another process has the lock.
+    StorageError
+        The workspace cannot be written.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        try:
+            workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(workspace / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"the workspace {workspace} cannot be used: {error.strerror}; name another") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise OccupiedError(_occupied(workspace)) from None
+        (workspace / RECORD_NAME).unlink(missing_ok=True)
+
+    def announce(self, record: ServerRecord) -> None:
+        """Write `server.json`: the server is ready."""
+        handle, name = tempfile.mkstemp(dir=self._workspace, prefix=RECORD_NAME)
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                json.dump(asdict(record), file, indent=2)
+            os.replace(name, self._workspace / RECORD_NAME)
+        except OSError as error:
+            os.unlink(name)
+            raise StorageError(f"{self._workspace / RECORD_NAME} cannot be written: {error.strerror}") from None
+
+    def withdraw(self) -> None:
+        """Remove `server.json`: the server ends. The workspace stays locked until the process is gone."""
+        (self._workspace / RECORD_NAME).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let go of the workspace."""
+        self.withdraw()
+        os.close(self._file)
+
+
+def running_server(workspace: Path) -> ServerRecord | None:
+    """Return the server that serves a workspace and is ready; None if there is none.
+
+    A `server.json` that a killed server left behind does not count: nobody holds the lock.
+    """
+    if not in_use(workspace):
+        return None
+    try:
+        data = json.loads((workspace / RECORD_NAME).read_text(encoding="utf-8"))
+        return ServerRecord(**{field.name: data[field.name] for field in fields(ServerRecord)})
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def wait_until_free(workspace: Path, timeout_s: float) -> bool:
+    """Wait until the process that serves a workspace is gone; return whether it is."""
+
+    def wait() -> None:
+        with open(workspace / LOCK_NAME, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+
+    # The system call has no time limit; the thread ends with this process.
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(timeout_s)
+    return not waiting.is_alive()
+
+
+def in_use(workspace: Path) -> bool:
+    """Tell whether a process serves a workspace, or is about to."""
+    try:
+        with open(workspace / LOCK_NAME, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _occupied(workspace: Path) -> str:
+    server = running_server(workspace)
+    who = "a server that is starting or stopping"
+    if server is not None:
+        place = "" if server.here else f" on {server.machine}"
+        who = f"the server at {server.http} (process {server.pid}{place})"
+    return (
+        f"the workspace {workspace} is in use by {who}; "
+        f"stop it with `tensight stop --workspace {workspace}`, or name another folder with --workspace"
+    )
