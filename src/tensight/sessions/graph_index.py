@@ -52,11 +52,6 @@ class Stretch:
     own: int
     scopes: tuple[Stretch, ...] = ()
 
-    @property
-    def rows(self) -> int:
-        """How many scopes and nodes are directly below."""
-        return len(self.scopes) + self.end - self.own
-
 
 @dataclass(frozen=True, slots=True)
 class EdgeArrays:
@@ -147,6 +142,12 @@ class GraphIndex:
     def lower_names(self) -> tuple[str, ...]:
         """The names in lower case, in order."""
         return tuple(name.lower() for name in self.names)
+
+    @cached_property
+    def file_order(self) -> tuple[int, ...]:
+        """For each place the number of its node in `Graph.nodes`."""
+        numbers = {node: number for number, node in enumerate(self.graph.nodes)}
+        return tuple(numbers[node] for node in self.order)
 
     @cached_property
     def watchable(self) -> NDArray[np.bool_]:

@@ -11,12 +11,18 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from tensight.sessions.errors import StateError
+from tensight.sessions.conditions import condition_records, unavailable_because
+from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.events import EventLog
 from tensight.sessions.graph_index import GraphIndexes
+from tensight.sessions.graph_pictures import graph_level, relation_graph
+from tensight.sessions.graph_views import GraphView, NodeQuery, graph_record, require_page, search_page
 from tensight.sessions.hit_list import HitList
-from tensight.sessions.records import State
-from tensight.sessions.watchpoint_list import WatchpointList
+from tensight.sessions.records import Capabilities, State
+from tensight.sessions.sources import Sources
+from tensight.sessions.watchpoint_list import SessionWatchpoint, WatchpointList, watchpoint_record
+from tensight.tensors.views import compute_view
+from tensight.watchpoints import condition, recommended_watchpoints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.graph import Graph, TensorAddress
+    from tensight.sessions.graph_index import GraphIndex
     from tensight.sessions.records import (
-        Capabilities,
         Command,
         ConditionRecord,
         ExecutionPage,
@@ -48,9 +54,10 @@ if TYPE_CHECKING:
         WatchpointSpec,
         Which,
     )
+    from tensight.sessions.selection import WatchedNodes
     from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
-    from tensight.watchpoints import Platform
+    from tensight.watchpoints import Condition, Platform, Watchpoint
 
 
 class Session(ABC):
@@ -100,6 +107,7 @@ class Session(ABC):
         self.graph_indexes = GraphIndexes()
         self.hit_list = HitList()
         self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes)
+        self._sources = Sources()
         for problem in self.watchpoint_list.problems:
             self.warn(problem)
 
@@ -223,22 +231,52 @@ class Session(ABC):
     # --- what a subclass uses ---
 
     async def graphs_changed(self) -> None:
-        """Work out what the watchpoints watch; to be called whenever graphs are there for the first time or changed."""
-        raise NotImplementedError
+        """Work out what the watchpoints watch.
+
+        To be called whenever graphs are there for the first time, or changed; until then watchpoints count no nodes.
+        """
+        await asyncio.to_thread(self._resolve_watchpoints)
+        if len(self.watchpoint_list):
+            self.events.append("watchpoints")
 
     def warn(self, text: str) -> None:
         """Tell the clients about something that went wrong and can be lived with."""
         self.events.append("message", level="warning", text=text)
 
+    def graph_view(self, rank: int, graph: str, watchpoint: int | None = None) -> GraphView:
+        """Return a graph as it is looked at; takes a second for a large one that nobody has looked at yet.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such rank, graph or watchpoint.
+        """
+        views = self._views(rank, graph, watchpoint)
+        if not views:
+            raise NotFoundError(f"rank {rank} has no graph yet")
+        return views[0]
+
     # --- what follows from graphs, watchpoints and hits ---
 
     def capabilities(self) -> Capabilities:
-        """Return what can be done now."""
-        raise NotImplementedError
+        """Return what can be done now; a subclass adds what it can do to this."""
+        try:
+            self.editable()
+        except StateError:
+            can_edit = False
+        else:
+            can_edit = True
+        return Capabilities(
+            can_edit_watchpoints=can_edit,
+            can_draw_graph=all(len(graph) <= self.most_drawn_nodes for graph in self._every_graph()),
+        )
 
     async def graph_records(self, rank: int | None = None) -> tuple[GraphRecord, ...]:
         """Return the graphs of a rank, or of all."""
-        raise NotImplementedError
+        ranks = self.ranks if rank is None else (rank,)
+        return await asyncio.to_thread(
+            lambda: tuple(graph_record(one, graph) for one in ranks for graph in self.graphs(one))
+        )
 
     async def tree(
         self,
@@ -251,7 +289,8 @@ class Session(ABC):
         limit: int = 1000,
     ) -> TreePage:
         """Return the rows directly below a scope; below the root also the groups of parameters and constants."""
-        raise NotImplementedError
+        require_page(offset, limit)
+        return await asyncio.to_thread(lambda: self.graph_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
 
     async def search(
         self,
@@ -268,52 +307,120 @@ class Session(ABC):
         offset: int = 0,
         limit: int = 100,
     ) -> SearchPage:
-        """Find nodes that match all that is given."""
-        raise NotImplementedError
+        """Find nodes that match all that is given; texts are parts of what is searched, or regular expressions."""
+        require_page(offset, limit)
+        query = NodeQuery(name, op_type, kind, stack, regex, case_sensitive)
+
+        return await asyncio.to_thread(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
 
     async def node(self, rank: int, graph: str, name: str) -> NodeRecord:
         """Return all that the graph says about a node."""
-        raise NotImplementedError
+        position = self.position(rank, graph, name)
+        return await asyncio.to_thread(lambda: self.graph_view(rank, graph).node_record(name, position))
 
     async def level(self, rank: int, graph: str, scope: str = "", limit: int = 1500) -> GraphLevel:
-        """Return a scope opened, for drawing."""
-        raise NotImplementedError
+        """Return a scope opened, for drawing.
+
+        Raises
+        ------
+        StateError
+            The graph has more nodes than are drawn.
+        """
+        require_page(0, limit)
+        return await asyncio.to_thread(
+            lambda: graph_level(self.graph_view(rank, graph), scope, limit, self.most_drawn_nodes)
+        )
 
     async def relations(self, address: TensorAddress, hops: int = 1, limit: int = 200) -> RelationGraph:
         """Return a tensor's node with what feeds it and what reads that slot."""
-        raise NotImplementedError
+        return await asyncio.to_thread(
+            lambda: relation_graph(self.graph_view(address.rank, address.graph), address, hops, limit)
+        )
 
     async def sources(self, query: str = "", offset: int = 0, limit: int = 10) -> SourcePage:
         """Return the lines of code that made nodes; `query` is a part of ``path:line code``, in any case."""
-        raise NotImplementedError
+        require_page(offset, limit)
+        texts = self.source_texts()
+        return await asyncio.to_thread(lambda: self._sources.of(self._every_graph()).page(query, offset, limit, texts))
 
     async def source_text(self, file: str) -> str:
         """Return the text of a file of code that the training process sent. NotFoundError if it sent none."""
-        raise NotImplementedError
+        text = self.source_texts().get(file)
+        if text is None:
+            raise NotFoundError(
+                f"the text of {file[:200]!r} was not sent with the run; open the file where it was written"
+            )
+        return text
 
     def conditions(self) -> tuple[ConditionRecord, ...]:
         """Return the conditions, each with whether it can be watched for in this session now."""
-        raise NotImplementedError
+        return condition_records(platform=self.platform, live=self.capabilities().live, step=self.step)
 
     def watchpoints(self) -> tuple[WatchpointRecord, ...]:
         """Return the watchpoints, by id."""
-        raise NotImplementedError
+        return tuple(map(self._watchpoint_record, self.watchpoint_list.all()))
 
     async def create_watchpoint(self, spec: WatchpointSpec) -> WatchpointRecord:
-        """Add a watchpoint."""
-        raise NotImplementedError
+        """Add a watchpoint.
+
+        Raises
+        ------
+        StateError
+            Watchpoints may not be changed now, or the condition cannot be checked in this session.
+        InputError, LimitError
+            See `WatchpointList.create`.
+        """
+        async with self.lock:
+            self.editable()
+            because = self._unavailable_because(condition(spec.condition))
+            if because:
+                raise StateError(f"{spec.condition} cannot be watched for: {because}")
+            created = self.watchpoint_list.create(spec)
+            await self._watchpoints_edited()
+            return self._watchpoint_record(created)
 
     async def change_watchpoint(self, watchpoint: int, change: WatchpointChange) -> WatchpointRecord:
-        """Change a watchpoint."""
-        raise NotImplementedError
+        """Change a watchpoint.
+
+        Raises
+        ------
+        StateError, NotFoundError, InputError
+        """
+        async with self.lock:
+            self.editable()
+            changed = self.watchpoint_list.change(watchpoint, change)
+            await self._watchpoints_edited()
+            return self._watchpoint_record(changed)
 
     async def delete_watchpoints(self, watchpoints: Sequence[int] | None = None) -> None:
-        """Delete some watchpoints, or all."""
-        raise NotImplementedError
+        """Delete some watchpoints, or all; if one of them does not exist, none.
+
+        Raises
+        ------
+        StateError, NotFoundError
+        """
+        async with self.lock:
+            self.editable()
+            self.watchpoint_list.delete(watchpoints)
+            await self._watchpoints_edited()
 
     async def recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
-        """Create the recommended watchpoints, or note that they are not wanted; once in a session."""
-        raise NotImplementedError
+        """Create the recommended watchpoints, or note that they are not wanted; once in a session.
+
+        Raises
+        ------
+        StateError
+            They were accepted or refused already, or watchpoints may not be changed now.
+        """
+        async with self.lock:
+            self.editable()
+            if self.watchpoint_list.recommended_offered:
+                raise StateError("the recommended watchpoints were accepted or refused already; create single ones")
+            wanted = await asyncio.to_thread(self._recommended) if accept else []
+            added = self.watchpoint_list.add_recommended(wanted)
+            self.watchpoint_list.recommended_offered = True
+            await self._watchpoints_edited()
+            return tuple(map(self._watchpoint_record, added))
 
     async def hits(
         self,
@@ -326,11 +433,85 @@ class Session(ABC):
         limit: int = 10,
     ) -> HitPage:
         """Return the nodes with hits of the current step in execution order; `focus`: the page that has this node."""
-        raise NotImplementedError
+        return await asyncio.to_thread(
+            lambda: self.hit_list.page(
+                rank=rank, graph=graph, watchpoint=watchpoint, focus=focus, offset=offset, limit=limit
+            )
+        )
 
     async def view(self, address: TensorAddress, view: View, which: Which = "current") -> ViewResult:
         """Return a slice, picture, histogram or the statistics of a tensor, of its previous value, or of both.
 
         Computed where the tensor lives: a subclass overrides this if a process can do it.
+
+        Raises
+        ------
+        NotFoundError, UnavailableError, StateError
+            See `value`; there is no previous value.
+        InputError
+            See `compute_view`.
         """
-        raise NotImplementedError
+        current = None if which == "previous" else await self.value(address)
+        earlier = None
+        if which != "current":
+            before = self.previous(address)
+            if before is None:
+                raise UnavailableError(f"{address} has no value of the step before that could be shown")
+            earlier = await self.value(before)
+        return await asyncio.to_thread(compute_view, view, which, current, earlier)
+
+    # --- how ---
+
+    def _views(self, rank: int | None, graph: str, watchpoint: int | None) -> list[GraphView]:
+        """Return the graphs of that rank and name, or of any, with what the watchpoint watches of them."""
+        views = []
+        for one in self.ranks if rank is None else (rank,):
+            graphs = self.graphs(one)
+            watched: dict[GraphIndex, WatchedNodes] = {}
+            if watchpoint is not None:
+                found = self.watchpoint_list.watched(self.watchpoint_list.get(watchpoint), one)
+                watched = {nodes.index: nodes for nodes in found}
+            indexes = [self.graph_indexes.of(each) for each in graphs if graph in ("", each.name)]
+            views += [GraphView(one, index, self.hit_list, watched.get(index)) for index in indexes]
+        if graph and not views:
+            where = "" if rank is None else f" in rank {rank}"
+            raise NotFoundError(f"there is no graph {graph[:200]!r}{where}; ask for the list of graphs")
+        return views
+
+    def _every_graph(self) -> tuple[Graph, ...]:
+        return tuple(graph for rank in self.ranks for graph in self.graphs(rank))
+
+    def _resolve_watchpoints(self) -> None:
+        self.graph_indexes.keep_only(self._every_graph())
+        self.watchpoint_list.resolve(self.ranks)
+
+    def _recommended(self) -> list[Watchpoint]:
+        """Return the recommended watchpoints that can be checked in this session and have something to watch."""
+        return [
+            point
+            for point in recommended_watchpoints(initial=True, platform=self.platform)
+            if not self._unavailable_because(point.check.condition)
+            and self.watchpoint_list.selects_any(point.selection, self.ranks)
+        ]
+
+    def _unavailable_because(self, condition: Condition) -> str:
+        return unavailable_because(condition, platform=self.platform, live=self.capabilities().live, step=self.step)
+
+    async def _watchpoints_edited(self) -> None:
+        """Make known that watchpoints are others now; what cannot be saved stays in memory."""
+        self.hit_list.outdated = True
+        stored = self.watchpoint_list.stored()
+        try:
+            await asyncio.to_thread(self.watchpoint_list.save, stored)
+        except StorageError as error:
+            self.warn(f"watchpoints are changed but will be lost when the server ends: {error}")
+        await asyncio.to_thread(self._resolve_watchpoints)
+        self.events.append("watchpoints")
+        await self.watchpoints_changed()
+
+    def _watchpoint_record(self, watchpoint: SessionWatchpoint) -> WatchpointRecord:
+        return watchpoint_record(
+            watchpoint,
+            nodes=self.watchpoint_list.count(watchpoint, self.ranks),
+            hits=self.hit_list.count_of(watchpoint.id),
+        )

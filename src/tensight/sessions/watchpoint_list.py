@@ -113,7 +113,7 @@ class WatchpointList:
         # What another version of Tensight wrote and this one cannot read is written back as it was.
         self._unreadable: list[Any] = []
         self._watched: dict[tuple[int, int], _Resolved] = {}
-        self._resolving = threading.Lock()
+        self._resolving = threading.RLock()
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         self._file = f"{WATCHPOINTS}/{digest}.json"
         if workspace is not None:
@@ -213,7 +213,12 @@ class WatchpointList:
             self._unreadable.clear()
 
     def add_recommended(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
-        """Add watchpoints of the recommended set under ids of this list, those left out whose names are taken."""
+        """Add watchpoints of the recommended set under ids of this list, without those whose names are taken.
+
+        Raises
+        ------
+        LimitError
+        """
         self._require_room(len(recommended))
         taken = {one.watchpoint.name for one in self._watchpoints.values()}
         added = []
@@ -244,24 +249,26 @@ class WatchpointList:
             return self._known(watchpoint, rank, graphs) or self._resolve(watchpoint, rank, graphs)
 
     def count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
-        """Return how many nodes a watchpoint watches, all ranks together."""
-        return sum(one.count for rank in ranks for one in self.watched(watchpoint, rank))
-
-    def known_count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
-        """Return the same without working anything out: graphs that were not looked at count nothing."""
+        """Return how many nodes a watchpoint watches, all ranks together, as far as that is worked out."""
         found = (self._watched.get((watchpoint.id, rank)) for rank in ranks)
         return sum(
             one.count for known in found if known is not None and known.is_of(watchpoint) for one in known.watched
         )
 
-    def forget_graphs(self) -> None:
-        """Forget what is watched of graphs that are not there any more; called when graphs changed."""
+    def resolve(self, ranks: Iterable[int]) -> None:
+        """Work out what all watchpoints watch, and forget what was known of graphs that are not there any more."""
         with self._resolving:
-            self._watched = {
-                key: known
-                for key, known in self._watched.items()
-                if key[0] in self._watchpoints and known.is_of(self._watchpoints[key[0]])
-            }
+            for rank in ranks:
+                for watchpoint in self.all():
+                    self.watched(watchpoint, rank)
+            self._watched = {key: known for key, known in self._watched.items() if key[0] in self._watchpoints}
+
+    def selects_any(self, selector: Selector, ranks: Iterable[int]) -> bool:
+        """Return whether a rule selects any node; so it does while there are no graphs."""
+        graphs = [(graph, self._graphs(rank)) for rank in ranks for graph in self._graphs(rank)]
+        return not graphs or any(
+            watched(self._indexes.of(graph), selector, (), others).any() for graph, others in graphs
+        )
 
     def _known(
         self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]

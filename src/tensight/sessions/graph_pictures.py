@@ -1,0 +1,282 @@
+"""A graph to draw: a scope opened with the edges between its rows, or the neighbourhood of one tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.graph import EdgeKind, TensorAddress
+from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, Stretch
+from tensight.sessions.graph_views import Row, output_slots
+from tensight.sessions.records import GraphEdge, GraphLevel, RelatedNode, RelationGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node
+    from tensight.sessions.graph_index import GraphIndex
+    from tensight.sessions.graph_views import GraphView
+
+MOST_EDGES = 20_000
+"""Edges of a picture; more cannot be told apart."""
+
+MOST_DRAWN_ONE_BY_ONE = 50
+"""Parameters (or constants) outside of a scope; more are drawn as one group."""
+
+MOST_HOPS = 10
+_MOST_SLOTS = 64
+
+
+def graph_level(view: GraphView, scope: str, limit: int, most_nodes: int) -> GraphLevel:
+    """Return a scope opened: its rows, what outside of it they are connected with, and the edges.
+
+    Parameters
+    ----------
+    view : GraphView
+        The graph.
+    scope : str
+        Path of a scope or group; empty for the root.
+    limit : int
+        At most so many rows, and as many proxies of what is outside.
+    most_nodes : int
+        Graphs with more nodes are not drawn.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such scope.
+    StateError
+        The graph is too large.
+    """
+    if len(view.index) > most_nodes:
+        raise StateError(
+            f"graph {view.index.graph.name!r} has {len(view.index):,} nodes; graphs of up to {most_nodes:,} are drawn"
+            " (--max-graph-node-size). It can still be listed and searched"
+        )
+    stretch = view.stretch(scope)
+    rows = view.rows(stretch)
+    picture = _Picture(view.index)
+    picture.add(rows[:limit])
+    inner = len(picture.rows)
+    picture.add_outside(stretch, limit)
+    edges, all_edges = picture.edges(inner)
+    return GraphLevel(
+        rank=view.rank,
+        graph=view.index.graph.name,
+        scope=scope,
+        entries=tuple(map(view.row_entry, picture.rows[:inner])),
+        outside=tuple(map(view.row_entry, picture.rows[inner:])),
+        edges=edges,
+        truncated=len(rows) > limit or not picture.complete or not all_edges,
+    )
+
+
+class _Picture:
+    """Rows to draw; `owner` has for each node the number of the row that stands for it, -1 if none does."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self.rows: list[Row] = []
+        self.complete = True
+        self._index = index
+        self._owner = np.full(len(index), -1, np.int32)
+
+    def add(self, rows: list[Row]) -> None:
+        for row in rows:
+            if isinstance(row, Stretch):
+                self._owner[row.start : row.end] = len(self.rows)
+            else:
+                self._owner[row] = len(self.rows)
+            self.rows.append(row)
+
+    def add_outside(self, stretch: Stretch, limit: int) -> None:
+        """Add the neighbours of what is drawn, each by the largest scope around it that does not hold `stretch`."""
+        edges = self._index.edges
+        places = np.concatenate(
+            [
+                edges.target[self._owner[edges.source] >= 0],
+                edges.source[self._owner[edges.target] >= 0],
+            ]
+        )
+        outside = np.unique(places[(places < stretch.start) | (places >= stretch.end)])
+        found: dict[Row, None] = dict.fromkeys(self._groups(outside, stretch))
+        found.update(dict.fromkeys(self._scopes(outside[outside < self._index.operators], stretch)))
+        rows = list(found)
+        self.complete = len(rows) <= limit
+        self.add(rows[:limit])
+
+    def _groups(self, outside: NDArray[np.int32], stretch: Stretch) -> list[Row]:
+        """Return the parameters and constants one by one if they are few, else as groups."""
+        rows: list[Row] = []
+        for path in (PARAMETERS, CONSTANTS):
+            group = self._index.scopes.get(path)
+            if group is None or group is stretch:
+                continue
+            members = outside[(outside >= group.start) & (outside < group.end)]
+            rows += [group] if len(members) > MOST_DRAWN_ONE_BY_ONE else members.tolist()
+        return rows
+
+    def _scopes(self, places: NDArray[np.int32], stretch: Stretch) -> list[Row]:
+        """Return the rows of operators: of each scope around `stretch` those next to the way down to it."""
+        rows: list[Row] = []
+        around: Stretch | None = self._index.root
+        while around is not None and len(places):
+            inner = next((one for one in around.scopes if one.start <= stretch.start < stretch.end <= one.end), None)
+            starts = np.array([one.start for one in around.scopes], np.int64)
+            direct = places >= around.own
+            rows += places[direct & (places < around.end)].tolist()
+            numbers = np.searchsorted(starts, places[~direct], side="right") - 1
+            siblings = [around.scopes[number] for number in np.unique(numbers).tolist()]
+            rows += [one for one in siblings if one is not inner]
+            if inner is None or inner is stretch:
+                break
+            places = places[(places >= inner.start) & (places < inner.end)]
+            around = inner
+        return rows
+
+    def edges(self, inner: int) -> tuple[tuple[GraphEdge, ...], bool]:
+        """Return the edges between rows of which at least one is among the first `inner`, and whether these are all."""
+        edges = self._index.edges
+        source, target = self._owner[edges.source].astype(np.int64), self._owner[edges.target].astype(np.int64)
+        drawn = (source >= 0) & (target >= 0) & (source != target) & ((source < inner) | (target < inner))
+        keys = ((source * len(self.rows) + target) * 2 + edges.control)[drawn]
+        first_of = drawn.nonzero()[0]
+        found, firsts, amounts = np.unique(keys, return_index=True, return_counts=True)
+        made = []
+        for key, first, amount in zip(found[:MOST_EDGES].tolist(), firsts.tolist(), amounts.tolist(), strict=False):
+            ends, control = divmod(key, 2)
+            at, to = divmod(ends, len(self.rows))
+            producer = self._index.order[int(edges.source[first_of[first]])]
+            made.append(
+                GraphEdge(
+                    source=self._path(self.rows[at]),
+                    target=self._path(self.rows[to]),
+                    count=amount,
+                    control=bool(control),
+                    label=edge_label(producer) if amount == 1 and not control else "",
+                )
+            )
+        return tuple(made), len(found) <= MOST_EDGES
+
+    def _path(self, row: Row) -> str:
+        return row.path if isinstance(row, Stretch) else self._index.order[row].name
+
+
+def edge_label(producer: Node) -> str:
+    """Return what travels on a data edge from a node: ``float32[32,6,28,28]``; empty if the graph does not say."""
+    if len(producer.outputs) != 1:
+        return f"{len(producer.outputs)} tensors" if producer.outputs else ""
+    slot = producer.outputs[0]
+    if slot.shape is None:
+        return slot.dtype
+    return f"{slot.dtype}[{','.join('?' if size < 0 else str(size) for size in slot.shape)}]"
+
+
+def relation_graph(view: GraphView, address: TensorAddress, hops: int, limit: int) -> RelationGraph:
+    """Return a tensor's node with what feeds it and what reads the tensor.
+
+    Parameters
+    ----------
+    view : GraphView
+        The graph.
+    address : TensorAddress
+        An input's consumers are those of all outputs.
+    hops : int
+        How many edges away, 1 to 10.
+    limit : int
+        At most so many nodes.
+
+    Raises
+    ------
+    InputError
+        `hops` or `limit` is out of its range.
+    NotFoundError
+        The graph has no such node, or the node no such output.
+    """
+    if not 1 <= hops <= MOST_HOPS or limit < 1:
+        raise InputError(f"hops {hops} and limit {limit}: give 1 to {MOST_HOPS} hops, and a limit of at least 1")
+    centre = view.node(address.node)
+    if address.io == "output" and centre.outputs and address.slot >= len(centre.outputs):
+        raise NotFoundError(f"{centre.name} has {len(centre.outputs)} outputs; there is no slot {address.slot}")
+    around = _Neighbourhood(view.index.graph, centre, limit)
+    around.look(hops, address.slot if address.io == "output" else None)
+    nodes = sorted(around.distances, key=lambda node: (around.distances[node], view.index.place[node.name]))
+    return RelationGraph(
+        rank=view.rank,
+        graph=view.index.graph.name,
+        centre=centre.name,
+        nodes=tuple(_related(view, node, around.distances[node], address) for node in nodes),
+        edges=_edges_among(nodes),
+        truncated=around.truncated,
+    )
+
+
+class _Neighbourhood:
+    """Nodes around a centre with their distances, up to a number of them."""
+
+    def __init__(self, graph: Graph, centre: Node, limit: int) -> None:
+        self.distances = {centre: 0}
+        self.truncated = False
+        self._graph = graph
+        self._limit = limit
+
+    def look(self, hops: int, slot: int | None) -> None:
+        """Go so many edges up and down, the nearest first; a node that is known already stays where it is."""
+        inputs, consumers = self._graph.inputs, self._graph.consumers
+        centre = next(iter(self.distances))
+        above = self._take(inputs(centre), -1)
+        below = self._take(consumers(centre, slot), 1)
+        for distance in range(2, hops + 1):
+            above = self._take((further for node in above for further in inputs(node)), -distance)
+            below = self._take((further for node in below for further in consumers(node)), distance)
+
+    def _take(self, nodes: Iterable[Node], distance: int) -> list[Node]:
+        taken = []
+        for node in nodes:
+            if node in self.distances:
+                continue
+            if len(self.distances) >= self._limit:
+                self.truncated = True
+                break
+            self.distances[node] = distance
+            taken.append(node)
+        return taken
+
+
+def _related(view: GraphView, node: Node, distance: int, address: TensorAddress) -> RelatedNode:
+    abbreviations = {}
+    for slot in range(min(len(node.outputs), _MOST_SLOTS) or 1):
+        tensor = TensorAddress(view.rank, view.index.graph.name, node.name, slot, address.iteration)
+        if texts := view.hits.abbreviations(tensor):
+            abbreviations[slot] = texts
+    return RelatedNode(
+        name=node.name,
+        type=node.type,
+        distance=distance,
+        slots=output_slots(node)[:_MOST_SLOTS],
+        abbreviations=abbreviations,
+    )
+
+
+def _edges_among(nodes: list[Node]) -> tuple[GraphEdge, ...]:
+    known = {node.name: node for node in nodes}
+    counts: Counter[tuple[str, str, bool]] = Counter()
+    for node in nodes:
+        for edge in node.inputs:
+            if edge.source in known:
+                counts[edge.source, node.name, edge.kind is EdgeKind.CONTROL] += 1
+    return tuple(
+        GraphEdge(
+            source=source,
+            target=target,
+            count=amount,
+            control=control,
+            label=edge_label(known[source]) if amount == 1 and not control else "",
+        )
+        for (source, target, control), amount in counts.items()
+    )

@@ -1,0 +1,324 @@
+"""A graph as a tree to open, a list to search, and nodes to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.graph import EdgeKind, Node, NodeKind, OutputSlot, parse_frame
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, GraphIndex, Stretch
+from tensight.sessions.patterns import matching, require_short
+from tensight.sessions.records import FoundNode, GraphRecord, NodeRecord, SearchPage, Slot, TreeEntry, TreePage
+from tensight.sessions.sources import frame_records
+from tensight.sessions.value_texts import attribute_texts, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph
+    from tensight.sessions.hit_list import HitList
+    from tensight.sessions.selection import WatchedNodes
+
+MOST_CONSUMERS = 1000
+MOST_SLOTS = 10_000
+"""Consumers, and inputs, that the record of a node lists."""
+
+Row = Stretch | int
+"""A row of the tree: a scope or group, or the place of a node."""
+
+_GROUP_KINDS: dict[str, Literal["parameters", "constants"]] = {PARAMETERS: "parameters", CONSTANTS: "constants"}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """A graph of a rank with what is watched of it, and its hits.
+
+    Attributes
+    ----------
+    rank : int
+    index : GraphIndex
+    hits : HitList
+    watched : WatchedNodes or None
+        By the watchpoint that was asked about.
+    """
+
+    rank: int
+    index: GraphIndex
+    hits: HitList
+    watched: WatchedNodes | None = None
+
+    def stretch(self, scope: str) -> Stretch:
+        """Return a scope or group.
+
+        Raises
+        ------
+        NotFoundError
+            The graph has none of this path.
+        """
+        found = self.index.scopes.get(scope)
+        if found is None:
+            raise NotFoundError(
+                f"graph {self.index.graph.name!r} has no scope {scope[:200]!r}; open the scopes from the root (an"
+                " empty path) down"
+            )
+        return found
+
+    def node(self, name: str) -> Node:
+        """Return a node.
+
+        Raises
+        ------
+        NotFoundError
+            The graph has none of this name.
+        """
+        try:
+            return self.index.graph.node(name)
+        except InputError as error:
+            raise NotFoundError(str(error)) from None
+
+    def rows(self, stretch: Stretch) -> list[Row]:
+        """Return what is directly in a scope: scopes, at the root the groups, then nodes."""
+        groups = self.index.groups if stretch is self.index.root else ()
+        own_end = self.index.operators if stretch is self.index.root else stretch.end
+        return [*stretch.scopes, *groups, *range(stretch.own, own_end)]
+
+    def row_entry(self, row: Row) -> TreeEntry:
+        """Return a row of the tree."""
+        return self.node_entry(row) if isinstance(row, int) else self._stretch_entry(row)
+
+    def node_entry(self, place: int) -> TreeEntry:
+        """Return the row of a node."""
+        node = self.index.order[place]
+        return TreeEntry(
+            path=node.name,
+            label=node.short_name,
+            kind=kind_word(node),
+            type=node.type,
+            roles=self.index.roles(node),
+            nodes=1,
+            dynamic_shape=any(slot.shape is not None and -1 in slot.shape for slot in node.outputs),
+            watched=self.watched.of_node(place) if self.watched is not None else None,
+            hits=self.hits.count_below(self.rank, self.index.graph.name, node.name),
+        )
+
+    def _stretch_entry(self, stretch: Stretch) -> TreeEntry:
+        return TreeEntry(
+            path=stretch.path,
+            label=stretch.label,
+            kind=_GROUP_KINDS.get(stretch.path, "scope"),
+            children=len(stretch.scopes) + stretch.end - stretch.own,
+            nodes=stretch.end - stretch.start,
+            watched=self.watched.of_stretch(stretch) if self.watched is not None else None,
+            hits=self.hits.count_below(self.rank, self.index.graph.name, stretch.path),
+        )
+
+    def tree_page(self, scope: str, offset: int, limit: int) -> TreePage:
+        """Return the rows directly below a scope or group.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such scope.
+        """
+        rows = self.rows(self.stretch(scope))
+        return TreePage(
+            rank=self.rank,
+            graph=self.index.graph.name,
+            scope=scope,
+            total=len(rows),
+            offset=offset,
+            entries=tuple(map(self.row_entry, rows[offset : offset + limit])),
+        )
+
+    def node_record(self, name: str, position: int | None) -> NodeRecord:
+        """Return all that the graph says about a node.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such node.
+        """
+        node = self.node(name)
+        consumers = self.index.graph.consumers(node)
+        return NodeRecord(
+            rank=self.rank,
+            graph=self.index.graph.name,
+            name=node.name,
+            type=node.type,
+            kind=kind_word(node),
+            scope=node.scope,
+            roles=self.index.roles(node),
+            inputs=self._inputs(node),
+            outputs=output_slots(node),
+            consumers=tuple(consumer.name for consumer in consumers[:MOST_CONSUMERS]),
+            consumer_count=len(consumers),
+            stack=frame_records(node.frames),
+            attributes=attribute_texts(node),
+            value=value_text(node.value) if node.is_constant else "",
+            position=position,
+        )
+
+    def _inputs(self, node: Node) -> tuple[Slot, ...]:
+        """Return the inputs as a dumped operator counts them, each with the node that really computes it."""
+        slots: list[Slot] = []
+        for edge in node.inputs:
+            if len(slots) >= MOST_SLOTS:
+                break
+            # A tuple counts as its elements, so one edge may be several inputs.
+            for producer in self.index.graph.flat_producers(Node("", "", inputs=(edge,))):
+                number = len(slots)
+                if producer is None:
+                    dangling = edge.source not in self.index.graph and edge.kind is EdgeKind.DATA
+                    slots.append(Slot(slot=number, io="input", peer=edge.source, control=not dangling))
+                else:
+                    peer, peer_slot = producer
+                    known = peer.outputs[peer_slot] if peer_slot < len(peer.outputs) else None
+                    slots.append(_slot(number, "input", known, peer=peer.name, peer_slot=peer_slot))
+        return tuple(slots[:MOST_SLOTS])
+
+
+def graph_record(rank: int, graph: Graph) -> GraphRecord:
+    """Return what a session tells about a graph."""
+    return GraphRecord(
+        rank=rank,
+        name=graph.name,
+        graph_id=graph.graph_id,
+        root_id=graph.root_id,
+        nodes=len(graph),
+        operators=len(graph.operators),
+        parameters=len(graph.parameters),
+        problems=tuple(map(str, graph.problems)),
+    )
+
+
+def require_page(offset: int, limit: int) -> None:
+    """Refuse a part of a list that no list has.
+
+    Raises
+    ------
+    InputError
+    """
+    if offset < 0 or limit < 1:
+        raise InputError(f"offset {offset} and limit {limit}: offset must be at least 0, limit at least 1")
+
+
+def kind_word(node: Node) -> Literal["operator", "parameter", "constant"]:
+    """Return what a node is, in one word."""
+    return "constant" if node.is_constant else "parameter" if node.is_parameter else "operator"
+
+
+def output_slots(node: Node) -> tuple[Slot, ...]:
+    """Return the outputs of a node."""
+    return tuple(_slot(number, "output", slot) for number, slot in enumerate(node.outputs[:MOST_SLOTS]))
+
+
+def _slot(
+    number: int, io: Literal["input", "output"], known: OutputSlot | None, *, peer: str = "", peer_slot: int = 0
+) -> Slot:
+    return Slot(
+        slot=number,
+        io=io,
+        dtype=known.dtype if known is not None else "",
+        shape=known.shape if known is not None else None,
+        peer=peer,
+        peer_slot=peer_slot,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery:
+    """What to search for; a node must match all that is given.
+
+    Attributes
+    ----------
+    name, op_type, stack : str
+        Parts of the name, of the type, of a line of the stack (``# - /p/net.py:16  x = self.relu(x)``); or regular
+        expressions for them.
+    kind : str
+        ``operator``, or the value of a `NodeKind`; ``parameter`` for all parameters.
+    regex, case_sensitive : bool
+        How the texts are meant.
+
+    Raises
+    ------
+    InputError
+        A text is too long, or there is no such kind.
+    """
+
+    name: str = ""
+    op_type: str = ""
+    kind: str = ""
+    stack: str = ""
+    regex: bool = False
+    case_sensitive: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing could match."""
+        for text, what in ((self.name, "the name"), (self.op_type, "the type"), (self.stack, "the text of the stack")):
+            require_short(text, what)
+        known = ["operator", "parameter", *(kind.value for kind in NodeKind)]
+        if self.kind and self.kind not in known:
+            raise InputError(f"{self.kind[:80]!r} is no kind of node; there are {', '.join(known)}")
+
+    def places(self, index: GraphIndex) -> list[int]:
+        """Return the places of the nodes of a graph that match, in the order of the graph's file."""
+        found = np.ones(len(index), bool)
+        if self.kind:
+            found &= _of_kind(index, self.kind)
+        if self.name:
+            texts = index.names if self.case_sensitive or self.regex else index.lower_names
+            found &= self._find(self.name, texts, lowered=texts is index.lower_names)
+        if self.op_type:
+            types = sorted({node.type for node in index.order})
+            matched = {name for name, is_in in zip(types, self._find(self.op_type, types), strict=True) if is_in}
+            found &= np.fromiter((node.type in matched for node in index.order), bool, len(index))
+        if self.stack:
+            found &= self._by_stack(index)
+        return sorted(found.nonzero()[0].tolist(), key=index.file_order.__getitem__)
+
+    def _by_stack(self, index: GraphIndex) -> NDArray[np.bool_]:
+        """Search the lines first: each occurs in many stacks, and each stack at many nodes."""
+        stacks = {node.stack for node in index.order}
+        lines = sorted({line for stack in stacks for line in stack if line.strip()})
+        matches = self._find(self.stack, [parse_frame(line).text for line in lines])
+        matched = {line for line, is_in in zip(lines, matches.tolist(), strict=True) if is_in}
+        wanted = {stack for stack in stacks if not matched.isdisjoint(stack)}
+        return np.fromiter((node.stack in wanted for node in index.order), bool, len(index))
+
+    def _find(self, query: str, texts: Sequence[str], *, lowered: bool = False) -> NDArray[np.bool_]:
+        if self.regex:
+            return matching(texts, query, case_sensitive=self.case_sensitive)
+        if self.case_sensitive:
+            return np.fromiter((query in text for text in texts), bool, len(texts))
+        query = query.lower()
+        if lowered:
+            return np.fromiter((query in text for text in texts), bool, len(texts))
+        return np.fromiter((query in text.lower() for text in texts), bool, len(texts))
+
+
+def _of_kind(index: GraphIndex, word: str) -> NDArray[np.bool_]:
+    if word in ("operator", "parameter"):
+        return np.fromiter((kind_word(node) == word for node in index.order), bool, len(index))
+    return index.of_kind(NodeKind(word))
+
+
+def search_page(views: Iterable[GraphView], query: NodeQuery, offset: int, limit: int) -> SearchPage:
+    """Return some of the nodes that match a query, in the order of the graphs."""
+    total = 0
+    nodes: list[FoundNode] = []
+    for view in views:
+        places = query.places(view.index)
+        # Of the nodes found in all graphs this graph has those from `total` on.
+        first = max(offset - total, 0)
+        nodes.extend(
+            FoundNode(rank=view.rank, graph=view.index.graph.name, entry=view.node_entry(place))
+            for place in places[first : max(offset + limit - total, 0)]
+        )
+        total += len(places)
+    return SearchPage(total=total, offset=offset, nodes=tuple(nodes))

@@ -1,0 +1,139 @@
+"""The lines of code behind the nodes of a run: which files, which lines, and how many nodes came from each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.analysis import user_frame
+from tensight.graph import parse_frame
+from tensight.sessions.patterns import require_short
+from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from tensight.graph import Graph, Node, SourceFrame
+
+_LIBRARIES = ("site-packages", "dist-packages")
+
+
+def frame_records(frames: tuple[SourceFrame, ...]) -> tuple[Frame, ...]:
+    """Return the frames of a stack, innermost first, with a mark at the person's own."""
+    own = user_frame(frames)
+    return tuple(_frame(frame, is_user_code=frame is own) for frame in frames)
+
+
+def user_line(node: Node | None) -> Frame | None:
+    """Return the line of code that is most likely the person's own; None if a node has no stack."""
+    own = user_frame(node.frames) if node is not None else None
+    return None if own is None else _frame(own, is_user_code=True)
+
+
+def _frame(frame: SourceFrame, *, is_user_code: bool) -> Frame:
+    return Frame(
+        file=frame.file,
+        line=frame.line,
+        end_line=frame.end_line,
+        code=frame.code,
+        has_substack=frame.has_substack,
+        is_user_code=is_user_code,
+    )
+
+
+@dataclass(slots=True)
+class _Line:
+    """One line of a file, and in lower case what a query looks for."""
+
+    record: SourceLine
+    text: str
+
+
+class SourceIndex:
+    """The lines of code of some graphs; made once, asked often.
+
+    Parameters
+    ----------
+    graphs : iterable of Graph
+        Of all ranks. A node counts once for each line of its stack.
+    """
+
+    def __init__(self, graphs: Iterable[Graph]) -> None:
+        stacks = Counter(node.stack for graph in graphs for node in graph.operators if node.stack)
+        nodes: Counter[tuple[str, int]] = Counter()
+        frames: dict[tuple[str, int], SourceFrame] = {}
+        with_substack: set[tuple[str, int]] = set()
+        # Most nodes share their stack with others.
+        for stack, amount in stacks.items():
+            lines = {}
+            for frame in map(parse_frame, stack):
+                if frame.file and frame.line is not None:
+                    lines[frame.file, frame.line] = frame
+            for at, frame in lines.items():
+                nodes[at] += amount
+                frames.setdefault(at, frame)
+                if frame.has_substack:
+                    with_substack.add(at)
+        self._files: dict[str, list[_Line]] = {}
+        for at in sorted(frames, key=lambda at: (_is_library(at[0]), at)):
+            frame = frames[at]
+            line = SourceLine(
+                line=at[1],
+                end_line=frame.end_line,
+                code=frame.code,
+                has_substack=at in with_substack,
+                nodes=nodes[at],
+            )
+            text = f"{frame.file}:{line.line} {frame.code}".lower()
+            self._files.setdefault(frame.file, []).append(_Line(line, text))
+
+    def page(self, query: str, offset: int, limit: int, texts: Collection[str] = ()) -> SourcePage:
+        """Return some of the files, the person's own first, with the lines that match.
+
+        Parameters
+        ----------
+        query : str
+            A part of ``path:line code``, in any case; all if empty.
+        offset, limit : int
+            The first file, and how many.
+        texts : collection of str
+            The files whose text is known.
+        """
+        wanted = require_short(query, "the query").lower()
+        found: list[tuple[str, list[_Line]]] = []
+        for file, lines in self._files.items():
+            matching = [line for line in lines if wanted in line.text] if wanted else lines
+            if matching:
+                found.append((file, matching))
+        return SourcePage(
+            total=len(found),
+            offset=offset,
+            files=tuple(
+                SourceFile(
+                    file=file,
+                    is_library=_is_library(file),
+                    has_text=file in texts,
+                    lines=tuple(line.record for line in lines),
+                )
+                for file, lines in found[offset : offset + limit]
+            ),
+        )
+
+
+class Sources:
+    """The lines of code of a session, gathered again only when its graphs are others."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[Graph, ...], SourceIndex] | None = None
+
+    def of(self, graphs: tuple[Graph, ...]) -> SourceIndex:
+        """Return the lines of code of all graphs; for large ones this takes a second at first."""
+        known = self._known
+        if known is None or known[0] != graphs:
+            known = self._known = (graphs, SourceIndex(graphs))
+        return known[1]
+
+
+def _is_library(file: str) -> bool:
+    return any(name in file for name in _LIBRARIES)
