@@ -6,10 +6,10 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tensight.graph import data_type_number, numpy_dtype_name
+from tensight.tensors.elements import BFLOAT16
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_DIMENSIONS
 
@@ -31,7 +31,7 @@ def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
         return _COMPLEX[data_type]
     name = numpy_dtype_name(data_type)
     if name == "bfloat16":
-        return np.dtype(ml_dtypes.bfloat16)
+        return BFLOAT16
     if name in ("", "int4"):
         return None
     dtype: np.dtype[Any] = np.dtype(name)
