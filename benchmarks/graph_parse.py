@@ -57,7 +57,14 @@ def stack(block: int, operator: int, line: int) -> bytes:
 
 
 def write_graph(path: Path, nodes: int) -> None:
-    """Write a graph of `nodes` operators to `path`."""
+    """Write a graph of `nodes` operators to `path`, as a dump has it."""
+    from tensight.graph import ms_graph_pb2 as pb
+
+    path.write_bytes(pb.ModelProto(ir_version=1, graph=make_graph(nodes)).SerializeToString())
+
+
+def make_graph(nodes):  # type: ignore[no-untyped-def]
+    """Return the message of a graph of `nodes` operators."""
     from tensight.graph import ms_graph_pb2 as pb
 
     graph = pb.GraphProto(name=b"kernel_graph0", root_name=b"0")
@@ -70,7 +77,7 @@ def write_graph(path: Path, nodes: int) -> None:
     for index in range(nodes):
         block, operator = divmod(index, 40)
         previous = add_operator(graph, index + 1, block, operator, previous, tensor)
-    path.write_bytes(pb.ModelProto(ir_version=1, graph=graph).SerializeToString())
+    return graph
 
 
 def add_operator(graph, number, block, operator, previous, tensor):  # type: ignore[no-untyped-def]
