@@ -115,7 +115,7 @@ def test_a_wrong_value_is_reported_with_the_variable_or_the_key_it_came_from(
     with pytest.raises(InputError, match=f"^port in {re.escape(str(file))} is '70000': must be a whole number from 0"):
         load_settings({}, file)
     monkeypatch.setenv("TENSIGHT_PORT", "80000")
-    with pytest.raises(InputError, match="^TENSIGHT_PORT is '80000'"):
+    with pytest.raises(InputError, match=r"^TENSIGHT_PORT is '80000'"):
         load_settings({}, file)
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_file_is_explained(tmp_path: Path, text: str, message: str) -> N
 
 
 def test_a_file_that_is_named_has_to_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^--config is /nowhere/x.toml: there is no such file"):
+    with pytest.raises(InputError, match=r"^--config is /nowhere/x\.toml: there is no such file"):
         load_settings({}, Path("/nowhere/x.toml"))
     monkeypatch.setenv("TENSIGHT_CONFIG", "y.toml")
     with pytest.raises(InputError, match=f"^TENSIGHT_CONFIG is {tmp_path / 'y.toml'}: there is no such file"):
@@ -160,7 +160,7 @@ def test_a_prefix_has_a_slash_before_each_segment(given: str, prefix: str) -> No
 
 @pytest.mark.parametrize("given", ["a/../b", ".", "a//b", "a b", "a?b", "ä", "%2e%2e"])
 def test_a_prefix_that_would_be_another_path_is_refused(given: str) -> None:
-    with pytest.raises(InputError, match="^--url-path-prefix is"):
+    with pytest.raises(InputError, match=r"^--url-path-prefix is"):
         load_settings({"url_path_prefix": given})
 
 
@@ -196,7 +196,7 @@ def test_allowed_hosts_are_a_list_in_each_place(monkeypatch: pytest.MonkeyPatch,
 
 def test_training_processes_attach_where_the_api_is_unless_told_otherwise() -> None:
     assert load_settings({"host": "[::1]"}).attach_host == "::1"
-    assert load_settings({"host": "0.0.0.0", "debugger_host": "127.0.0.1"}).attach_host == "127.0.0.1"
+    assert load_settings({"host": "0.0.0.0", "debugger_host": "127.0.0.1"}).attach_host == "127.0.0.1"  # noqa: S104
 
 
 def test_every_setting_is_an_option_of_start_and_its_help_names_the_default() -> None:

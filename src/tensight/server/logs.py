@@ -10,6 +10,7 @@ import queue
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +72,9 @@ def server_log(workspace: Path, log_format: Format, *, on_stderr: bool = True) -
         root.setLevel(level)
         listener.stop()
         for handler in handlers:
-            handler.close()
+            # What a full disk did not take is lost.
+            with suppress(OSError):
+                handler.close()
         logging.raiseExceptions = raising
         structlog.reset_defaults()
 
@@ -113,7 +116,7 @@ def _formatter(log_format: Format, *, colors: bool) -> logging.Formatter:
         rendering = [_visible, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*_fields(), structlog.stdlib.ExtraAdder()],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        processors=[_when, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
     )
 
 
@@ -122,7 +125,6 @@ def _fields() -> list[Any]:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
 
 
@@ -137,6 +139,13 @@ def _configure_structlog() -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _when(_logger: object, _method: str, event: Event) -> Event:
+    """Add the time when it was logged: this runs later, and once for each place that it is written to."""
+    logged = datetime.fromtimestamp(event["_record"].created, timezone.utc)
+    event["timestamp"] = logged.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event
 
 
 def _visible(_logger: object, _method: str, event: Event) -> Event:
