@@ -1,0 +1,196 @@
+"""What the HTTP API answers when something cannot be done: one table from exceptions to status and error model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from tensight.errors import DumpError, InputError, TensightError
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
+from tensight.sessions.records import Record
+
+logger = logging.getLogger(__name__)
+
+ErrorCode = Literal[
+    "not_found",
+    "invalid",
+    "wrong_state",
+    "limit",
+    "unavailable",
+    "storage",
+    "forbidden",
+    "unauthorized",
+    "too_large",
+    "internal",
+]
+
+LONGEST_MESSAGE = 2000
+"""Characters; a message may quote what a stranger sent."""
+
+
+class ErrorDetail(Record):
+    """What went wrong."""
+
+    code: ErrorCode
+    """For programs."""
+    message: str
+    """For a person: what was wrong, where, and what to do."""
+    where: str = ""
+    """The parameter or path that it is about."""
+
+
+class ErrorReply(Record):
+    """The body of every answer with a status of 400 or more."""
+
+    error: ErrorDetail
+
+
+class UnauthorizedError(TensightError):
+    """The request brings no token, or a wrong one."""
+
+
+class ForbiddenError(TensightError):
+    """The request comes from a page, or asks for a host, that this server does not serve."""
+
+
+class BodyTooLargeError(TensightError):
+    """The body of the request has more bytes than the server reads."""
+
+
+class ContentTypeError(TensightError):
+    """The body of the request is not declared to be JSON."""
+
+
+TABLE: dict[type[TensightError], tuple[int, ErrorCode]] = {
+    UnauthorizedError: (401, "unauthorized"),
+    ForbiddenError: (403, "forbidden"),
+    NotFoundError: (404, "not_found"),
+    UnavailableError: (404, "unavailable"),
+    StateError: (409, "wrong_state"),
+    BodyTooLargeError: (413, "too_large"),
+    ContentTypeError: (415, "invalid"),
+    InputError: (422, "invalid"),
+    DumpError: (422, "invalid"),
+    LimitError: (429, "limit"),
+    StorageError: (507, "storage"),
+    TensightError: (422, "invalid"),
+}
+"""The nearest base class of an exception decides."""
+
+_STATUS_CODES: dict[int, ErrorCode] = {404: "not_found", 405: "invalid", 413: "too_large", 416: "invalid"}
+
+
+def reply(status: int, code: ErrorCode, message: str, where: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in the error model."""
+    detail = ErrorDetail(code=code, message=_printable(message)[:LONGEST_MESSAGE], where=_printable(where)[:200])
+    body = ErrorReply(error=detail).model_dump_json()
+    return Response(body, status, headers, media_type="application/json")
+
+
+def reply_to(error: TensightError, where: str) -> Response:
+    """Return the answer to a request that Tensight refused.
+
+    Parameters
+    ----------
+    error : TensightError
+    where : str
+        Path of the request.
+    """
+    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    return reply(status, code, str(error), where, headers)
+
+
+def reply_to_unexpected(error: Exception, where: str) -> Response:
+    """Return the answer to a request that failed for a reason nobody thought of, and log the reason.
+
+    The person learns where to look; what the exception says may concern nobody outside.
+    """
+    logger.error("request failed", extra={"path": where}, exc_info=error)
+    return reply(
+        500,
+        "internal",
+        f"the server failed ({type(error).__name__}); its log says why. The session may be used on.",
+        where,
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of the application in the error model."""
+    handlers: dict[type[Exception], Any] = {
+        TensightError: _refused,
+        RequestValidationError: _badly_asked,
+        WebSocketRequestValidationError: _badly_asked,
+        HTTPException: _not_routed,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def documented(*kinds: type[TensightError]) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of an operation; that it may be asked badly goes without saying."""
+    wanted: dict[int, list[str]] = {}
+    for kind in (*kinds, InputError):
+        wanted.setdefault(TABLE[kind][0], []).append((kind.__doc__ or "").strip())
+    return {
+        status: {"model": ErrorReply, "description": " ".join(dict.fromkeys(texts))}
+        for status, texts in sorted(wanted.items())
+    }
+
+
+async def deny_websocket(websocket: WebSocket, response: Response) -> None:
+    """Refuse a WebSocket's handshake with an answer."""
+    if "websocket.http.response" in websocket.scope.get("extensions", {}):
+        await websocket.send_denial_response(response)
+    else:
+        await websocket.close(1008)
+
+
+async def _refused(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, TensightError)  # noqa: S101 - registered for it only
+    return await _answer(connection, reply_to(error, connection.scope["path"]))
+
+
+async def _badly_asked(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101 - as above
+    problems = error.errors()
+    where = _places(problems[:1])
+    message = "; ".join(f"{_places([problem])}: {problem['msg']}" for problem in problems[:10])
+    return await _answer(connection, reply(422, "invalid", message, where))
+
+
+async def _not_routed(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    path = connection.scope["path"]
+    code = _STATUS_CODES.get(error.status_code, "invalid")
+    message = {
+        404: f"nothing is found at {path}; /openapi.json below the API's path describes what there is",
+        405: f"{connection.scope.get('method', '')} is not possible at {path}",
+    }.get(error.status_code, str(error.detail))
+    return await _answer(connection, reply(error.status_code, code, message, path, error.headers))
+
+
+async def _answer(connection: HTTPConnection, response: Response) -> Response | None:
+    if isinstance(connection, Request):
+        return response
+    assert isinstance(connection, WebSocket)  # noqa: S101 - there is nothing else
+    await deny_websocket(connection, response)
+    return None
+
+
+def _places(problems: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(".".join(map(str, problem["loc"])) for problem in problems)
+
+
+def _printable(text: str) -> str:
+    """Return a text that UTF-8 can carry: a path may hold bytes that are none."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,183 @@
+"""Events to those who follow a session or the server: as they happen over a WebSocket, or by asking again and again.
+
+A follower has no queue. It remembers the number of the last event it was sent and reads on in the log, so a hundred
+followers cost a hundred numbers, and each event is written as JSON once. Who takes nothing for a while is dropped and
+can come back: the log still has what was missed, or says that it has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from starlette.requests import HTTPConnection, Request
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from tensight.server.access import SUBPROTOCOL
+from tensight.server.json_bodies import json_bytes
+from tensight.sessions.errors import LimitError
+from tensight.sessions.events import EventLog
+from tensight.sessions.records import Event, EventPage
+
+Result = TypeVar("Result")
+
+SLOW_CODE = 1013
+"""Close code for a follower that was dropped: try again later."""
+
+LONGEST_WAIT_S = 30.0
+"""Of one poll; proxies break off what takes longer."""
+
+_TEXTS_KEPT = 64
+"""Events of a log whose JSON is remembered; followers are nearly always at the newest ones."""
+
+_PAGE = 100
+_QUIET_S = 3600.0
+_FAREWELL_S = 60.0
+"""How long a dropped follower has to take what it was sent before, and the close code behind it."""
+
+
+class _Close(NamedTuple):
+    code: int
+    reason: str
+
+
+class EventStreams:
+    """All followers of all logs.
+
+    Parameters
+    ----------
+    max_subscribers : int
+        How many may follow at once, by WebSocket or waiting poll.
+    slow_after_s : float
+        A follower that takes nothing for so long is dropped.
+    """
+
+    def __init__(self, max_subscribers: int, slow_after_s: float) -> None:
+        self._most = max_subscribers
+        self._slow_after_s = slow_after_s
+        self._texts: WeakKeyDictionary[EventLog, OrderedDict[int, str]] = WeakKeyDictionary()
+        self._stopping: asyncio.Future[None] | None = None
+        self._stopped = False
+        self.subscribers = 0
+
+    def stop(self) -> None:
+        """Send everybody away, now and from now on: the server shuts down. From the event loop's thread."""
+        self._stopped = True
+        if self._stopping is not None and not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def poll(self, request: Request, log: EventLog, after: int, wait_s: float, limit: int) -> EventPage:
+        """Return the events after a number; if there are none yet, wait for one.
+
+        Raises
+        ------
+        LimitError
+            As many as allowed are waiting, or following, already.
+        """
+        page = log.after(after, limit)
+        if page.events or wait_s == 0 or self._stopped:
+            return page
+        with self._place():
+            return await self._unless_gone(log.wait_after(after, wait_s, limit), request) or log.after(after, limit)
+
+    async def follow(self, websocket: WebSocket, log: EventLog, after: int, *, until_closed: bool) -> None:
+        """Send a WebSocket the events after a number, each as one JSON text, until it leaves.
+
+        Parameters
+        ----------
+        websocket : WebSocket
+            Not accepted yet.
+        log : EventLog
+        after : int
+            The last event that it has; 0 for none.
+        until_closed : bool
+            Whether a ``closed`` event is the last one.
+
+        Raises
+        ------
+        LimitError
+            As many as allowed are following, or waiting, already.
+        """
+        with self._place():
+            await websocket.accept(_subprotocol(websocket))
+            close = await self._unless_gone(self._send_events(websocket, log, after, until_closed), websocket)
+            if close is None and self._stopped:
+                close = _Close(1001, "the server shuts down")
+            if close is not None:
+                await _close(websocket, close)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self.subscribers >= self._most:
+            raise LimitError(f"{self.subscribers} subscribers follow events already; ask again later")
+        self.subscribers += 1
+        try:
+            yield
+        finally:
+            self.subscribers -= 1
+
+    async def _unless_gone(self, doing: Coroutine[Any, Any, Result], connection: HTTPConnection) -> Result | None:
+        """Return what is returned by `doing`, or None if the other side leaves, or the server stops, before."""
+        work = asyncio.ensure_future(doing)
+        gone = asyncio.ensure_future(_gone(connection))
+        try:
+            signals: list[asyncio.Future[Any]] = [work, gone, self._stop_signal()]
+            await asyncio.wait(signals, return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else None
+        finally:
+            work.cancel()
+            gone.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+    def _stop_signal(self) -> asyncio.Future[None]:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_future()
+            if self._stopped:
+                self._stopping.set_result(None)
+        return self._stopping
+
+    async def _send_events(self, websocket: WebSocket, log: EventLog, after: int, until_closed: bool) -> _Close:
+        while True:
+            page = await log.wait_after(after, _QUIET_S, _PAGE)
+            for event in page.events:
+                try:
+                    await asyncio.wait_for(websocket.send_text(self._text(log, event)), self._slow_after_s)
+                except asyncio.TimeoutError:
+                    return _Close(SLOW_CODE, f"took no event for {self._slow_after_s:g} s; go on after {after}")
+                after = event.number
+                if until_closed and event.kind == "closed":
+                    return _Close(1000, "the session was closed")
+            await asyncio.sleep(0)  # a long way to catch up must not keep others waiting
+
+    def _text(self, log: EventLog, event: Event) -> str:
+        """Return an event as JSON; those who follow ask for the same few at nearly the same time."""
+        texts = self._texts.setdefault(log, OrderedDict())
+        text = texts.get(event.number)
+        if text is None:
+            text = texts[event.number] = json_bytes(event).decode()
+            if len(texts) > _TEXTS_KEPT:
+                texts.popitem(last=False)
+        return text
+
+
+async def _gone(connection: HTTPConnection) -> None:
+    """Return when the other side has left; what it says until then is not listened to."""
+    assert isinstance(connection, Request | WebSocket)  # noqa: S101 - there is nothing else
+    while (await connection.receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
+        pass
+
+
+async def _close(websocket: WebSocket, close: _Close) -> None:
+    # Whoever left, or never reads again, misses nothing.
+    with suppress(asyncio.TimeoutError, WebSocketDisconnect, RuntimeError):
+        await asyncio.wait_for(websocket.close(close.code, close.reason), _FAREWELL_S)
+
+
+def _subprotocol(websocket: WebSocket) -> str | None:
+    """Return which of the protocols that were offered is spoken; browsers insist that it is one of them."""
+    offered: list[str] = websocket.scope.get("subprotocols", [])
+    return next((name for name in offered if not name.startswith(SUBPROTOCOL)), offered[0] if offered else None)

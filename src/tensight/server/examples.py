@@ -1,0 +1,247 @@
+"""Examples in the description of the API: for each operation what is asked, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_GRAPH = "kernel_graph_0"
+_NODE = "Default/network/energy/Log-op144"
+_ADDRESS = f"0/{_GRAPH}/{_NODE}:0@2"
+_FRAME = {"file": "network.py", "line": 31, "code": "return self.log(energy)", "is_user_code": True}
+
+_CAPABILITIES = {
+    "can_step": True,
+    "can_step_back": True,
+    "can_go_to_step": True,
+    "can_next_node": True,
+    "can_edit_watchpoints": True,
+    "can_recheck": True,
+    "can_draw_graph": True,
+    "has_previous_values": True,
+    "has_origin": True,
+    "has_statistics_table": True,
+}
+_RANK = {"rank": 0, "state": "paused", "step": 3, "graph": _GRAPH, "graphs": [_GRAPH]}
+_SESSION = {
+    "id": "1",
+    "name": "resnet-nan",
+    "state": "paused",
+    "message": "1 watchpoint hit in step 3",
+    "step": 3,
+    "total_steps": 4,
+    "graph": _GRAPH,
+    "framework": "MindSpore",
+    "framework_version": "2.0.0",
+    "backend": "CPU",
+    "created": 1700000000.0,
+    "ranks": [_RANK],
+    "capabilities": _CAPABILITIES,
+    "watchpoints": 1,
+    "hits": 1,
+    "last_event": 12,
+    "dump": "resnet-nan",
+}
+_STATISTICS = {
+    "dtype": "float32",
+    "shape": [8, 1],
+    "size_bytes": 32,
+    "count": 8,
+    "neg_inf_count": 1,
+    "positive_count": 7,
+    "min": 0.5,
+    "max": 6.25,
+    "mean": 2.5,
+    "abs_mean": 2.5,
+    "std": 1.5,
+    "l2_norm": 7.75,
+    "content_hash": "0123456789abcdef",
+}
+_ROW = {
+    "address": _ADDRESS,
+    "rank": 0,
+    "graph": _GRAPH,
+    "node": _NODE,
+    "slot": 0,
+    "io": "output",
+    "iteration": 2,
+    "type": "Log",
+    "position": 17,
+    "statistics": _STATISTICS,
+}
+_ENTRY = {"path": _NODE, "label": "Log-op144", "kind": "operator", "type": "Log", "nodes": 1, "hits": 1}
+_SCOPE = {"path": "Default", "label": "Default", "kind": "scope", "children": 12, "nodes": 103, "hits": 1}
+_SLOT = {"slot": 0, "io": "output", "dtype": "float32", "shape": [8, 1]}
+_EDGE = {"source": "Default/network/energy/Add-op143", "target": _NODE, "label": "float32[8,1]"}
+_CONDITION = {
+    "id": "tensor_overflow",
+    "abbreviation": "TO",
+    "target": "tensor",
+    "meaning": "The tensor holds NaN or infinite elements.",
+    "advice": ["Look at the inputs of the operator."],
+}
+_WATCHPOINT = {
+    "id": 1,
+    "name": "no infinities",
+    "condition": "tensor_overflow",
+    "abbreviation": "TO",
+    "parameters": {},
+    "selection": "all",
+    "severity": "error",
+    "enabled": True,
+    "nodes": 103,
+    "text": "tensor_overflow",
+    "words": "Stops where any tensor holds NaN or infinite elements.",
+    "hits": 1,
+}
+_HIT = {
+    "watchpoint": 1,
+    "name": "no infinities",
+    "condition": "tensor_overflow",
+    "abbreviation": "TO",
+    "severity": "error",
+    "errors": ["the tensor holds infinite elements"],
+}
+_NODE_HITS = {
+    "rank": 0,
+    "graph": _GRAPH,
+    "node": _NODE,
+    "type": "Log",
+    "step": 3,
+    "position": 17,
+    "line": _FRAME,
+    "tensors": [{"slot": 0, "address": _ADDRESS, "hits": [_HIT]}],
+}
+_DUMP = {"name": "resnet-nan", "ranks": [0], "framework_version": "2.0.0", "modified": 1700000000.0, "session": "1"}
+_EVENTS = {
+    "events": [{"number": 12, "time": 1700000000.0, "kind": "hits", "data": {"step": 3, "total": 1}}],
+    "last": 12,
+}
+_TENSOR = {
+    "address": _ADDRESS,
+    "rank": 0,
+    "graph": _GRAPH,
+    "node": _NODE,
+    "slot": 0,
+    "io": "output",
+    "iteration": 2,
+    "step": 3,
+    "type": "Log",
+    "status": "available",
+    "dtype": "float32",
+    "shape": [8, 1],
+    "size_bytes": 32,
+    "has_previous": True,
+    "statistics": _STATISTICS,
+    "abbreviations": ["TO"],
+}
+
+EXAMPLES: dict[str, tuple[Any, Any]] = {
+    "get_server": (
+        None,
+        {
+            "name": "tensight",
+            "version": "0.1.0",
+            "api": "v1",
+            "started": 1700000000.0,
+            "uptime_s": 60.0,
+            "debugger_address": "127.0.0.1:50051",
+            "sessions": 1,
+            "subscribers": 2,
+            "limits": {"body_bytes": 1048576, "subscribers": 500},
+        },
+    ),
+    "log_in": ({"token": "the-token-that-the-server-printed"}, None),
+    "list_conditions": (None, [_CONDITION]),
+    "list_session_conditions": (None, [_CONDITION]),
+    "list_dumps": (None, [_DUMP]),
+    "list_sessions": (None, [_SESSION]),
+    "open_dump": ({"dump": "resnet-nan"}, _SESSION),
+    "get_session": (None, _SESSION),
+    "send_command": ({"action": "continue", "steps": 1}, _SESSION),
+    "list_graphs": (None, [{"rank": 0, "name": _GRAPH, "nodes": 140, "operators": 103, "parameters": 14}]),
+    "get_tree": (None, {"rank": 0, "graph": _GRAPH, "scope": "", "total": 1, "entries": [_SCOPE]}),
+    "search_nodes": (None, {"total": 1, "nodes": [{"rank": 0, "graph": _GRAPH, "entry": _ENTRY}]}),
+    "get_node": (
+        None,
+        {
+            "rank": 0,
+            "graph": _GRAPH,
+            "name": _NODE,
+            "type": "Log",
+            "kind": "operator",
+            "scope": "Default/network/energy",
+            "roles": ["activation"],
+            "outputs": [_SLOT],
+            "consumers": ["Default/network/energy/Sub-op149"],
+            "consumer_count": 1,
+            "stack": [_FRAME],
+            "position": 17,
+        },
+    ),
+    "get_level": (
+        None,
+        {
+            "rank": 0,
+            "graph": _GRAPH,
+            "scope": "Default/network/energy",
+            "entries": [_ENTRY],
+            "edges": [_EDGE],
+        },
+    ),
+    "get_relations": (
+        None,
+        {
+            "rank": 0,
+            "graph": _GRAPH,
+            "centre": _NODE,
+            "nodes": [{"name": _NODE, "type": "Log", "distance": 0, "slots": [_SLOT], "abbreviations": {"0": ["TO"]}}],
+            "edges": [_EDGE],
+        },
+    ),
+    "list_sources": (
+        None,
+        {
+            "total": 1,
+            "files": [{"file": "network.py", "lines": [{"line": 31, "code": "return self.log(energy)", "nodes": 2}]}],
+        },
+    ),
+    "list_executions": (
+        None,
+        {"total": 1, "executions": [{"step": 3, "graph": _GRAPH, "graphs": [_GRAPH], "has_data": True}]},
+    ),
+    "list_watchpoints": (None, [_WATCHPOINT]),
+    "create_watchpoint": (
+        {"condition": "tensor_overflow", "name": "no infinities", "severity": "error"},
+        _WATCHPOINT,
+    ),
+    "recommend_watchpoints": ({"accept": True}, [_WATCHPOINT]),
+    "get_watchpoint": (None, _WATCHPOINT),
+    "change_watchpoint": (
+        {"enabled": True, "further_edits": [{"add": False, "path": "Default/network/probe"}]},
+        _WATCHPOINT,
+    ),
+    "list_hits": (None, {"total": 1, "nodes": [_NODE_HITS], "step": 3}),
+    "list_origins": (
+        None,
+        [
+            {
+                "anomaly": "inf",
+                "sentence": "Inf began at step 3 in Default/network/energy/Log-op144; its inputs were finite.",
+                "address": _ADDRESS,
+                "type": "Log",
+                "step": 3,
+                "certain": True,
+                "arrived": False,
+                "stack": [_FRAME],
+                "line": _FRAME,
+            }
+        ],
+    ),
+    "list_tensors": (None, [_TENSOR]),
+    "get_histogram": (None, {"counts": [3, 4, 1], "edges": [0.5, 2.5, 4.5, 6.5]}),
+    "get_statistics": (None, {"address": _ADDRESS, "statistics": _STATISTICS}),
+    "get_history": (None, [_ROW]),
+    "list_statistics": (None, {"total": 1, "rows": [_ROW]}),
+    "list_server_events": (None, _EVENTS),
+    "list_events": (None, _EVENTS),
+}

@@ -1,0 +1,72 @@
+"""JSON that goes out, written from records without a detour; and JSON that comes in, read strictly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from fastapi.routing import APIRoute
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tensight.sessions.records import Record
+
+_LONG = 2000
+"""Records; longer lists are written in a thread, which takes longer to ask than a page to write."""
+
+
+class JsonResponse(Response):
+    """Bytes that are JSON already."""
+
+    media_type = "application/json"
+
+
+async def json_response(content: Record | Sequence[Record], status: int = 200) -> JsonResponse:
+    """Return records as the body of an answer."""
+    if isinstance(content, Sequence) and len(content) > _LONG:
+        return JsonResponse(await asyncio.to_thread(json_bytes, content), status)
+    return JsonResponse(json_bytes(content), status)
+
+
+def json_bytes(content: Record | Sequence[Record]) -> bytes:
+    """Return records as JSON in UTF-8; what is not a finite number is null.
+
+    Names of files on disk may hold bytes that are no text; those show as question marks.
+    """
+    try:
+        return to_json(content, inf_nan_mode="null")
+    except PydanticSerializationError:
+        return json.dumps(_printable(to_jsonable_python(content, inf_nan_mode="null")), allow_nan=False).encode()
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_printable(key): _printable(entry) for key, entry in value.items()}
+    return [_printable(entry) for entry in value] if isinstance(value, list) else value
+
+
+class StrictRoute(APIRoute):
+    """A route that reads bodies as JSON is defined: Python's own reader also takes NaN, and halves of characters."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request."""
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            return from_json(body, allow_inf_nan=False)
+        except ValueError as error:
+            raise json.JSONDecodeError(f"{error} of the body", "", 0) from None

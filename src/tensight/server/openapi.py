@@ -1,0 +1,125 @@
+"""What the description of the API says beside what its operations say of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from tensight.server.access import COOKIE
+from tensight.server.errors import (
+    BodyTooLargeError,
+    ContentTypeError,
+    ErrorReply,
+    ForbiddenError,
+    UnauthorizedError,
+    documented,
+)
+from tensight.server.examples import EXAMPLES
+from tensight.sessions.errors import NotFoundError
+
+SUMMARY = "Debug the training of a neural network: stop it where a tensor goes wrong, and see why."
+
+DESCRIPTION = """
+A *session* is one run being debugged: a training process that is attached, or a dump or recorded run that was opened.
+Which commands a session takes is told by its `capabilities`.
+
+Steps count from 1; step 0 is the state before the first update. What is shown at step N is iteration N - 1. A tensor
+has an address, `RANK/GRAPH/NODE:SLOT@ITERATION`.
+
+Everything that happens in a session is an event with a number. Follow them at `…/events/stream`, a WebSocket that sends
+each event as one JSON text, beginning after the number given as `after`; or ask for them at `…/events`. A gap between
+the last number known and the first one sent means that events are no longer known: read the session anew. A follower
+that takes nothing for some seconds is dropped with close code 1013, and may come back.
+
+Where the server has a token, send `Authorization: Bearer TOKEN`, or log in to get a cookie; a page may also offer the
+WebSocket protocols `tensight` and `bearer.TOKEN`. Bodies are JSON, declared as `application/json`. Every refusal has
+the same form: `{"error": {"code", "message", "where"}}`.
+"""
+
+TAGS = [
+    {"name": "sessions", "description": "The server, its dumps and sessions, and commands to them."},
+    {"name": "graphs", "description": "What is computed: graphs, nodes, and the lines of code behind them."},
+    {"name": "watchpoints", "description": "What is watched for."},
+    {"name": "hits", "description": "Where watchpoints hit, and where anomalies began."},
+    {"name": "tensors", "description": "What the values are."},
+    {"name": "events", "description": "What happens, as it happens."},
+]
+
+_INTERNAL: dict[int | str, dict[str, Any]] = {
+    500: {"model": ErrorReply, "description": "The server failed; its log says why."}
+}
+ANY_ERRORS = documented(UnauthorizedError, ForbiddenError) | _INTERNAL
+CHANGE_ERRORS = documented(BodyTooLargeError, ContentTypeError)
+SESSION_ERRORS = documented(NotFoundError)
+
+_EXAMPLES_OF_ERRORS = {
+    401: ("unauthorized", "this server wants its token, which it printed when it was started", ""),
+    403: ("forbidden", "a page of 'https://example.org' may not use this server; open the server's own page", ""),
+    404: ("not_found", "there is no session '7'; list the sessions to see which there are", "/api/v1/sessions/7"),
+    409: ("wrong_state", "watchpoints can be changed while the run is paused; it is running", ""),
+    413: ("too_large", "the body of the request has more than 1,048,576 bytes, which are accepted", ""),
+    415: ("invalid", "the body is declared as 'text/plain'; send JSON, as application/json", ""),
+    416: ("invalid", "the file has 528 bytes; bytes=600- lies outside of it", "header.range"),
+    422: ("invalid", "query.limit: Input should be less than or equal to 1000", "query.limit"),
+    429: ("limit", "2 dumps are open already; close one first", ""),
+    500: ("internal", "the server failed (ValueError); its log says why. The session may be used on.", ""),
+    507: ("storage", "the workspace cannot be written: no space left on device", ""),
+}
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the id of an operation; programs are generated from these, so they are chosen, not derived from paths."""
+    return route.name
+
+
+def complete(app: FastAPI, *, needs_token: bool) -> None:
+    """Have the application describe itself with examples, and with what gives access.
+
+    Parameters
+    ----------
+    app : FastAPI
+    needs_token : bool
+        Whether requests are refused without a token.
+    """
+    describe = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = describe()
+            _add_access(document, needs_token=needs_token)
+            for path in document["paths"].values():
+                for operation in path.values():
+                    _add_examples(operation)
+        return describe()
+
+    app.openapi = described  # type: ignore[method-assign] # as FastAPI documents it
+
+
+def _add_access(document: dict[str, Any], *, needs_token: bool) -> None:
+    schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["token"] = {"type": "http", "scheme": "bearer", "description": "The token that the server printed."}
+    schemes["cookie"] = {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Set by a login."}
+    either: list[dict[str, list[str]]] = [{"token": []}, {"cookie": []}]
+    document["security"] = either if needs_token else [{}, *either]
+    for path in document["paths"].values():
+        for operation in path.values():
+            if operation["operationId"] == "log_in":
+                operation["security"] = []
+
+
+def _add_examples(operation: dict[str, Any]) -> None:
+    asked, answered = EXAMPLES.get(operation["operationId"], (None, None))
+    if asked is not None:
+        operation["requestBody"]["content"]["application/json"]["example"] = asked
+    for status, response in operation["responses"].items():
+        content = response.get("content", {}).get("application/json")
+        if content is None:
+            continue
+        if int(status) < 400:
+            if answered is not None:
+                content["example"] = answered
+        else:
+            code, message, where = _EXAMPLES_OF_ERRORS[int(status)]
+            content["example"] = {"error": {"code": code, "message": message, "where": where}}

@@ -1,0 +1,1 @@
+"""What can be asked for at which path, by subject."""

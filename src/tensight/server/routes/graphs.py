@@ -1,0 +1,171 @@
+"""What is computed: graphs, nodes, and the lines of code behind them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import PlainTextResponse
+
+from tensight.server.errors import documented
+from tensight.server.json_bodies import JsonResponse, json_response
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.routes.parameters import (
+    LONGEST_NAME,
+    MOST_ENTRIES,
+    Address,
+    AnyGraph,
+    AnyRank,
+    CurrentSession,
+    GraphName,
+    Limit,
+    NodeName,
+    Offset,
+    Rank,
+    ScopePath,
+    Text,
+    Watchpoint,
+    graph_of,
+)
+from tensight.sessions.errors import StateError
+from tensight.sessions.records import (
+    ExecutionPage,
+    GraphLevel,
+    GraphRecord,
+    NodeRecord,
+    RelationGraph,
+    SearchPage,
+    SourcePage,
+    TreePage,
+)
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["graphs"], responses=ANY_ERRORS | SESSION_ERRORS)
+
+Kind = Literal["", "operator", "parameter", "constant", "weight", "gradient", "activation"]
+
+
+@router.get("/graphs", response_model=list[GraphRecord], summary="List the graphs")
+async def list_graphs(session: CurrentSession, rank: AnyRank = None) -> JsonResponse:
+    """Return the graphs of a rank, or of all."""
+    return await json_response(await session.graph_records(rank))
+
+
+@router.get("/tree", response_model=TreePage, summary="List the rows of the node tree")
+async def get_tree(
+    session: CurrentSession,
+    rank: Rank = 0,
+    graph: GraphName = "",
+    scope: ScopePath = "",
+    watchpoint: Watchpoint = None,
+    offset: Offset = 0,
+    limit: Limit = 1000,
+) -> JsonResponse:
+    """Return the scopes and nodes directly below a scope; with a watchpoint, also how far it watches them."""
+    page = await session.tree(
+        rank, graph_of(session, rank, graph), scope, watchpoint=watchpoint, offset=offset, limit=limit
+    )
+    return await json_response(page)
+
+
+@router.get("/nodes", response_model=SearchPage, summary="Search nodes")
+async def search_nodes(
+    session: CurrentSession,
+    name: Annotated[Text, Query(description="Part of the name, or a regular expression.", examples=["conv"])] = "",
+    op_type: Annotated[
+        Text, Query(alias="type", description="Type of the operator, in any case.", examples=["MatMul"])
+    ] = "",
+    kind: Annotated[Kind, Query(description="What the node is, or what role its tensor has.")] = "",
+    stack: Annotated[
+        str, Query(max_length=255, description="Part of `file:line code` of its stack.", examples=["network.py"])
+    ] = "",
+    rank: AnyRank = None,
+    graph: AnyGraph = "",
+    regex: Annotated[bool, Query(description="`name` is a regular expression.")] = False,
+    case_sensitive: Annotated[bool, Query(description="Upper and lower case of `name` differ.")] = False,
+    watchpoint: Watchpoint = None,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> JsonResponse:
+    """Find the nodes that match all that is given; with a watchpoint, each says whether that watches it."""
+    page = await session.search(
+        name=name,
+        op_type=op_type,
+        kind=kind,
+        stack=stack,
+        rank=rank,
+        graph=graph,
+        regex=regex,
+        case_sensitive=case_sensitive,
+        watchpoint=watchpoint,
+        offset=offset,
+        limit=limit,
+    )
+    return await json_response(page)
+
+
+@router.get("/node", response_model=NodeRecord, summary="Describe a node")
+async def get_node(session: CurrentSession, name: NodeName, rank: Rank = 0, graph: GraphName = "") -> JsonResponse:
+    """Return all that the graph says about a node: inputs, outputs, consumers, attributes, stack."""
+    return await json_response(await session.node(rank, graph_of(session, rank, graph), name))
+
+
+@router.get("/level", response_model=GraphLevel, summary="Open a scope for drawing", responses=documented(StateError))
+async def get_level(
+    session: CurrentSession,
+    rank: Rank = 0,
+    graph: GraphName = "",
+    scope: ScopePath = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many entries at most.")] = 1500,
+) -> JsonResponse:
+    """Return the entries of a scope, its neighbours outside, and the edges between them."""
+    return await json_response(await session.level(rank, graph_of(session, rank, graph), scope, limit))
+
+
+@router.get("/relations", response_model=RelationGraph, summary="Show what a tensor is made of and used for")
+async def get_relations(
+    session: CurrentSession,
+    address: Address,
+    hops: Annotated[int, Query(ge=1, le=20, description="How many edges up and down.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many nodes at most.")] = 200,
+) -> JsonResponse:
+    """Return a tensor's node with what feeds it and what reads that output, with the hits on each."""
+    return await json_response(await session.relations(address, hops, limit))
+
+
+@router.get("/sources", response_model=SourcePage, summary="List the lines of code")
+async def list_sources(
+    session: CurrentSession,
+    query: Annotated[Text, Query(description="Part of `file:line code`, in any case.", examples=["conv"])] = "",
+    offset: Offset = 0,
+    limit: Limit = 10,
+) -> JsonResponse:
+    """Return the files and lines that made nodes, the person's own before those of libraries."""
+    return await json_response(await session.sources(query, offset, limit))
+
+
+@router.get(
+    "/source",
+    response_class=PlainTextResponse,
+    summary="Read a file of code",
+    responses={200: {"description": "The text of the file.", "content": {"text/plain": {"example": "import numpy\n"}}}},
+)
+async def get_source(
+    session: CurrentSession,
+    file: Annotated[
+        str,
+        Query(
+            min_length=1, max_length=LONGEST_NAME, description="Path as the sources list it.", examples=["network.py"]
+        ),
+    ],
+) -> PlainTextResponse:
+    """Return the text of a file, as the training process sent it; files of this machine are not read."""
+    text = await session.source_text(file)
+    return PlainTextResponse(text.encode("utf-8", "replace"))
+
+
+@router.get("/executions", response_model=ExecutionPage, summary="List which graphs ran in which step")
+async def list_executions(
+    session: CurrentSession, rank: Rank = 0, offset: Offset = 0, limit: Limit = 100
+) -> JsonResponse:
+    """Return the steps of a rank with the graphs that ran in them, as far as the run recorded it."""
+    return await json_response(await session.executions(rank, offset, limit))

@@ -1,0 +1,178 @@
+"""The parameters that operations share, with their bounds; what reaches a session has passed them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import Depends, Path, Query
+from starlette.requests import HTTPConnection
+
+from tensight.errors import InputError
+from tensight.graph import TensorAddress
+from tensight.server.event_stream import EventStreams
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.registry import Sessions
+from tensight.sessions.session import Session
+
+if TYPE_CHECKING:
+    from tensight.server.http import HttpSettings
+
+MOST_ROWS = 1000
+MOST_ENTRIES = 5000
+"""Of a scope that is drawn, or of a relationship graph."""
+LONGEST_NAME = 4096
+LONGEST_QUERY = 1000
+LARGEST = 2**31 - 1
+
+_SLOT_AT_END = re.compile(r":(?:input\.)?[0-9]{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """What operations need, beside their parameters.
+
+    Attributes
+    ----------
+    sessions : Sessions
+    streams : EventStreams
+    settings : HttpSettings
+    started : float
+        Seconds since 1970.
+    """
+
+    sessions: Sessions
+    streams: EventStreams
+    settings: HttpSettings
+    started: float
+
+
+async def _context(connection: HTTPConnection) -> ServerContext:
+    context = connection.app.state.context
+    assert isinstance(context, ServerContext)  # noqa: S101 - set when the application is made
+    return context
+
+
+Context = Annotated[ServerContext, Depends(_context)]
+SessionId = Annotated[str, Path(max_length=80, description="Number of the session.", examples=["1"])]
+
+
+async def _session(context: Context, session_id: SessionId) -> Session:
+    return context.sessions.get(session_id)
+
+
+CurrentSession = Annotated[Session, Depends(_session)]
+
+Rank = Annotated[int, Query(ge=0, le=LARGEST, description="Rank of the process.", examples=[0])]
+AnyRank = Annotated[
+    int | None, Query(ge=0, le=LARGEST, description="Only this rank; by default all of them.", examples=[0])
+]
+GraphName = Annotated[
+    str,
+    Query(
+        max_length=LONGEST_NAME,
+        description="Name of the graph; may be left out if the rank has only one.",
+        examples=["kernel_graph_0"],
+    ),
+]
+AnyGraph = Annotated[
+    str,
+    Query(max_length=LONGEST_NAME, description="Only this graph; by default all of them.", examples=["kernel_graph_0"]),
+]
+NodeName = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=LONGEST_NAME,
+        description="Name of the node, as the tree and searches give it.",
+        examples=["Default/network/conv1/Conv2D-op1"],
+    ),
+]
+ScopePath = Annotated[
+    str,
+    Query(
+        max_length=LONGEST_NAME,
+        description="Path of a scope, or `@parameters` or `@constants` for these groups; empty for the whole graph.",
+        examples=["Default"],
+    ),
+]
+Watchpoint = Annotated[int | None, Query(ge=1, le=LARGEST, description="Number of a watchpoint.", examples=[1])]
+Iteration = Annotated[
+    int | None,
+    Query(
+        ge=-1,
+        le=LARGEST,
+        description="Counts from 0, -1 is before the first; by default the one shown, which is `step - 1`.",
+        examples=[0],
+    ),
+]
+Offset = Annotated[int, Query(ge=0, le=2**31, description="How many to skip.", examples=[0])]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="How many at most.", examples=[100])]
+Text = Annotated[str, Query(max_length=LONGEST_QUERY)]
+WhichTensor = Annotated[
+    Literal["current", "previous", "difference"],
+    Query(description="The tensor, the same tensor one step before, or the first minus the second."),
+]
+Tolerance = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=1,
+        description="For a difference: what is within this share of the largest difference counts as none.",
+        examples=[0.01],
+    ),
+]
+Slice = Annotated[
+    str,
+    Query(
+        max_length=4096,
+        description=(
+            "Which part: one entry for each dimension, an index or `start:end` or `start:end:step`. "
+            "Empty for the last two dimensions and index 0 of the others, cut to `limit` elements."
+        ),
+        examples=["[0, :, 0:8]"],
+    ),
+]
+
+
+def graph_of(session: Session, rank: int, graph: str) -> str:
+    """Return the name of a graph, which may be left out if there is only one.
+
+    Raises
+    ------
+    InputError
+        There are several.
+    """
+    if graph:
+        return graph
+    names = [one.name for one in session.graphs(rank)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
+    raise InputError(f"rank {rank} has {len(names)} graphs; name one of them: {', '.join(names[:10])}")
+
+
+async def _address(
+    session: CurrentSession,
+    address: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=LONGEST_NAME,
+            description=(
+                "Address of the tensor: `RANK/GRAPH/NODE:SLOT@ITERATION`, for an input `…:input.SLOT@ITERATION`. "
+                "Without `@ITERATION` the iteration that is shown."
+            ),
+            examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
+        ),
+    ],
+) -> TensorAddress:
+    _, colon, end = address.rpartition(":")
+    if _SLOT_AT_END.fullmatch(colon + end):
+        address = f"{address}@{session.step - 1}"
+    return TensorAddress.parse(address)
+
+
+Address = Annotated[TensorAddress, Depends(_address)]

@@ -1,0 +1,206 @@
+"""The server, its dumps and sessions, and commands to a session."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from tensight.errors import DumpError
+from tensight.server.access import COOKIE, cookie_value, is_same
+from tensight.server.errors import UnauthorizedError, documented
+from tensight.server.event_stream import LONGEST_WAIT_S
+from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.routes.parameters import (
+    LONGEST_NAME,
+    MOST_ENTRIES,
+    MOST_ROWS,
+    Context,
+    CurrentSession,
+    SessionId,
+)
+from tensight.server.tensor_data import MOST_ELEMENTS, MOST_JSON_ELEMENTS
+from tensight.sessions.conditions import condition_records
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
+from tensight.sessions.records import Command, ConditionRecord, DumpRecord, Record, SessionRecord
+
+router = APIRouter(tags=["sessions"], route_class=StrictRoute, responses=ANY_ERRORS)
+
+
+class Limits(Record):
+    """How much can be asked for at once."""
+
+    rows: int = MOST_ROWS
+    """Of a page."""
+    entries: int = MOST_ENTRIES
+    """Of a drawn scope or a relationship graph."""
+    elements: int = MOST_ELEMENTS
+    """Of a slice."""
+    json_elements: int = MOST_JSON_ELEMENTS
+    """Of a slice as JSON."""
+    body_bytes: int
+    """Of a request."""
+    subscribers: int
+    """Followers of events, all together."""
+    wait_s: float = LONGEST_WAIT_S
+    """For an event, in one request."""
+
+
+class ServerRecord(Record):
+    """What the server is."""
+
+    name: Literal["tensight"] = "tensight"
+    version: str
+    api: Literal["v1"] = "v1"
+    started: float
+    uptime_s: float
+    debugger_address: str | None
+    """Host and port where training processes attach; None if the server takes none."""
+    sessions: int
+    subscribers: int
+    limits: Limits
+
+
+class Login(Record):
+    """What a browser logs in with."""
+
+    token: str = Field(min_length=1, max_length=1000)
+    """The server printed it when it was started."""
+
+
+class OpenDump(Record):
+    """Which dump to open."""
+
+    dump: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """Its `name` in the list of dumps."""
+
+
+@router.get("/server", response_model=ServerRecord, summary="Describe the server")
+async def get_server(context: Context) -> JsonResponse:
+    """Return its version, its limits, and where training processes attach."""
+    settings = context.settings
+    now = time.time()
+    return await json_response(
+        ServerRecord(
+            version=settings.version,
+            started=context.started,
+            uptime_s=max(now - context.started, 0.0),
+            debugger_address=settings.debugger_address,
+            sessions=len(context.sessions.all()),
+            subscribers=context.streams.subscribers,
+            limits=Limits(body_bytes=settings.max_body_bytes, subscribers=settings.max_subscribers),
+        )
+    )
+
+
+@router.post("/login", status_code=204, summary="Log a browser in", responses=CHANGE_ERRORS)
+async def log_in(context: Context, login: Login, request: Request) -> Response:
+    """Set a cookie that stands for the token, which pages cannot read and other sites cannot use.
+
+    Programs send the token itself with each request, as `Authorization: Bearer TOKEN`. Without a token on the server
+    nobody needs to log in, and nothing is set.
+    """
+    response = Response(status_code=204)
+    token = context.settings.token
+    if token is None:
+        return response
+    if not is_same(login.token, token):
+        raise UnauthorizedError("this is not the token of the server; it was printed when the server was started")
+    response.set_cookie(
+        COOKIE,
+        cookie_value(token),
+        path=f"{context.settings.url_path_prefix}/api/",
+        httponly=True,
+        samesite="strict",
+        secure=request.scope["scheme"] == "https",
+    )
+    return response
+
+
+@router.get("/conditions", response_model=list[ConditionRecord], summary="List the conditions")
+async def list_conditions() -> JsonResponse:
+    """Return all conditions that can be watched for, with their parameters and advice.
+
+    Whether one is available in a certain session is told by that session's list.
+    """
+    return await json_response(condition_records())
+
+
+@router.get("/dumps", response_model=list[DumpRecord], summary="List the dumps", responses=documented(StorageError))
+async def list_dumps(
+    context: Context,
+    refresh: Annotated[bool, Query(description="Look at the disk, even if that was done just now.")] = False,
+) -> JsonResponse:
+    """Return the dumps below the base directory and the recorded runs, by name."""
+    return await json_response(await context.sessions.dumps(refresh))
+
+
+@router.get("/sessions", response_model=list[SessionRecord], summary="List the sessions")
+async def list_sessions(context: Context) -> JsonResponse:
+    """Return all sessions, the oldest first."""
+    return await json_response([session.record() for session in context.sessions.all()])
+
+
+@router.post(
+    "/sessions",
+    status_code=201,
+    response_model=SessionRecord,
+    summary="Open a dump",
+    responses=CHANGE_ERRORS | documented(NotFoundError, LimitError, DumpError, StorageError, StateError),
+)
+async def open_dump(context: Context, dump: OpenDump) -> JsonResponse:
+    """Open a dump or a recorded run as a session; one that is open already keeps its session."""
+    session = await context.sessions.open_dump(dump.dump)
+    return await json_response(session.record(), 201)
+
+
+@router.get(
+    "/sessions/{session_id}",
+    response_model=SessionRecord,
+    summary="Describe a session",
+    responses=documented(NotFoundError),
+)
+async def get_session(session: CurrentSession) -> JsonResponse:
+    """Return what is known of a session at a glance, and what can be done in it now."""
+    return await json_response(session.record())
+
+
+@router.delete(
+    "/sessions/{session_id}",
+    status_code=204,
+    summary="Close a session",
+    responses=CHANGE_ERRORS | documented(NotFoundError, StateError, StorageError),
+)
+async def close_session(context: Context, session_id: SessionId) -> Response:
+    """Close a dump, or forget a training that has ended. What was recorded can be opened again."""
+    await context.sessions.close(session_id)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/sessions/{session_id}/command",
+    response_model=SessionRecord,
+    summary="Command a session",
+    responses=CHANGE_ERRORS | documented(NotFoundError, StateError, LimitError, StorageError),
+)
+async def send_command(session: CurrentSession, command: Command) -> JsonResponse:
+    """Start, stop or move the run.
+
+    The answer comes when the command is accepted, not when it is done: follow the session's events for that.
+    """
+    return await json_response(await session.command(command))
+
+
+@router.get(
+    "/sessions/{session_id}/conditions",
+    response_model=list[ConditionRecord],
+    tags=["watchpoints"],
+    summary="List the conditions of a session",
+    responses=documented(NotFoundError),
+)
+async def list_session_conditions(session: CurrentSession) -> JsonResponse:
+    """Return all conditions, each with whether it can be watched for in this session now."""
+    return await json_response(session.conditions())

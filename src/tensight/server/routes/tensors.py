@@ -1,0 +1,274 @@
+"""What the values are: statistics, slices, pictures, distributions, and whole tensors as files."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from tensight.server import errors
+from tensight.server.errors import ErrorReply, documented
+from tensight.server.json_bodies import JsonResponse, json_response
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.routes.parameters import (
+    Address,
+    AnyRank,
+    CurrentSession,
+    GraphName,
+    Iteration,
+    Limit,
+    NodeName,
+    Offset,
+    Rank,
+    Slice,
+    Text,
+    Tolerance,
+    WhichTensor,
+    graph_of,
+)
+from tensight.server.tensor_data import (
+    MEDIA_TYPES,
+    MOST_ELEMENTS,
+    Form,
+    RangeError,
+    TensorFile,
+    TensorFileResponse,
+    file_name,
+    part_response,
+)
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
+from tensight.sessions.records import (
+    HistogramRecord,
+    Record,
+    Statistics,
+    StatisticsPage,
+    StatisticsRow,
+    TensorRecord,
+)
+from tensight.tensors import TensorStatistics
+from tensight.tensors.heat_maps import MOST_CELLS
+from tensight.tensors.histograms import MOST_BINS
+from tensight.tensors.views import View
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS)
+
+VALUE_ERRORS = documented(NotFoundError, UnavailableError, StateError, LimitError)
+
+_PART_HEADERS = {
+    "X-Tensight-Dtype": ("Type of the elements of the body.", "float32"),
+    "X-Tensight-Shape": ("Shape of the body, with commas; empty for a single number.", "3,4"),
+    "X-Tensight-Tensor-Dtype": ("Type of the elements of the whole tensor.", "float32"),
+    "X-Tensight-Tensor-Shape": ("Shape of the whole tensor.", "32,3,4"),
+    "X-Tensight-Slice": ("The part that is sent.", "[0, 0:3, 0:4]"),
+}
+PART: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The elements, in the form asked for.",
+        "headers": {
+            name: {"description": text, "schema": {"type": "string"}, "example": example}
+            for name, (text, example) in _PART_HEADERS.items()
+        },
+        "content": {
+            **{
+                MEDIA_TYPES[form]: {"schema": {"type": "string", "format": "binary"}}
+                for form in ("raw", "npy", "arrow")
+            },
+            MEDIA_TYPES["json"]: {
+                "schema": {"description": "Nested lists of numbers; a tensor without dimensions is one number."},
+                "example": [[0.5, "NaN"], ["-Infinity", 2]],
+            },
+        },
+    }
+}
+_FILE_HEADERS = {
+    "ETag": "Changes when the content does; give it as `If-Range` to resume a download.",
+    "Accept-Ranges": "`bytes`: a part can be asked for with `Range`.",
+    "Content-Disposition": "What the file is called.",
+}
+FILE: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": text,
+        "headers": {name: {"description": what, "schema": {"type": "string"}} for name, what in _FILE_HEADERS.items()},
+        "content": {MEDIA_TYPES["npy"]: {"schema": {"type": "string", "format": "binary"}}},
+    }
+    for status, text in {200: "The file.", 206: "The part of the file that `Range` asked for."}.items()
+}
+FILE[304] = {"description": "The file is still the one that `If-None-Match` names."}
+FILE[416] = {"model": ErrorReply, "description": RangeError.__doc__}
+
+FormOfPart = Annotated[
+    Form,
+    Query(
+        alias="format",
+        description=(
+            "`raw`: elements in C order, little-endian; `npy`: a NumPy file; `arrow`: an IPC stream with one column; "
+            "`json`: nested lists, with words for what is no number."
+        ),
+    ),
+]
+
+
+class TensorStatisticsRecord(Record):
+    """Statistics of a tensor, or of a difference with both of its sides."""
+
+    address: str
+    statistics: Statistics
+    """Of what was asked for."""
+    current: Statistics | None = None
+    """For a difference: of the tensor."""
+    previous: Statistics | None = None
+    """For a difference: of the tensor one step before."""
+
+
+@router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
+async def list_tensors(
+    session: CurrentSession, node: NodeName, rank: Rank = 0, graph: GraphName = "", iteration: Iteration = None
+) -> JsonResponse:
+    """Return the inputs and outputs of a node with their statistics, and whether their values can be seen."""
+    return await json_response(await session.tensors_of(rank, graph_of(session, rank, graph), node, iteration))
+
+
+@router.get(
+    "/tensor/values",
+    response_class=Response,
+    summary="Read a slice",
+    responses=PART | VALUE_ERRORS,
+)
+async def get_values(
+    session: CurrentSession,
+    address: Address,
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")] = 100_000,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a part of a tensor, of the same tensor one step before, or of the difference of both."""
+    view = View("values", slice_, tolerance, limit=limit)
+    return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
+
+
+@router.get(
+    "/tensor/heat-map",
+    response_class=Response,
+    summary="Picture a slice",
+    responses=PART | VALUE_ERRORS,
+)
+async def get_heat_map(
+    session: CurrentSession,
+    address: Address,
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    rows: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")] = 256,
+    columns: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")] = 256,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
+    view = View("heat_map", slice_, tolerance, rows, columns)
+    return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
+
+
+@router.get(
+    "/tensor/histogram",
+    response_model=HistogramRecord,
+    summary="Show how values are distributed",
+    responses=VALUE_ERRORS,
+)
+async def get_histogram(
+    session: CurrentSession,
+    address: Address,
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    bins: Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")] = 40,
+) -> JsonResponse:
+    """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
+    found = (await session.view(address, View("histogram", slice_, tolerance, bins=bins), which)).histogram
+    if found is None:
+        raise UnavailableError(f"no histogram of {address} was computed")
+    record = HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist()))
+    return await json_response(record)
+
+
+@router.get(
+    "/tensor/statistics",
+    response_model=TensorStatisticsRecord,
+    summary="Compute the statistics of a tensor",
+    responses=VALUE_ERRORS,
+)
+async def get_statistics(
+    session: CurrentSession,
+    address: Address,
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+) -> JsonResponse:
+    """Return the statistics of a tensor, by default of all of it; for a difference also those of both sides."""
+    view = await session.view(address, View("statistics", slice_, tolerance), which)
+    if view.statistics is None:
+        raise UnavailableError(f"no statistics of {address} were computed")
+    record = TensorStatisticsRecord(address=str(address), statistics=_statistics(view.statistics))
+    if which == "difference":
+        current = await session.view(address, View("statistics", slice_))
+        sides = {"current": current.statistics, "previous": view.previous_statistics}
+        record = record.model_copy(update={name: _statistics(side) for name, side in sides.items() if side is not None})
+    return await json_response(record)
+
+
+@router.get("/tensor/history", response_model=list[StatisticsRow], summary="Follow a tensor over the steps")
+async def get_history(session: CurrentSession, address: Address) -> JsonResponse:
+    """Return the statistics of a tensor at every iteration where they are known, in order."""
+    return await json_response(await session.statistics_over_steps(address))
+
+
+@router.get("/tensor/file", response_class=Response, summary="Download a tensor", responses=FILE | VALUE_ERRORS)
+@router.head("/tensor/file", response_class=Response, include_in_schema=False)
+async def get_file(session: CurrentSession, address: Address, request: Request) -> Response:
+    """Send a whole tensor as an npy file, however large it is, or the part that `Range` asks for.
+
+    Types that NumPy does not know are sent as float32 (int8 for integers), which holds all their values.
+    """
+    array = await session.value(address)
+    file = await asyncio.to_thread(TensorFile, array, f"{session.id}/{session.created}/{address}")
+    headers = {
+        "Content-Disposition": f'attachment; filename="{file_name(address)}"',
+        "X-Tensight-Dtype": array.dtype.name,
+    }
+    try:
+        return TensorFileResponse(file, request.headers, headers)
+    except RangeError as error:
+        return errors.reply(416, "invalid", str(error), "header.range", {"Content-Range": f"bytes */{file.size_bytes}"})
+
+
+@router.get("/statistics", response_model=StatisticsPage, summary="List the statistics of all tensors")
+async def list_statistics(
+    session: CurrentSession,
+    rank: AnyRank = None,
+    iteration: Iteration = None,
+    query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
+    sort: Annotated[
+        str, Query(max_length=40, description="Name of a column: `position`, `max`, `nan_count`…", examples=["max"])
+    ] = "position",
+    descending: Annotated[bool, Query(description="The largest first.")] = False,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> JsonResponse:
+    """Return the statistics of all tensors of an iteration, as far as they are known."""
+    page = await session.statistics_table(
+        rank=rank,
+        iteration=iteration,
+        query=query,
+        sort=sort,
+        descending=descending,
+        offset=offset,
+        limit=limit,
+    )
+    return await json_response(page)
+
+
+def _statistics(found: TensorStatistics) -> Statistics:
+    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return Statistics(**{**fields, "content_hash": f"{found.content_hash:016x}"})

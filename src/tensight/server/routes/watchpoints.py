@@ -1,0 +1,152 @@
+"""What is watched for, and where it hit."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from tensight.errors import InputError
+from tensight.server.errors import documented
+from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, SESSION_ERRORS
+from tensight.server.routes.parameters import (
+    LARGEST,
+    LONGEST_NAME,
+    AnyGraph,
+    AnyRank,
+    CurrentSession,
+    Limit,
+    Offset,
+    Watchpoint,
+)
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
+from tensight.sessions.records import (
+    HitPage,
+    OriginRecord,
+    Record,
+    WatchpointChange,
+    WatchpointRecord,
+    WatchpointSpec,
+)
+from tensight.sessions.session import Session
+
+router = APIRouter(
+    prefix="/sessions/{session_id}",
+    tags=["watchpoints"],
+    route_class=StrictRoute,
+    responses=ANY_ERRORS | SESSION_ERRORS,
+)
+
+EDIT_ERRORS = CHANGE_ERRORS | documented(StateError, LimitError, StorageError)
+
+Number = Annotated[int, Path(ge=1, le=LARGEST, description="Number of the watchpoint.", examples=[1])]
+
+
+class Recommendation(Record):
+    """Whether the recommended watchpoints are wanted."""
+
+    accept: bool
+    """False: they are not, and will not be offered again in this session."""
+
+
+@router.get("/watchpoints", response_model=list[WatchpointRecord], summary="List the watchpoints")
+async def list_watchpoints(session: CurrentSession) -> JsonResponse:
+    """Return the watchpoints by number, each with how many nodes it watches and how often it hit."""
+    return await json_response(session.watchpoints())
+
+
+@router.post(
+    "/watchpoints",
+    status_code=201,
+    response_model=WatchpointRecord,
+    summary="Create a watchpoint",
+    responses=EDIT_ERRORS,
+)
+async def create_watchpoint(session: CurrentSession, spec: WatchpointSpec) -> JsonResponse:
+    """Watch for a condition. It is checked from the next step on; recheck to have it checked on this one."""
+    _require_numbers(spec.parameters)
+    return await json_response(await session.create_watchpoint(spec), 201)
+
+
+@router.delete("/watchpoints", status_code=204, summary="Delete all watchpoints", responses=EDIT_ERRORS)
+async def delete_watchpoints(session: CurrentSession) -> Response:
+    """Delete all watchpoints of the session."""
+    await session.delete_watchpoints()
+    return Response(status_code=204)
+
+
+@router.post(
+    "/watchpoints/recommended",
+    response_model=list[WatchpointRecord],
+    summary="Accept or refuse the recommended watchpoints",
+    responses=EDIT_ERRORS,
+)
+async def recommend_watchpoints(session: CurrentSession, recommendation: Recommendation) -> JsonResponse:
+    """Create the recommended watchpoints, or note that they are not wanted; possible once in a session."""
+    return await json_response(await session.recommend(recommendation.accept))
+
+
+@router.get("/watchpoints/{number}", response_model=WatchpointRecord, summary="Describe a watchpoint")
+async def get_watchpoint(session: CurrentSession, number: Number) -> JsonResponse:
+    """Return one watchpoint."""
+    return await json_response(_watchpoint(session, number))
+
+
+@router.patch(
+    "/watchpoints/{number}", response_model=WatchpointRecord, summary="Change a watchpoint", responses=EDIT_ERRORS
+)
+async def change_watchpoint(session: CurrentSession, number: Number, change: WatchpointChange) -> JsonResponse:
+    """Change its parameters, name, nodes or severity, or switch it on or off; what is not given stays."""
+    _require_numbers(change.parameters or {})
+    return await json_response(await session.change_watchpoint(number, change))
+
+
+@router.delete("/watchpoints/{number}", status_code=204, summary="Delete a watchpoint", responses=EDIT_ERRORS)
+async def delete_watchpoint(session: CurrentSession, number: Number) -> Response:
+    """Delete one watchpoint; its number is not used again."""
+    await session.delete_watchpoints([number])
+    return Response(status_code=204)
+
+
+@router.get("/hits", response_model=HitPage, tags=["hits"], summary="List the hits")
+async def list_hits(
+    session: CurrentSession,
+    rank: AnyRank = None,
+    graph: AnyGraph = "",
+    watchpoint: Watchpoint = None,
+    focus: Annotated[
+        str, Query(max_length=LONGEST_NAME, description="Name of a node: the page that has it, whatever `offset` is.")
+    ] = "",
+    offset: Offset = 0,
+    limit: Limit = 10,
+) -> JsonResponse:
+    """Return the nodes with hits in the step shown, in the order of execution; `limit` and `offset` count nodes."""
+    page = await session.hits(rank=rank, graph=graph, watchpoint=watchpoint, focus=focus, offset=offset, limit=limit)
+    return await json_response(page)
+
+
+@router.get(
+    "/origins",
+    response_model=list[OriginRecord],
+    tags=["hits"],
+    summary="Tell where anomalies began",
+    responses=documented(StateError),
+)
+async def list_origins(session: CurrentSession) -> JsonResponse:
+    """Name, for each kind of anomaly, the first operator that showed it, and the line of code behind that."""
+    return await json_response(await session.origins())
+
+
+def _watchpoint(session: Session, number: int) -> WatchpointRecord:
+    found = next((one for one in session.watchpoints() if one.id == number), None)
+    if found is None:
+        raise NotFoundError(f"there is no watchpoint {number}; list the watchpoints to see which there are")
+    return found
+
+
+def _require_numbers(parameters: dict[str, float | bool]) -> None:
+    for name, value in parameters.items():
+        if not math.isfinite(value):
+            raise InputError(f"parameter {name[:80]!r} is {value}; give a finite number")
