@@ -266,6 +266,7 @@ class Debugger:
 
     def _after_node_on_gpu(self, network: Network, operator: Operator) -> None:
         self.node = operator.full_name
+        self.timeline.place(f"at {self.node}")
         stop_here = self.run_level == "node" and self.target in ("", self.node)
         read = {key.rpartition(":")[0] for reference in operator.inputs if (key := network.key_of(reference))}
         watched = {node.rpartition("/")[2] for each in self.watchpoints.values() for node in each.nodes}
