@@ -60,16 +60,17 @@ class GraphReading(SessionPart):
         name : str
             A part of the full name.
         type : str
-            Type of the operator, such as ``Conv2D``.
+            Type of the operator, such as ``Conv2D``, in any case.
         kind : str
-            ``weight``, ``gradient``, ``activation``, ``operator``, ``parameter`` or ``constant``.
+            ``operator``, ``parameter``, ``constant``, or what its tensor is: ``weight``, ``gradient``, ``activation``.
         stack : str
-            A part of the line of code behind a node.
+            A part of ``file:line code`` of any line of code behind a node.
         rank, graph
             Only there.
         regex : bool
-            Whether `name` and `stack` are regular expressions.
+            Whether `name` is a regular expression.
         case_sensitive : bool
+            Whether upper and lower case of `name` differ.
         watchpoint : int, optional
             For this watchpoint each row says whether it is watched.
 

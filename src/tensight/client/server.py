@@ -92,7 +92,7 @@ class Server:
         Examples
         --------
         >>> sorted(server.info())[:2]
-        ['api', 'debugger']
+        ['api', 'debugger_address']
         """
         return self._connection.get(dict[str, Any], "/server")
 

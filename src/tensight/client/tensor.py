@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tensight.client.connection import Connection
     from tensight.sessions.records import Which
 
+MOST_ELEMENTS = 1_000_000
+"""Of a slice; the server's limit."""
 _MOST_HEADER_BYTES = 2**16
 
 T = TypeVar("T")
@@ -97,7 +99,7 @@ class Values:
         >>> tensor.slice("[0, :3]").shape
         (3,)
         """
-        return self._array("values", slice=text or None)
+        return self._array("values", slice=text or None, limit=MOST_ELEMENTS)
 
     def heat_map(self, text: str = "", *, rows: int = 256, columns: int = 256) -> NDArray[np.float32]:
         """Return a picture of two dimensions: in each cell the value that stands out most among those it covers.
@@ -178,6 +180,8 @@ class Tensor(Values):
 
     def numpy(self) -> NDArray[Any]:
         """Return all values; a large tensor takes as much memory here.
+
+        They travel as an npy file, which has no bfloat16 and its like: such values come as float32.
 
         Raises
         ------
