@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.watchpoints import ParameterKind
 from tensight.wire.debugger_pb2 import EventReply, RunCMD, SetCMD, TensorProto, ViewCMD, WatchCondition, WatchNode
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_COMMAND_BYTES, MOST_TEXT
@@ -132,10 +131,8 @@ def _watch_condition(watchpoint: Watchpoint) -> WatchCondition:
         raise WireError(f"{condition.id} has no number in the protocol; only its own process can check it")
     message = WatchCondition(condition=condition.wire_number)
     values = watchpoint.check.values
-    for parameter in condition.parameters:
+    for parameter in condition.parameters:  # hidden ones have their defaults among the values
         value = values.get(parameter.name)
-        if value is None and parameter.kind is ParameterKind.HIDDEN:
-            value = parameter.default
         if value is None:
             message.params.add(name=parameter.name.encode(), disabled=True)
         else:
