@@ -21,14 +21,17 @@ def section(name: str) -> str:
 
 
 SHARED = PAGE.partition("## tensight")[0]
+SERVER_PAGE = (ROOT / "docs" / "reference" / "server.md").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_and_option_is_documented(name: str) -> None:
     text = section(name)
     assert text, f"docs/reference/commands.md has no section on tensight {name}"
-    options = [option for parameter in COMMANDS[name].params for option in parameter.opts if option.startswith("-")]
-    missing = [option for option in options if f"`{option}" not in text + SHARED]
+    shown = [parameter for parameter in COMMANDS[name].params if not getattr(parameter, "hidden", False)]
+    options = [option for parameter in shown for option in parameter.opts if option.startswith("-")]
+    elsewhere = SHARED + (SERVER_PAGE if name == "start" else "")
+    missing = [option for option in options if f"`{option}" not in text + elsewhere]
     assert not missing
 
 
@@ -37,11 +40,30 @@ def test_no_documented_command_is_missing() -> None:
 
 
 def test_every_environment_variable_is_documented() -> None:
+    from tensight.server.settings import Settings, variable_name
+
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    variables = set(re.findall(r"\bTENSIGHT_[A-Z_]+\b", sources))
-    assert variables
+    settings = {variable_name(field) for field in Settings.model_fields}
+    others = set(re.findall(r"\bTENSIGHT_[A-Z_]+\b", sources)) - settings
+    assert others
     documented = set(re.findall(r"`(TENSIGHT_[A-Z_]+)`", PAGE.partition("## Environment variables")[2]))
-    assert variables == documented
+    assert others == documented - settings
+    assert settings <= set(re.findall(r"`(TENSIGHT_[A-Z_]+)`", SERVER_PAGE))
+
+
+def test_every_setting_of_the_server_is_documented_with_its_key_and_default() -> None:
+    from tensight.server.settings import Settings
+
+    rows = "".join(line for line in SERVER_PAGE.splitlines(keepends=True) if line.startswith("| `--"))
+    for field, info in Settings.model_fields.items():
+        line = next((line for line in rows.splitlines() if f"`{field}`" in line), "")
+        assert line, f"docs/reference/server.md has no row with the key {field}"
+        default = {"summary_base_dir": ".", "debugger_host": "--host"}.get(field) or str(info.default).lower()
+        assert (
+            "| none |" in line
+            if info.default in ("", None, ()) and field != "debugger_host"
+            else f"`{default}`" in line
+        )
 
 
 def test_every_column_of_the_statistics_table_is_documented() -> None:
