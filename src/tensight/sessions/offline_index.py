@@ -1,0 +1,209 @@
+"""Which file of a dump holds the tensor of an address."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tensight.analysis.statistics_table import NO_PREVIOUS
+from tensight.graph import TensorAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis import StatisticsTable
+    from tensight.dumps import Dump, TensorFile
+    from tensight.graph import Node
+
+INITIAL = -1
+"""The iteration of what exists before the first update."""
+
+# Graph, node, io, slot. No graph: of a parameter, whichever graph the file was matched to. An empty graph: a file that
+# belongs to no node, by the name of its operator.
+_Key = tuple[str | None, str, Literal["input", "output"], int]
+
+# Iterations whose tensors stay findable by name: the one shown, the one before, and those of a curve being looked at.
+_KEPT_ITERATIONS = 8
+
+
+def address_of(file: TensorFile) -> TensorAddress:
+    """Return the address of a tensor; one that belongs to no node has no graph, and its operator's name as node."""
+    return file.address or TensorAddress(file.rank, "", file.op_name, file.slot, file.iteration, file.io)
+
+
+class TensorIndex:
+    """Finds the rows of a dump's statistics table by address.
+
+    A tensor that was not dumped under its own name may have been under another: what an operator read is what the
+    operator before put out, and an operator's output is what the next ones read. Weights before the first update are
+    what the first operator to read each of them saw in iteration 0. A parameter's own file holds the value at the end
+    of an iteration, so it never stands for what was read.
+
+    Parameters
+    ----------
+    dump : Dump
+    table : StatisticsTable
+        Of that dump.
+    """
+
+    def __init__(self, dump: Dump, table: StatisticsTable) -> None:
+        self._dump = dump
+        self._table = table
+        self._graphs = {(rank, graph.name): graph for rank in dump.ranks for graph in dump.graphs(rank)}
+        self._blocks = _blocks(table.files)
+        self._named: dict[tuple[int, int], dict[_Key, int]] = {}
+        self._making_room = threading.Lock()
+        self._readers: dict[tuple[int, str], dict[tuple[str, int], list[tuple[str, int]]]] = {}
+
+    def node(self, rank: int, graph: str, name: str) -> Node | None:
+        """Return a node of a rank's graphs; None if there is none."""
+        found = self._graphs.get((rank, graph))
+        return None if found is None else found.get(name)
+
+    def producers(self, rank: int, graph: str, name: str) -> tuple[tuple[Node, int] | None, ...]:
+        """Return for each input of an operator, as dumped inputs are counted, what produces it, None where no value."""
+        found = self._graphs.get((rank, graph))
+        node = None if found is None else found.get(name)
+        return () if found is None or node is None or not node.is_operator else found.flat_producers(node)
+
+    def producer(self, address: TensorAddress) -> tuple[Node, int] | None:
+        """Return the node and the output that an operator's input comes from; None for an output."""
+        producers = self.producers(address.rank, address.graph, address.node) if address.io == "input" else ()
+        return producers[address.slot] if address.slot < len(producers) else None
+
+    def rows_at(self, rank: int, iteration: int) -> NDArray[np.int64]:
+        """Return the rows of all tensors of a rank and an iteration, in the order of the table."""
+        blocks = self._blocks.get((rank, iteration), [])
+        return np.concatenate([np.empty(0, np.int64), *(np.arange(one.start, one.stop) for one in blocks)])
+
+    def row(self, address: TensorAddress) -> int | None:
+        """Return the row that has a tensor's value or statistics; None if neither is in the dump."""
+        node = self.node(address.rank, address.graph, address.node)
+        if node is not None and node.is_constant:
+            return self._first(address, self._named_at(address.rank, INITIAL))
+        if node is not None and node.is_parameter and address.iteration == INITIAL:
+            return self._initial_row(address)
+        return self._first(address, self._named_at(address.rank, address.iteration))
+
+    def previous(self, address: TensorAddress) -> TensorAddress | None:
+        """Return the address of the same tensor when its graph ran last before; None if it was not dumped then."""
+        row = self.row(address)
+        if row is None:
+            return None
+        before = int(self._table.previous[row])
+        if before != NO_PREVIOUS:
+            return replace(address, iteration=self._table.files[before].iteration)
+        initial = replace(address, iteration=INITIAL)
+        node = self.node(address.rank, address.graph, address.node)
+        is_first = address.iteration == 0 and node is not None and node.is_parameter and address.io == "output"
+        return initial if is_first and self.row(initial) is not None else None
+
+    def occurrences(self, address: TensorAddress) -> list[tuple[TensorAddress, int]]:
+        """Return address and row of a tensor in every iteration that has it, in order."""
+        files = self._table.files
+        found: dict[int, int] = {}
+        node = self.node(address.rank, address.graph, address.node)
+        if node is not None and node.is_parameter and address.io == "output":
+            initial = self._initial_row(replace(address, iteration=INITIAL))
+            if initial is not None:
+                found[INITIAL] = initial
+        blocks = [block for (rank, _), blocks in self._blocks.items() if rank == address.rank for block in blocks]
+        for graph, name, io, slot in self._keys(address):
+            rows = [
+                row
+                for block in blocks
+                for row in range(block.start, block.stop)
+                if (file := files[row]).slot == slot and file.io == io and _is_called(file, graph, name)
+            ]
+            if rows:
+                found.update((files[row].iteration, row) for row in rows)
+                break
+        return [(replace(address, iteration=iteration), found[iteration]) for iteration in sorted(found)]
+
+    def parameter_behind(self, file: TensorFile) -> str | None:
+        """Return the parameter that an operator's dumped input reads; None if it reads none."""
+        producer = self.producer(address_of(file))
+        return producer[0].name if producer is not None and producer[0].is_parameter else None
+
+    def _initial_row(self, address: TensorAddress) -> int | None:
+        named = self._named_at(address.rank, 0)
+        graphs = [address.graph, *(graph for rank, graph in self._graphs if rank == address.rank)]
+        for graph in dict.fromkeys(graphs):
+            for reader, slot in self._readers_of(address.rank, graph).get((address.node, 0), ()):
+                row = named.get((graph, reader, "input", slot))
+                if row is not None:
+                    return row
+        return None
+
+    def _first(self, address: TensorAddress, named: dict[_Key, int]) -> int | None:
+        return next((named[key] for key in self._keys(address) if key in named), None)
+
+    def _keys(self, address: TensorAddress) -> Iterator[_Key]:
+        """Yield the names under which a tensor may have been dumped, its own first."""
+        yield address.graph, address.node, address.io, address.slot
+        node = self.node(address.rank, address.graph, address.node)
+        producer = self.producer(address)
+        if node is not None and node.is_parameter:
+            yield None, address.node, address.io, address.slot
+        elif producer is not None and producer[0].is_operator:
+            yield address.graph, producer[0].name, "output", producer[1]
+        elif node is not None and node.is_operator and address.io == "output":
+            readers = self._readers_of(address.rank, address.graph).get((address.node, address.slot), ())
+            for reader, slot in readers:
+                yield address.graph, reader, "input", slot
+
+    def _readers_of(self, rank: int, graph: str) -> dict[tuple[str, int], list[tuple[str, int]]]:
+        """Return for each output of a graph which inputs it feeds, in the order of execution."""
+        readers = self._readers.get((rank, graph))
+        if readers is None:
+            found = self._graphs.get((rank, graph))
+            operators = () if found is None else found.operators
+            readers = {}
+            for node in sorted(operators, key=lambda node: self._dump.node_position(rank, node)):
+                for index, producer in enumerate(self.producers(rank, graph, node.name)):
+                    if producer is not None:
+                        readers.setdefault((producer[0].name, producer[1]), []).append((node.name, index))
+            self._readers[rank, graph] = readers
+        return readers
+
+    def _named_at(self, rank: int, iteration: int) -> dict[_Key, int]:
+        key = (rank, iteration)
+        named = self._named.get(key)
+        if named is None:
+            named = {}
+            for row in self.rows_at(rank, iteration).tolist():
+                file = self._table.files[row]
+                if file.node is None:
+                    named["", file.op_name, file.io, file.slot] = row
+                else:
+                    named[file.graph, file.node, file.io, file.slot] = row
+                    if file.op_type == "Parameter":
+                        named.setdefault((None, file.node, file.io, file.slot), row)
+            with self._making_room:
+                self._named[key] = named
+                while len(self._named) > _KEPT_ITERATIONS * len(self._dump.ranks):
+                    del self._named[next(iter(self._named))]
+        return named
+
+
+def _blocks(files: Sequence[TensorFile]) -> dict[tuple[int, int], list[range]]:
+    """Return where in the table the tensors of each rank and iteration are."""
+    blocks: dict[tuple[int, int], list[range]] = {}
+    start = 0
+    for row, file in enumerate(files):
+        following = files[row + 1] if row + 1 < len(files) else None
+        if following is None or following.iteration != file.iteration or following.rank != file.rank:
+            blocks.setdefault((file.rank, file.iteration), []).append(range(start, row + 1))
+            start = row + 1
+    return blocks
+
+
+def _is_called(file: TensorFile, graph: str | None, name: str) -> bool:
+    if file.node is None:
+        return graph == "" and file.op_name == name
+    return file.node == name and (graph is None or file.graph == graph)

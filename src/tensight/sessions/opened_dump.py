@@ -1,0 +1,210 @@
+"""A dump that has been listed, and what a session tells about its tensors. Everything here may take long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.analysis import Analysis, origins
+from tensight.errors import InputError
+from tensight.sessions.errors import NotFoundError, UnavailableError
+from tensight.sessions.offline_index import TensorIndex
+from tensight.sessions.offline_statistics import statistics_page, statistics_row
+from tensight.sessions.offline_tensors import tensor_records
+from tensight.sessions.records import Execution, ExecutionPage, OriginRecord
+from tensight.sessions.sources import frame_records
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Hashable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis import Origin, Progress, StatisticsTable
+    from tensight.dumps import Device, Dump
+    from tensight.graph import Graph, TensorAddress
+    from tensight.sessions.offline_tensors import Abbreviations
+    from tensight.sessions.records import StatisticsPage, StatisticsRow, TensorRecord
+    from tensight.sessions.value_memory import ValueMemory
+
+
+class OpenedDump:
+    """A dump whose graphs are parsed and whose tensors are listed.
+
+    Methods that read tensors may only be called by one thread at a time.
+
+    Parameters
+    ----------
+    dump : Dump
+    report : callable
+        Told what is being done, how much of it is done, and how much there is.
+    progress : callable
+        Told the bytes read and to be read whenever tensors are read, from any thread; it may raise to stop that.
+    cache_dir : path, optional
+        Where statistics are kept; by default as for the command line.
+
+    Attributes
+    ----------
+    dump : Dump
+    analysis : Analysis
+    index : TensorIndex
+    graphs : dict of int to tuple of Graph
+        By rank.
+    devices : dict of int to Device
+        By rank.
+    steps : tuple of int
+        Those of which something was dumped, in order; from 1.
+    steps_of : dict of int to frozenset of int
+        The same by rank.
+    problems : tuple of Problem
+        What could not be used.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        *,
+        report: Callable[[str, int, int], None],
+        progress: Progress,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.dump = dump
+        self.graphs: dict[int, tuple[Graph, ...]] = {}
+        total = len(dump.ranks)
+        for done, rank in enumerate(dump.ranks):
+            report("reading graphs", done, total)
+            self.graphs[rank] = dump.graphs(rank)
+            # Read now, because they are asked for in the event loop later.
+            dump.execution_order(rank)
+            dump.history(rank)
+        self.devices: dict[int, Device] = {device.rank: device for device in dump.devices()}
+        self.steps = tuple(iteration + 1 for iteration in dump.iterations())
+        self.steps_of = {rank: frozenset(iteration + 1 for iteration in dump.iterations(rank)) for rank in dump.ranks}
+        report("listing tensors", 0, 1)
+        self.analysis = Analysis(dump, progress=progress, cache_dir=cache_dir)
+        self.index = TensorIndex(dump, self.table)
+        self.problems = tuple(dump.problems)
+        self._executions: dict[int, Sequence[Execution]] = {}
+
+    @property
+    def table(self) -> StatisticsTable:
+        """The statistics of all tensors, as far as they are known."""
+        return self.analysis.known
+
+    def hints(self, step: int, most_drawn_nodes: int) -> list[str]:
+        """Return what a person should know who sees nothing of a step, or less of the dump than expected."""
+        hints = []
+        if not self.steps:
+            hints.append("the dump holds no step")
+        elif step == 0:
+            hints.append("before the first update; continue to check step by step, or go to a step to look at it")
+        elif step not in self.steps:
+            hints.append("nothing was dumped of this step")
+        large = {graph.name: len(graph) for graphs in self.graphs.values() for graph in graphs}
+        hints += [
+            f"{name} has {nodes:,} nodes, more than the {most_drawn_nodes:,} that are drawn; it can be listed and "
+            "searched, or start the server with a larger --max-graph-node-size"
+            for name, nodes in large.items()
+            if nodes > most_drawn_nodes
+        ]
+        if self.problems:
+            more = f" ({len(self.problems) - 1:,} more)" if len(self.problems) > 1 else ""
+            hints.append(f"not all of the dump can be used: {self.problems[0]}{more}")
+        return hints
+
+    def tensors(self, at: TensorAddress, abbreviations: Abbreviations) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node; see `tensor_records`."""
+        return tensor_records(self.analysis, self.index, at, abbreviations)
+
+    def value(self, address: TensorAddress, memory: ValueMemory, owner: Hashable) -> NDArray[Any]:
+        """Return the values of a tensor, read-only; reads no statistics, so it may be called at any time.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such node.
+        UnavailableError
+            It was not dumped in this iteration, or only its statistics were.
+        """
+        row = self.index.row(address)
+        if row is None:
+            if address.graph and self.index.node(address.rank, address.graph, address.node) is None:
+                raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
+            raise UnavailableError(f"{address} was not dumped in step {address.iteration + 1}")
+        file = self.table.files[row]
+        if file.recorded is not None:
+            raise UnavailableError(f"of {address} only statistics were recorded, there are no values")
+        return memory.read(owner, file)
+
+    def over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor in all steps that have it, reading those files and no others."""
+        places = self.index.occurrences(address)
+        if not places and self.index.node(address.rank, address.graph, address.node) is None:
+            raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
+        self.analysis.statistics(np.fromiter((row for _, row in places), np.int64, len(places)))
+        rows = (statistics_row(self.dump, self.table, row, place) for place, row in places)
+        return tuple(row for row in rows if row is not None)
+
+    def statistics(self, ranks: Sequence[int], iteration: int, **choice: Any) -> StatisticsPage:
+        """Return a page of the statistics of all tensors of an iteration, reading what is not known yet.
+
+        `choice` is what `statistics_page` takes.
+        """
+        rows = np.concatenate([self.index.rows_at(rank, iteration) for rank in ranks])
+        self.analysis.statistics(rows)
+        return statistics_page(self.dump, self.table, rows, **choice)
+
+    def executions(self, rank: int, offset: int, limit: int) -> ExecutionPage:
+        """Return which graphs of a rank ran in which step: by its history, and where there is none by what was dumped.
+
+        Raises
+        ------
+        InputError
+            `offset` or `limit` is negative.
+        """
+        if offset < 0 or limit < 0:
+            raise InputError(f"offset {offset} and limit {limit} must not be negative")
+        if rank not in self._executions:
+            self._executions[rank] = self._executions_of(rank)
+        found = self._executions[rank]
+        return ExecutionPage(total=len(found), offset=offset, executions=tuple(found[offset : offset + limit]))
+
+    def _executions_of(self, rank: int) -> Sequence[Execution]:
+        history = self.dump.history(rank) or {}
+        ran: list[tuple[int, int, bool]] = []
+        for root in sorted({*history, *self.dump.graph_ids(rank)}):
+            dumped = set(self.dump.iterations(rank, root))
+            ran += [(iteration, root, iteration in dumped) for iteration in {*dumped, *history.get(root, ())}]
+        names = {root: self._names_below(rank, root) for root in {root for _, root, _ in ran}}
+        return [
+            Execution(step=iteration + 1, graph=names[root][0], graphs=names[root], has_data=has_data)
+            for iteration, root, has_data in sorted(ran)
+        ]
+
+    def _names_below(self, rank: int, root: int) -> tuple[str, ...]:
+        """Return the name of a root graph, then those of its sub-graphs; its number if it has no graph file."""
+        graphs = [graph for graph in self.graphs[rank] if root in (graph.root_id, graph.graph_id)]
+        graphs.sort(key=lambda graph: graph.graph_id != root)
+        return tuple(graph.name for graph in graphs) or (f"graph {root}",)
+
+    def origins(self) -> tuple[OriginRecord, ...]:
+        """Return where anomalies began, anywhere in the dump; reads every tensor of which nothing is known yet."""
+        return tuple(map(_origin_record, origins(self.analysis)))
+
+
+def _origin_record(origin: Origin) -> OriginRecord:
+    frames = frame_records(origin.frames)
+    return OriginRecord(
+        anomaly=origin.anomaly.value,
+        sentence=origin.sentence,
+        address=str(origin.address),
+        type=origin.op_type,
+        step=origin.address.iteration + 1,
+        certain=origin.certain,
+        arrived=origin.arrived,
+        stack=frames,
+        line=next((frame for frame in frames if frame.is_user_code), None),
+        candidates=origin.candidates,
+        also=origin.also,
+    )

@@ -1,0 +1,138 @@
+"""Walking through the operators of a step that has already run, in the order in which they ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.sessions.errors import NotFoundError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.dumps import Dump
+    from tensight.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a walk stands.
+
+    Attributes
+    ----------
+    rank : int
+    graph, node : str
+        The operator that has just run.
+    index : int
+        Its place among the operators that ran in the step.
+    """
+
+    rank: int
+    graph: str
+    node: str
+    index: int
+
+
+class Replay:
+    """Walks through the operators of one iteration of one rank.
+
+    The walk only points at operators: everything that was dumped of the step can be looked at all the time, whether
+    it lies before or behind.
+
+    Parameters
+    ----------
+    dump : Dump
+    """
+
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._order: tuple[tuple[int, int], tuple[tuple[str, str], ...]] | None = None
+
+    def following(self, place: Place | None, rank: int, iteration: int) -> Place:
+        """Return the operator after a place, the first one if there is no place.
+
+        Raises
+        ------
+        StateError
+            The place is the last operator of the step, or nothing ran in it.
+        """
+        order = self._executed(rank, iteration)
+        index = 0 if place is None else place.index + 1
+        if index >= len(order):
+            raise StateError(f"{order[-1][1]} is the last operator of step {iteration + 1}; continue to the next step")
+        return Place(rank, *order[index], index)
+
+    def preceding(self, place: Place | None, rank: int, iteration: int) -> Place:
+        """Return the operator before a place, the last one if there is no place.
+
+        Raises
+        ------
+        StateError
+            The place is the first operator of the step, or nothing ran in it.
+        """
+        order = self._executed(rank, iteration)
+        index = len(order) - 1 if place is None else place.index - 1
+        if index < 0:
+            raise StateError(f"{order[0][1]} is the first operator of step {iteration + 1}; go back a step")
+        return Place(rank, *order[index], index)
+
+    def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> Place:
+        """Return the place of an operator.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            Where it may be; at least one. The first is taken that ran it.
+        iteration : int
+        graph, node : str
+            An empty `graph` means any.
+
+        Raises
+        ------
+        NotFoundError
+            No graph has such a node.
+        StateError
+            It is no operator, or did not run in this iteration; the message says when it did, as far as was dumped.
+        """
+        for rank in ranks:
+            for index, (owner, name) in enumerate(self._executed(rank, iteration)):
+                if name == node and graph in ("", owner):
+                    return Place(rank, owner, name, index)
+        raise self._why_not(ranks, iteration, graph, node)
+
+    def _why_not(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> NotFoundError | StateError:
+        owners = [
+            (rank, one) for rank in ranks for one in self._dump.graphs(rank) if node in one and graph in ("", one.name)
+        ]
+        if not owners:
+            return NotFoundError(f"there is no node {node[:200]!r}" + (f" in graph {graph[:200]!r}" if graph else ""))
+        if not any(one.node(node).is_operator for _, one in owners):
+            return StateError(f"{node} is no operator, so it does not run")
+        ran = {turn + 1 for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
+        steps = ", ".join(map(str, sorted(ran)[:5])) + (", …" if len(ran) > 5 else "")
+        when = f"its graph ran in step {steps}" if ran else "its graph was dumped in no step"
+        return StateError(f"{node} did not run in step {iteration + 1}; {when}")
+
+    def _executed(self, rank: int, iteration: int) -> tuple[tuple[str, str], ...]:
+        """Return graph and name of the operators that ran in an iteration, in order; at least one."""
+        if self._order is None or self._order[0] != (rank, iteration):
+            self._order = ((rank, iteration), self._order_of(rank, iteration))
+        if not self._order[1]:
+            what = "nothing has run before step 1" if iteration < 0 else f"nothing was dumped of step {iteration + 1}"
+            raise StateError(f"{what} on rank {rank}; continue, or go to a step that has data")
+        return self._order[1]
+
+    def _order_of(self, rank: int, iteration: int) -> tuple[tuple[str, str], ...]:
+        listed = len(self._dump.execution_order(rank))
+        executed = []
+        for graph in self._dump.graphs(rank):
+            if iteration in self._dump.iterations(rank, self._folder_of(rank, graph)):
+                places = ((self._dump.node_position(rank, node), node.name) for node in graph.operators)
+                # Behind the listed operators come those that only pass values on, and parameters.
+                executed += [(place, graph.name, name) for place, name in places if place < listed]
+        return tuple((graph, name) for _, graph, name in sorted(executed))
+
+    def _folder_of(self, rank: int, graph: Graph) -> int:
+        """Return the number of the folder that holds a graph's tensors: that of its root graph, if there is one."""
+        folders = self._dump.graph_ids(rank)
+        return graph.root_id if graph.root_id in folders else graph.graph_id
