@@ -8,6 +8,7 @@ can come back: the log still has what was missed, or says that it has not.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,8 @@ from tensight.sessions.events import EventLog
 from tensight.sessions.records import Event, EventPage
 
 Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
 
 SLOW_CODE = 1013
 """Close code for a follower that was dropped: try again later."""
@@ -54,6 +57,13 @@ class EventStreams:
         How many may follow at once, by WebSocket or waiting poll.
     slow_after_s : float
         A follower that takes nothing for so long is dropped.
+
+    Attributes
+    ----------
+    subscribers : int
+        How many follow now.
+    dropped : int
+        How many were too slow so far.
     """
 
     def __init__(self, max_subscribers: int, slow_after_s: float) -> None:
@@ -63,6 +73,7 @@ class EventStreams:
         self._stopping: asyncio.Future[None] | None = None
         self._stopped = False
         self.subscribers = 0
+        self.dropped = 0
 
     def stop(self) -> None:
         """Send everybody away, now and from now on: the server shuts down. From the event loop's thread."""
@@ -147,6 +158,8 @@ class EventStreams:
                 try:
                     await asyncio.wait_for(websocket.send_text(self._text(log, event)), self._slow_after_s)
                 except asyncio.TimeoutError:
+                    self.dropped += 1
+                    logger.info("subscriber dropped", extra={"peer": websocket.client, "after": after})
                     return _Close(SLOW_CODE, f"took no event for {self._slow_after_s:g} s; go on after {after}")
                 after = event.number
                 if until_closed and event.kind == "closed":
