@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Protocol
 
+from tensight.dumps import open_dump
+from tensight.sessions.discovery import Discovery
 from tensight.sessions.errors import LimitError, NotFoundError
 from tensight.sessions.events import EventLog
+from tensight.sessions.offline import OfflineSession
+from tensight.sessions.records import DumpRecord, State
+from tensight.sessions.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tensight.sessions.records import DumpRecord
+    from tensight.sessions.discovery import FoundDump
+    from tensight.sessions.records import EventPage
     from tensight.sessions.session import Session
     from tensight.sessions.workspace import Workspace
+
+_A_WHILE_S = 3600.0
+_log = logging.getLogger(__name__)
 
 
 class SessionTable(Protocol):
@@ -41,7 +51,7 @@ class Sessions:
     base_dir : Path, optional
         Dumps are looked for below this folder; None if only recorded runs can be opened.
     mem_limit_mb : int
-        Megabytes for the values that offline sessions hold in memory, all together; each gets an equal share.
+        Megabytes (2**20 bytes) that all open dumps together may take; `ValueMemory` says for what.
     max_offline : int
         How many dumps may be open at once.
     max_sessions : int
@@ -73,7 +83,14 @@ class Sessions:
         self._workspace = workspace
         self._max_offline = max_offline
         self._max_sessions = max_sessions
+        self._most_drawn_nodes = most_drawn_nodes
+        self._discovery = Discovery(base_dir, workspace.runs, reload_interval_s=reload_interval_s)
+        self._memory = ValueMemory(mem_limit_mb * 2**20)
+        self._opening = asyncio.Lock()
         self._sessions: dict[str, Session] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+
+    # --- the sessions ---
 
     def all(self) -> list[Session]:
         """Return the sessions, oldest first."""
@@ -91,17 +108,55 @@ class Sessions:
         if len(self._sessions) >= self._max_sessions:
             raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
         self._sessions[session.id] = session
+        self._announce(session)
+        self._followers[session.id] = asyncio.get_running_loop().create_task(self._follow(session))
 
-    def remove(self, session_id: str) -> None:
+    def remove(self, session_id: str, reason: str = "closed") -> None:
         """No longer list a session, which its owner has closed; unknown ids are ignored."""
-        self._sessions.pop(session_id, None)
+        if self._sessions.pop(session_id, None) is not None:
+            self._followers.pop(session_id).cancel()
+            self.events.append("closed", session=session_id, reason=reason)
+
+    async def close(self, session_id: str, reason: str = "closed by a person") -> None:
+        """Close a session and forget it. NotFoundError if there is none with this id."""
+        session = self.get(session_id)
+        await session.close(reason)
+        self.remove(session_id, reason)
+
+    async def close_all(self, reason: str) -> None:
+        """Close every session: the server shuts down. One that cannot be closed does not keep the others open."""
+        sessions, followers = self.all(), list(self._followers.values())
+        results = await asyncio.gather(*(one.close(reason) for one in sessions), return_exceptions=True)
+        for session, result in zip(sessions, results, strict=True):
+            if isinstance(result, BaseException):
+                _log.error("session %s could not be closed", session.id, exc_info=result)
+            self.remove(session.id, reason)
+        await asyncio.gather(*followers, return_exceptions=True)
+
+    def _announce(self, session: Session) -> None:
+        self.events.append("state", **session.record().model_dump(mode="json"))
+
+    async def _follow(self, session: Session) -> None:
+        """Repeat in the server's log how a session changes; no longer list a dump that was closed by a command."""
+        page = session.events.after(session.events.last)
+        while True:
+            page = await session.events.wait_after(page.last, _A_WHILE_S)
+            if any(event.kind == "state" for event in page.events):
+                self._announce(session)
+            reason = _reason_of_end(page)
+            if reason is not None and isinstance(session, OfflineSession):
+                self.remove(session.id, reason)
+
+    # --- dumps ---
 
     async def dumps(self, refresh: bool = False) -> list[DumpRecord]:
         """Return the dumps that can be opened, by name; `refresh` looks at the disk even if that was done just now."""
-        raise NotImplementedError
+        return [self._dump_record(found) for found in await self._discovery.dumps(refresh)]
 
     async def open_dump(self, name: str) -> Session:
         """Open a dump, or return the session that has it open.
+
+        A run that is being recorded is open in the session of its training.
 
         Raises
         ------
@@ -112,14 +167,61 @@ class Sessions:
         DumpError
             It cannot be read.
         """
-        raise NotImplementedError
+        async with self._opening:
+            found = await self._discovery.find(name)
+            open_one = self._session_of(found)
+            if open_one is not None and open_one.state is not State.FAILED:
+                return open_one
+            if open_one is not None:
+                await self.close(open_one.id, "opened again")
+            self._require_room()
+            session = await asyncio.to_thread(self._offline_session, found)
+            self.add(session)
+            session.begin()
+            return session
 
-    async def close(self, session_id: str, reason: str = "closed by a person") -> None:
-        """Close a session and forget it. NotFoundError if there is none with this id."""
-        session = self.get(session_id)
-        await session.close(reason)
-        self.remove(session_id)
+    def _offline_session(self, found: FoundDump) -> OfflineSession:
+        return OfflineSession(
+            self._workspace.next_session_id(),
+            found.name,
+            open_dump(found.path),
+            workspace=self._workspace,
+            memory=self._memory,
+            most_drawn_nodes=self._most_drawn_nodes,
+        )
 
-    async def close_all(self, reason: str) -> None:
-        """Close every session: the server shuts down."""
-        await asyncio.gather(*(self.close(session.id, reason) for session in self.all()))
+    def _dump_record(self, found: FoundDump) -> DumpRecord:
+        session = self._session_of(found)
+        return DumpRecord(
+            name=found.name,
+            ranks=found.ranks,
+            framework_version=found.framework_version,
+            modified=found.modified,
+            session=None if session is None else session.id,
+            problem=found.problem,
+        )
+
+    def _session_of(self, found: FoundDump) -> Session | None:
+        """Return the session that has a dump open: an offline one, or that of the training that records it."""
+        recording = self._sessions.get(found.run)
+        if recording is not None and not recording.state.has_ended:
+            return recording
+        return next((one for one in self._offline() if one.name == found.name), None)
+
+    def _offline(self) -> list[OfflineSession]:
+        return [session for session in self._sessions.values() if isinstance(session, OfflineSession)]
+
+    def _require_room(self) -> None:
+        if len(self._sessions) >= self._max_sessions:
+            raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
+        offline = self._offline()
+        if len(offline) >= self._max_offline:
+            listed = ", ".join(f"{session.id} ({session.name})" for session in offline[:20])
+            raise LimitError(
+                f"{len(offline)} dumps are open, which is all that --max-offline-debugger-session-num allows; "
+                f"close one of these sessions first: {listed}"
+            )
+
+
+def _reason_of_end(page: EventPage) -> str | None:
+    return next((str(event.data.get("reason", "")) for event in page.events if event.kind == "closed"), None)
