@@ -16,6 +16,7 @@ import uvicorn
 
 from tensight.server.event_stream import EventStreams
 from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.listening import open_socket
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 
@@ -85,7 +86,7 @@ def served(workspace: Path, base_dir: Path | None = None, *, max_offline: int = 
         config = uvicorn.Config(
             app, lifespan="off", log_level="critical", ws_per_message_deflate=False, timeout_graceful_shutdown=5
         )
-        with socket.create_server(("127.0.0.1", 0)) as listening:
+        with open_socket("127.0.0.1", 0, "--port") as listening:
             found.update(sessions=sessions, app=app, port=listening.getsockname()[1], loop=asyncio.get_running_loop())
             found["server"] = _Server(config, ready.set)
             await found["server"].serve([listening])
