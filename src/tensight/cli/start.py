@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,6 +75,8 @@ def start(
 
         _announce(start_detached(given, config))
         return
+    # gRPC's own complaints (a failed handshake, a port in use) go to stderr beside the log; we say it better.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import asyncio
 
     from tensight.server.app import serve

@@ -1,0 +1,71 @@
+"""Calls to the gRPC services, message by message, with our own messages: for tests of the service itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from tensight.wire.debugger_pb2 import EventReply, Metadata
+
+WITHIN_S = 30
+STREAMED = ("SendGraph", "SendMultiGraphs", "SendTensors", "SendTensorBase", "SendTensorStats", "SendWatchpointHits")
+SINGLE = ("WaitCMD", "SendMetadata", "SendHeartbeat")
+
+
+class Caller:
+    """Sends bytes, and returns replies.
+
+    Parameters
+    ----------
+    channel : grpc.Channel
+    metadata : tuple of pairs
+        Sent with each call.
+    """
+
+    def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self._channel = channel
+        self._metadata = metadata
+
+    def one(self, call: str, request: bytes, service: str = "debugger.EventListener") -> EventReply:
+        """Make a call with one request."""
+        return EventReply.FromString(
+            self._channel.unary_unary(f"/{service}/{call}")(request, timeout=WITHIN_S, metadata=self._metadata)
+        )
+
+    def many(self, call: str, requests: Iterable[bytes], service: str = "debugger.EventListener") -> Any:
+        """Make a call with a stream of requests; returns the reply's bytes."""
+        streamed = self._channel.stream_unary(f"/{service}/{call}")
+        return streamed(iter(requests), timeout=WITHIN_S, metadata=self._metadata)
+
+    def wait_for_command(self, device: str) -> Any:
+        """Begin a WaitCMD that stays open; returns the future."""
+        request = Metadata(device_name=device.encode(), backend=b"GPU").SerializeToString()
+        return self._channel.unary_unary("/debugger.EventListener/WaitCMD").future(
+            request, timeout=WITHIN_S, metadata=self._metadata
+        )
+
+
+@contextmanager
+def calling(
+    address: str, *, token: str | None = None, credentials: grpc.ChannelCredentials | None = None, **options: Any
+) -> Iterator[Caller]:
+    """Connect to a server; the connection is this caller's own."""
+    arguments = [("grpc.use_local_subchannel_pool", 1), *options.items()]
+    if credentials is None:
+        channel = grpc.insecure_channel(address, options=arguments)
+    else:
+        channel = grpc.secure_channel(address, credentials, options=arguments)
+    with channel:
+        yield Caller(channel, () if token is None else (("authorization", f"Bearer {token}"),))
+
+
+def refused(call: Any, *arguments: Any, **named: Any) -> grpc.RpcError:
+    """Return how a call was refused."""
+    try:
+        call(*arguments, **named)
+    except grpc.RpcError as error:
+        return error
+    raise AssertionError("the call was answered")
