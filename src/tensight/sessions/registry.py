@@ -141,6 +141,8 @@ class Sessions:
         page = session.events.after(session.events.last)
         while True:
             page = await session.events.wait_after(page.last, _A_WHILE_S)
+            if session.id not in self._sessions:
+                return  # removed while its last events were on their way: nothing follows its `closed`
             if any(event.kind == "state" for event in page.events):
                 self._announce(session)
             reason = _reason_of_end(page)
