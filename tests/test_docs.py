@@ -66,6 +66,33 @@ def test_every_setting_of_the_server_is_documented_with_its_key_and_default() ->
         )
 
 
+def test_every_endpoint_of_the_api_is_documented_with_its_parameters(tmp_path: Path) -> None:
+    from starlette.routing import WebSocketRoute
+
+    from tensight.server.http import HttpSettings, create_http_app
+    from tensight.server.routes import events
+    from tensight.sessions.registry import Sessions
+    from tensight.sessions.workspace import Workspace
+
+    page = (ROOT / "docs" / "reference" / "http-api.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith(("| `GET", "| `P", "| `DELETE", "| `WS"))]
+    api = create_http_app(Sessions(Workspace(tmp_path), None), settings=HttpSettings()).openapi()
+    described = {
+        f"`{method.upper()} {path.removeprefix('/api/v1')}`": operation
+        for path, operations in api["paths"].items()
+        for method, operation in operations.items()
+    }
+    followed = {f"`WS {route.path}`" for route in events.router.routes if isinstance(route, WebSocketRoute)}
+    assert followed
+    assert set(re.findall(r"`(?:GET|POST|PATCH|PUT|DELETE|WS) /[^`]*`", page)) == set(described) | followed
+    for endpoint, operation in described.items():
+        (row,) = (row for row in rows if row.startswith(f"| {endpoint} |"))
+        asked = {parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "query"}
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        fields = api["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {})
+        assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == asked | set(fields.get("properties", ())), endpoint
+
+
 def test_every_column_of_the_statistics_table_is_documented() -> None:
     from tensight.analysis.statistics_table import FILE_COLUMNS, ROW
 
