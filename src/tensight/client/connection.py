@@ -190,7 +190,7 @@ def part(text: str) -> str:
 
 
 def _clean(url: str) -> tuple[str, str]:
-    text = url.strip().rstrip("/")
+    text = url.strip()
     if "://" not in text:
         text = "http://" + text
     try:
@@ -199,7 +199,7 @@ def _clean(url: str) -> tuple[str, str]:
         raise InputError(f"{url!r} is no address of a server: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
         raise InputError(f"{url!r} is no address of a server; one reads http://127.0.0.1:8080")
-    return text.removesuffix(API), parsed.host
+    return text.rstrip("/").removesuffix(API), parsed.host
 
 
 def _clean_token(token: str) -> str:

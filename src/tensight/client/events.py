@@ -41,6 +41,15 @@ class Events:
         Number of the last event.
     missed : bool
         Whether events were dropped before the last one: read the session anew.
+
+    Examples
+    --------
+    >>> _ = session.watch("tensor_overflow")
+    >>> for event in session.events(timeout_s=0):
+    ...     if event.kind == "watchpoints":
+    ...         print("somebody changed a watchpoint")
+    ...         break
+    somebody changed a watchpoint
     """
 
     def __init__(
@@ -56,7 +65,14 @@ class Events:
         self.missed = False
 
     def next(self, timeout_s: float | None = None) -> Event | None:
-        """Return the next event, or None if there is none for so long (by default, wait for ever)."""
+        """Return the next event, or None if there is none for so long (by default, wait for ever).
+
+        Examples
+        --------
+        >>> events = session.events(after=session.summary.last_event)
+        >>> events.next(timeout_s=0.1) is None
+        True
+        """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ready:
             left = POLL_S if end is None else min(POLL_S, max(end - time.monotonic(), 0.0))
@@ -69,7 +85,16 @@ class Events:
         return event
 
     def skip(self) -> None:
-        """Leave out what has happened so far."""
+        """Leave out what has happened so far.
+
+        Examples
+        --------
+        >>> events = session.events()
+        >>> events.skip()
+        >>> _ = session.watch("tensor_overflow")
+        >>> events.next(timeout_s=60).kind
+        'watchpoints'
+        """
         while self.next(0) is not None:
             pass
 

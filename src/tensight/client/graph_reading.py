@@ -60,7 +60,7 @@ class GraphReading(SessionPart):
         name : str
             A part of the full name.
         type : str
-            Type of the operator, such as ``Conv2D``, in any case.
+            A part of the operator's type, such as ``Conv2D``, in any case.
         kind : str
             ``operator``, ``parameter``, ``constant``, or what its tensor is: ``weight``, ``gradient``, ``activation``.
         stack : str
@@ -115,9 +115,9 @@ class GraphReading(SessionPart):
 
         Examples
         --------
-        >>> log = session.nodes(type="Log")[0].entry.path
-        >>> session.node(log).stack[0].code.strip()
-        'return ops.log(energy)'
+        >>> conv = session.node("Default/network-Loss/network-SickNetwork/conv-Conv2d/Conv2D-op0")
+        >>> [slot.peer for slot in conv.inputs]
+        ['inputs0', 'network.conv.weight']
         """
         graph = graph or self._graph_with(name, rank)
         return self._get(NodeRecord, "node", rank=rank, graph=graph, name=name)
@@ -130,7 +130,7 @@ class GraphReading(SessionPart):
         Examples
         --------
         >>> [entry.label for entry in session.tree()]
-        ['Default', 'Gradients', 'parameters', 'constants']
+        ['Default', 'Expand', 'Gradients', 'parameters', 'constants']
         """
         graph = graph or self._first_graph(rank)
         wanted = {"scope": scope, "rank": rank, "graph": graph, "watchpoint": watchpoint}
@@ -163,7 +163,7 @@ class GraphReading(SessionPart):
         --------
         >>> relations = session.relations(tensor)
         >>> sorted({node.distance for node in relations.nodes})
-        [-1, 0, 1]
+        [0, 1]
         """
         return self._get(RelationGraph, "relations", address=address_of(address), hops=hops, limit=limit)
 
@@ -177,8 +177,8 @@ class GraphReading(SessionPart):
 
         Examples
         --------
-        >>> [line.line for line in session.sources("ops.log")[0].lines]
-        [31]
+        >>> [(line.line, line.nodes) for line in session.sources("self.log(")[0].lines]
+        [(31, 1)]
         """
         return self._rows(
             "sources", {"query": query or None}, SourcePage, lambda page: (page.total, page.files), SOURCES

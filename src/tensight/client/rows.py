@@ -47,11 +47,11 @@ class Rows(Sequence[R]):
 
     Examples
     --------
-    >>> found = session.nodes(type="Conv2D")
-    >>> len(found), found[0].entry.type
-    (3, 'Conv2D')
-    >>> [node.entry.label for node in found[:2]]
-    ['Conv2D-op0', 'Conv2D-op1']
+    >>> found = session.nodes(kind="operator")
+    >>> len(found)
+    118
+    >>> [node.entry.type for node in found[:2]]
+    ['Load', 'Conv2D']
     """
 
     def __init__(self, fetch: Callable[[int, int], tuple[int, Sequence[R]]], look: Look[R]) -> None:

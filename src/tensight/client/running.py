@@ -10,7 +10,7 @@ from tensight.client.events import Events
 from tensight.client.part import SessionPart, spoken
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError
-from tensight.sessions.records import Command, Event, SessionRecord, State
+from tensight.sessions.records import Command, SessionRecord, State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,8 +57,9 @@ class Running(SessionPart):
 
         Examples
         --------
-        >>> session.next_node().wait(60).node.startswith("Default")
-        True
+        >>> _ = session.step().wait(60)
+        >>> session.next_node().wait(60).node
+        'Default/network-Loss/network-SickNetwork/dead-DeadBranch/conv-Conv2d/Conv2D-op0'
         """
         return self._command("next_node")
 
@@ -67,9 +68,10 @@ class Running(SessionPart):
 
         Examples
         --------
-        >>> first = session.next_node().wait(60).node
+        >>> _ = session.step().wait(60)
+        >>> before = session.next_node().wait(60).node
         >>> _ = session.next_node().wait(60)
-        >>> session.previous_node().wait(60).node == first
+        >>> session.previous_node().wait(60).node == before
         True
         """
         return self._command("previous_node")
@@ -88,6 +90,7 @@ class Running(SessionPart):
 
         Examples
         --------
+        >>> _ = session.step().wait(60)
         >>> relu = session.nodes(type="ReLU")[0].entry.path
         >>> session.run_to(relu).wait(60).node == relu
         True
@@ -172,7 +175,7 @@ class Running(SessionPart):
         'paused'
         """
         begin = time.monotonic()
-        record = self.summary
+        record = self._summary_or_end()
         events = Events(self._connection, self._path("events"), record.last_event)
         while record.state in _MOVING:
             left = None if timeout_s is None else timeout_s - (time.monotonic() - begin)
@@ -180,18 +183,20 @@ class Running(SessionPart):
                 raise WaitError(f"session {self.id} ({self.name}) is still {record.state.value} after {timeout_s:g} s")
             event = events.next(left)
             if event is not None and event.kind == "closed":
-                return self._after_closing(record, event)
-            if event is None or event.kind == "state" or events.missed:
-                record = self.summary
+                message = str(event.data.get("reason", ""))
+                self._known = record.model_copy(update={"state": State.TERMINATED, "message": message})
+            if event is None or event.kind in ("state", "closed") or events.missed:
+                record = self._summary_or_end()
         return record
 
-    def _after_closing(self, record: SessionRecord, event: Event) -> SessionRecord:
-        """Return what is left of a session that was closed: the server may have forgotten it."""
+    def _summary_or_end(self) -> SessionRecord:
+        """Return the session at a glance; of one that ended and that the server has forgotten, how it ended."""
         try:
             return self.summary
         except NotFoundError:
-            reason = str(event.data.get("reason", ""))
-            return record.model_copy(update={"state": State.TERMINATED, "message": reason})
+            if self._known.state.has_ended:
+                return self._known
+            raise
 
     def _command(self, action: str, **details: Any) -> Self:
         command = spoken(Command, action=action, **details)

@@ -13,9 +13,9 @@ from tensight.client.events import Events
 from tensight.client.looks import DUMPS, session_html
 from tensight.client.rows import Rows
 from tensight.client.session import Session
-from tensight.errors import InputError
+from tensight.errors import DumpError, InputError
 from tensight.sessions.errors import NotFoundError
-from tensight.sessions.records import ConditionRecord, DumpRecord, SessionRecord
+from tensight.sessions.records import ConditionRecord, DumpRecord, SessionRecord, State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +46,7 @@ class Server:
     Examples
     --------
     >>> server
-    <Tensight server at http://127.0.0.1:…>
+    <Tensight server at http://127.0.0.1:...>
     """
 
     def __init__(
@@ -121,18 +121,24 @@ class Server:
         """
         return Rows.of(self._connection.get(list[DumpRecord], "/dumps", refresh=refresh), DUMPS)
 
-    def open(self, dump: str | DumpRecord) -> Session:
-        """Open a dump, or return the session that has it open already.
+    def open(self, dump: str | DumpRecord, timeout_s: float | None = None) -> Session:
+        """Open a dump, or return the session that has it open already, as soon as its graphs have been read.
 
         Parameters
         ----------
         dump : str or DumpRecord
             Its name in `dumps`.
+        timeout_s : float, optional
+            Seconds; by default for ever. A large dump takes a while.
 
         Raises
         ------
         NotFoundError
             The server lists no such dump.
+        DumpError
+            It cannot be read; the message says why.
+        WaitError
+            It is still being read after that time, and goes on being read.
         LimitError
             As many dumps as the server allows are open; close one.
 
@@ -142,7 +148,12 @@ class Server:
         '2.10.0'
         """
         name = dump.name if isinstance(dump, DumpRecord) else dump
-        return Session(self._connection, self._connection.send(SessionRecord, "POST", "/sessions", {"dump": name}))
+        record = self._connection.send(SessionRecord, "POST", "/sessions", {"dump": name})
+        session = Session(self._connection, record)
+        record = session.wait(timeout_s)
+        if record.state is State.FAILED:
+            raise DumpError(f"{name}: {record.message}")
+        return session
 
     def sessions(self) -> list[Session]:
         """Return all sessions, the oldest first.

@@ -43,7 +43,7 @@ class Session(Running, Watching, GraphReading):
     Examples
     --------
     >>> session
-    <session 1 (sick-2.10.0)>
+    <session ... (sick-2.10.0)>
     """
 
     @property
@@ -96,7 +96,7 @@ class Session(Running, Watching, GraphReading):
         >>> session.tensor("network.fc2.weight", iteration=2)
         <tensor 0/kernel_graph0/network.fc2.weight:0@2>
         >>> session.tensor("0/kernel_graph0/network.fc2.weight:0@2").statistics().shape
-        (10, 32)
+        (3, 10)
         """
         text = address_of(which)
         if match := _ADDRESS.fullmatch(text):
@@ -122,7 +122,7 @@ class Session(Running, Watching, GraphReading):
 
         Examples
         --------
-        >>> log = session.nodes(type="Log")[0].entry.path
+        >>> log = session.nodes(stack="sick_network.py:31")[0].entry.path
         >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, iteration=2)]
         [('input', 'float32'), ('output', 'float32')]
         """

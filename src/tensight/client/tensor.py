@@ -69,7 +69,7 @@ class Values:
         Examples
         --------
         >>> tensor.address
-        '0/kernel_graph0/network.fc2.weight:0@2'
+        '0/kernel_graph0/network.fc2.weight:0@1'
         """
         return str(self._where)
 
@@ -191,7 +191,7 @@ class Tensor(Values):
         Examples
         --------
         >>> tensor.numpy().shape
-        (10, 32)
+        (3, 10)
         """
         return npy_array(fetch_to_memory(self._connection, f"{self._path}/tensor/file", address=self.address))
 
@@ -244,7 +244,7 @@ class Tensor(Values):
         Examples
         --------
         >>> tensor.record.dtype, tensor.record.shape
-        ('float32', (10, 32))
+        ('float32', (3, 10))
         """
         where = self._where
         records = self._connection.get(
@@ -267,7 +267,7 @@ class Tensor(Values):
         Examples
         --------
         >>> [row.iteration for row in tensor.history()]
-        [0, 1, 2, 3]
+        [-1, 0, 1, 2, 3]
         """
         rows = self._get(list[StatisticsRow], "history", address=self.address)
         return Rows.of(rows, STATISTICS)
@@ -279,7 +279,7 @@ class Tensor(Values):
         Examples
         --------
         >>> tensor.previous.address
-        '0/kernel_graph0/network.fc2.weight:0@1'
+        '0/kernel_graph0/network.fc2.weight:0@0'
         """
         where = self._where
         if where.iteration < 0:
@@ -314,7 +314,7 @@ def raw_array(response: httpx.Response) -> NDArray[Any]:
     try:
         dtype = _dtype(response.headers["x-tensight-dtype"])
         shape = tuple(int(size) for size in response.headers["x-tensight-shape"].strip("[]()").split(",") if size)
-        return np.frombuffer(bytearray(response.content), dtype).reshape(shape)
+        return np.frombuffer(response.content, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
     except (KeyError, TypeError, ValueError) as error:
         raise ServerError(f"{response.request.url} sent values that cannot be read: {error}") from error
 
@@ -339,7 +339,7 @@ def _dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
 
         name = ml_dtypes.bfloat16
-    return np.dtype(name).newbyteorder("<")
+    return np.dtype(name)
 
 
 def _file_name(where: TensorAddress) -> str:

@@ -116,8 +116,8 @@ class Watching(SessionPart):
         Examples
         --------
         >>> _ = session.watch("TO", name="overflow")
-        >>> [(watchpoint.id, watchpoint.condition) for watchpoint in session.watchpoints()]
-        [(1, 'tensor_overflow')]
+        >>> [(watchpoint.name, watchpoint.text) for watchpoint in session.watchpoints()]
+        [('overflow', 'tensor_overflow()')]
         """
         return Rows.of(self._get(list[WatchpointRecord], "watchpoints"), WATCHPOINTS)
 
