@@ -99,3 +99,10 @@ def test_the_notebook_of_the_page_runs(dump_server: RunningServer, server: Serve
         exec(text.replace('"weight.npy"', repr(str(tmp_path / "weight.npy"))), names)  # noqa: S102 - our own page
     names["server"].close()
     assert (tmp_path / "weight.npy").exists()
+
+
+def test_everything_public_is_in_the_reference() -> None:
+    reference = (PAGE.parents[1] / "reference" / "python-api.md").read_text()
+    section = reference.partition("# The debug server's client")[2]
+    names = {name.partition(".")[2] for name in MEMBERS if name.startswith(("Server.", "Session.", "Tensor."))}
+    assert not [name for name in names if not re.search(rf"`{name}\b", section)]
