@@ -41,6 +41,7 @@ bench: $(READY) ## Print the figures that the README quotes, beside the peers, i
 	$(BIN)/python benchmarks/graph_parse.py
 	$(BIN)/python benchmarks/info.py
 	$(BIN)/python benchmarks/offline_check.py
+	$(BIN)/python benchmarks/server.py
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10
