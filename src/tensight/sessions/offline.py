@@ -15,38 +15,18 @@ import time
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError, TensightError
-from tensight.graph import TensorAddress
-from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.dump_session import DumpSession
+from tensight.sessions.errors import StateError
 from tensight.sessions.offline_check import StepCheck, check_step, is_checked_at
-from tensight.sessions.offline_thread import AnalysisThread, StoppedError
-from tensight.sessions.opened_dump import OpenedDump
-from tensight.sessions.records import Capabilities, RankRecord, SessionRecord, State
-from tensight.sessions.replay import Place, Replay
-from tensight.sessions.session import Session
-from tensight.sessions.value_memory import TENSOR_BYTES
-from tensight.watchpoints import Platform
+from tensight.sessions.offline_thread import StoppedError
+from tensight.sessions.records import RankRecord, SessionRecord, State
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Awaitable, Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tensight.dumps import Dump
-    from tensight.graph import Graph
-    from tensight.sessions.records import (
-        Command,
-        ExecutionPage,
-        OriginRecord,
-        StatisticsPage,
-        StatisticsRow,
-        TensorRecord,
-    )
-    from tensight.sessions.value_memory import ValueMemory
-    from tensight.sessions.workspace import Workspace
+    from tensight.sessions.records import Capabilities, Command
+    from tensight.sessions.replay import Place
 
 STATE_EVERY_S = 0.25
 """Seconds between two announcements of the step while many steps are checked quickly."""
@@ -55,80 +35,19 @@ _SHOWN_REMARKS = 5
 _log = logging.getLogger(__name__)
 
 
-class OfflineSession(Session):
-    """A person debugging a dump.
+class OfflineSession(DumpSession):
+    """A person debugging a dump; see `DumpSession` for the parameters."""
 
-    Opening returns at once; the graphs are parsed and the tensors listed while clients see the state ``connecting``.
-
-    Parameters
-    ----------
-    session_id, name : str
-    dump : Dump
-        Just opened.
-    workspace : Workspace or None
-    memory : ValueMemory
-        Shared by all offline sessions.
-    most_drawn_nodes : int
-        Graphs with more nodes are not drawn.
-    cache_dir : path, optional
-        Where statistics are kept; by default as for the command line.
-    """
-
-    def __init__(
-        self,
-        session_id: str,
-        name: str,
-        dump: Dump,
-        *,
-        workspace: Workspace | None,
-        memory: ValueMemory,
-        most_drawn_nodes: int = 100_000,
-        cache_dir: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._dump = dump
-        self._memory = memory
-        self._cache_dir = cache_dir
-        self._opened: OpenedDump | None = None
-        self._state = State.CONNECTING
-        self._message = ""
-        self._step = 0
-        self._place: Place | None = None
-        self._listed_bytes = 0
-        self._announced = 0.0
-        self._stop = threading.Event()
-        self._task: asyncio.Task[None] | None = None
-        platform = next((one for one in Platform if one.value == dump.metadata.device_target), None)
-        super().__init__(session_id, name, workspace=workspace, platform=platform, most_drawn_nodes=most_drawn_nodes)
-        self._thread = AnalysisThread(self._report)
-        self._replay = Replay(dump)
+    # Where the walk through the operators of the shown step stands; None: the step is shown as a whole.
+    _place: Place | None = None
+    _announced = 0.0
 
     # --- what it is ---
-
-    @property
-    def state(self) -> State:
-        """What the session is doing; ``running`` while steps are checked."""
-        return self._state
-
-    @property
-    def step(self) -> int:
-        """The step that is shown; 0 is the state before the first update."""
-        return self._step
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks of the dump, in order."""
-        return self._dump.ranks
 
     @property
     def total_steps(self) -> int:
         """The last step of which something was dumped; 0 if there is none."""
         return self._opened.steps[-1] if self._opened is not None and self._opened.steps else 0
-
-    def graphs(self, rank: int) -> tuple[Graph, ...]:
-        """Return the graphs of a rank; none while the dump is being opened. NotFoundError for an unknown rank."""
-        if rank not in self.ranks:
-            raise NotFoundError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks[:20]))}")
-        return () if self._opened is None else self._opened.graphs[rank]
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now."""
@@ -149,7 +68,7 @@ class OfflineSession(Session):
                     "can_run_to_node": paused and self._step > 0,
                     "can_recheck": paused and bool(self.watchpoint_list.enabled()),
                     "has_previous_values": opened,
-                    "has_execution_history": opened and any(self._dump.history(rank) for rank in self.ranks),
+                    "has_execution_history": self._opened is not None and self._opened.has_history,
                     "has_origin": opened,
                     "has_statistics_table": opened,
                 }
@@ -169,8 +88,8 @@ class OfflineSession(Session):
             node="" if place is None else place.node,
             graph="" if place is None else place.graph,
             framework="mindspore",
-            framework_version=self._dump.metadata.framework_version,
-            backend=self._dump.metadata.device_target,
+            framework_version=self.metadata.framework_version,
+            backend=self.metadata.device_target,
             created=self.created,
             ranks=tuple(map(self._rank_record, self.ranks)),
             capabilities=self.capabilities(),
@@ -203,77 +122,6 @@ class OfflineSession(Session):
             device="" if device is None else str(device.device_id),
             message="" if opened is None or self._step in {0, *opened.steps_of[rank]} else "no data of this step",
         )
-
-    # --- opening and closing ---
-
-    def begin(self) -> None:
-        """Start to open the dump; returns at once, events tell how far it is."""
-        self._task = asyncio.get_running_loop().create_task(self._open())
-
-    async def _open(self) -> None:
-        try:
-            opened = await self._thread.run("opening the dump", self._load)
-            self._opened = opened
-            await self.graphs_changed()
-        except Exception as error:
-            self._fail(error)
-            return
-        for rank in self.ranks:
-            self.events.append("graph", rank=rank, graphs=[graph.name for graph in opened.graphs[rank]])
-        self._state = State.PAUSED
-        self._move_to(0)
-
-    def _load(self) -> OpenedDump:
-        opened = OpenedDump(
-            self._dump, report=self._thread.report, progress=self._thread.progress, cache_dir=self._cache_dir
-        )
-        size_bytes = len(opened.table.files) * TENSOR_BYTES
-        self._memory.hold(size_bytes, f"the list of the {len(opened.table.files):,} tensors of {self.name}")
-        self._listed_bytes = size_bytes
-        return opened
-
-    def _fail(self, error: Exception) -> None:
-        if not isinstance(error, TensightError):
-            _log.exception("the dump %s could not be opened", self.name)
-        if not self._state.has_ended:
-            self._state = State.FAILED
-            self._message = f"the dump cannot be opened: {str(error) or type(error).__name__}"
-            self.events.append_state(self.record())
-
-    async def close(self, reason: str) -> None:
-        """Stop what runs and let go of the dump. A closed session only knows its log."""
-        if self._state is State.TERMINATED:
-            return
-        self._state, self._message = State.TERMINATED, reason
-        self._stop.set()
-        self._thread.close()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        self._memory.forget(self.id)
-        self._memory.release(self._listed_bytes)
-        self._opened = None
-        self.hit_list.clear()
-        self.events.append_state(self.record())
-        self.events.append("closed", reason=reason)
-
-    def _required(self) -> OpenedDump:
-        """Return the opened dump.
-
-        Raises
-        ------
-        StateError
-            It is not opened yet, cannot be, or is closed.
-        """
-        if self._state.has_ended:
-            raise StateError(self._message or "the session was closed; open the dump again")
-        if self._opened is None:
-            raise StateError("the dump is still being opened; its progress is among the events")
-        return self._opened
-
-    def _report(self, what: str, done: int, total: int) -> None:
-        self.events.append("progress", what=what, done=done, total=total)
 
     # --- commands ---
 
@@ -347,10 +195,10 @@ class OfflineSession(Session):
         self._move_to(steps[max(before - max(command.steps, 1), 0)])
 
     async def _next_node(self, command: Command) -> None:
-        await self._walk(command, self._replay.following)
+        await self._walk(command, self._required().replay.following)
 
     async def _previous_node(self, command: Command) -> None:
-        await self._walk(command, self._replay.preceding)
+        await self._walk(command, self._required().replay.preceding)
 
     async def _walk(self, command: Command, move: Callable[[Place | None, int, int], Place]) -> None:
         place = self._place
@@ -363,7 +211,9 @@ class OfflineSession(Session):
             await self._next_node(command)
             return
         ranks = self._ranks_to_walk(command)
-        self._stand_at(await asyncio.to_thread(self._replay.at, ranks, self._step - 1, command.graph, command.node))
+        self._stand_at(
+            await asyncio.to_thread(self._required().replay.at, ranks, self._step - 1, command.graph, command.node)
+        )
 
     def _ranks_to_walk(self, command: Command) -> tuple[int, ...]:
         """Return the rank that a command names, or those that have data of the step; at least one."""
@@ -374,6 +224,9 @@ class OfflineSession(Session):
         return tuple(rank for rank in self.ranks if self._step in steps_of[rank]) or self.ranks[:1]
 
     # --- what commands do ---
+
+    def _is_opened(self) -> None:
+        self._move_to(0)
 
     def _move_to(self, step: int) -> None:
         """Show a step that has not been checked now."""
@@ -434,67 +287,3 @@ class OfflineSession(Session):
 
     def _announce_hits(self) -> None:
         self.events.append("hits", step=self._step, total=self.hit_list.tensors)
-
-    # --- tensors ---
-
-    def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
-        found = None if self._opened is None else self._opened.index.node(rank, graph, node)
-        position = -1 if found is None else self._dump.node_position(rank, found)
-        return position if 0 <= position < UNMATCHED else None
-
-    async def tensors_of(
-        self, rank: int, graph: str, node: str, iteration: int | None = None
-    ) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at an iteration, with statistics; only these are read."""
-        opened = self._required()
-        self.graphs(rank)
-        at = TensorAddress(rank, graph, node, 0, self._step - 1 if iteration is None else iteration)
-        return await self._thread.run(f"reading {node}", lambda: opened.tensors(at, self.hit_list.abbreviations))
-
-    async def value(self, address: TensorAddress) -> NDArray[np.generic]:
-        """Return a tensor; an npy file is mapped, what has to be held in memory counts against the server's limit."""
-        return await asyncio.to_thread(self._required().value, address, self._memory, self.id)
-
-    def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the same tensor when its graph ran last before, by the history; initial weights count."""
-        return self._required().index.previous(address)
-
-    async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor in all steps of the dump, also those after the one shown."""
-        opened = self._required()
-        return await self._thread.run(f"reading {address.node} in all steps", lambda: opened.over_steps(address))
-
-    async def statistics_table(
-        self,
-        *,
-        rank: int | None = None,
-        iteration: int | None = None,
-        query: str = "",
-        sort: str = "position",
-        descending: bool = False,
-        offset: int = 0,
-        limit: int = 100,
-    ) -> StatisticsPage:
-        """Return the statistics of all tensors of an iteration; what is not known yet is read, which may take long."""
-        opened = self._required()
-        ranks = self.ranks if rank is None else (rank,)
-        self.graphs(ranks[0])
-        wanted = self._step - 1 if iteration is None else iteration
-        return await self._thread.run(
-            f"reading the statistics of step {wanted + 1}",
-            lambda: opened.statistics(
-                ranks, wanted, query=query, sort=sort, descending=descending, offset=offset, limit=limit
-            ),
-        )
-
-    async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
-        """Return which graphs ran in which step, by the dump's history and by what was dumped."""
-        opened = self._required()
-        self.graphs(rank)
-        return await asyncio.to_thread(opened.executions, rank, offset, limit)
-
-    async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
-        opened = self._required()
-        return await self._thread.run("looking for origins", opened.origins)

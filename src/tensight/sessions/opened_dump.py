@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.analysis import Analysis, origins
+from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_statistics import statistics_page, statistics_row
 from tensight.sessions.offline_tensors import tensor_records
 from tensight.sessions.records import Execution, ExecutionPage, OriginRecord
+from tensight.sessions.replay import Replay
 from tensight.sessions.sources import frame_records
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class OpenedDump:
         Those of which something was dumped, in order; from 1.
     steps_of : dict of int to frozenset of int
         The same by rank.
+    has_history : bool
+        It says in which iterations graphs ran.
+    replay : Replay
     problems : tuple of Problem
         What could not be used.
     """
@@ -71,19 +76,21 @@ class OpenedDump:
     ) -> None:
         self.dump = dump
         self.graphs: dict[int, tuple[Graph, ...]] = {}
+        self.has_history = False
         total = len(dump.ranks)
         for done, rank in enumerate(dump.ranks):
             report("reading graphs", done, total)
             self.graphs[rank] = dump.graphs(rank)
             # Read now, because they are asked for in the event loop later.
             dump.execution_order(rank)
-            dump.history(rank)
+            self.has_history |= dump.history(rank) is not None
         self.devices: dict[int, Device] = {device.rank: device for device in dump.devices()}
         self.steps = tuple(iteration + 1 for iteration in dump.iterations())
         self.steps_of = {rank: frozenset(iteration + 1 for iteration in dump.iterations(rank)) for rank in dump.ranks}
         report("listing tensors", 0, 1)
         self.analysis = Analysis(dump, progress=progress, cache_dir=cache_dir)
         self.index = TensorIndex(dump, self.table)
+        self.replay = Replay(dump)
         self.problems = tuple(dump.problems)
         self._executions: dict[int, Sequence[Execution]] = {}
 
@@ -91,6 +98,12 @@ class OpenedDump:
     def table(self) -> StatisticsTable:
         """The statistics of all tensors, as far as they are known."""
         return self.analysis.known
+
+    def position(self, rank: int, graph: str, node: str) -> int | None:
+        """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
+        found = self.index.node(rank, graph, node)
+        position = -1 if found is None else self.dump.node_position(rank, found)
+        return position if 0 <= position < UNMATCHED else None
 
     def hints(self, step: int, most_drawn_nodes: int) -> list[str]:
         """Return what a person should know who sees nothing of a step, or less of the dump than expected."""

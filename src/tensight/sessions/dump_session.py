@@ -1,0 +1,251 @@
+"""A session whose run is a dump: opening it, what it tells about tensors, and closing it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from tensight.errors import TensightError
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.offline_thread import AnalysisThread
+from tensight.sessions.opened_dump import OpenedDump
+from tensight.sessions.records import State
+from tensight.sessions.session import Session
+from tensight.sessions.value_memory import TENSOR_BYTES
+from tensight.watchpoints import Platform
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.dumps import Dump
+    from tensight.graph import Graph
+    from tensight.sessions.records import (
+        ExecutionPage,
+        OriginRecord,
+        StatisticsPage,
+        StatisticsRow,
+        TensorRecord,
+    )
+    from tensight.sessions.value_memory import ValueMemory
+    from tensight.sessions.workspace import Workspace
+
+_log = logging.getLogger(__name__)
+
+
+class DumpSession(Session):
+    """A person looking at a dump.
+
+    Opening returns at once; the graphs are parsed and the tensors listed while clients see the state ``connecting``.
+
+    Parameters
+    ----------
+    session_id, name : str
+    dump : Dump
+        Just opened.
+    workspace : Workspace or None
+    memory : ValueMemory
+        Shared by all sessions on dumps.
+    most_drawn_nodes : int
+        Graphs with more nodes are not drawn.
+    cache_dir : path, optional
+        Where statistics are kept; by default as for the command line.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        name: str,
+        dump: Dump,
+        *,
+        workspace: Workspace | None,
+        memory: ValueMemory,
+        most_drawn_nodes: int = 100_000,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.metadata = dump.metadata
+        self._ranks = dump.ranks
+        self._unopened: Dump | None = dump
+        self._memory = memory
+        self._cache_dir = cache_dir
+        self._opened: OpenedDump | None = None
+        self._state = State.CONNECTING
+        self._message = ""
+        self._step = 0
+        self._listed_bytes = 0
+        self._stop = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+        platform = next((one for one in Platform if one.value == self.metadata.device_target), None)
+        super().__init__(session_id, name, workspace=workspace, platform=platform, most_drawn_nodes=most_drawn_nodes)
+        self._thread = AnalysisThread(self._report)
+
+    # --- what it is ---
+
+    @property
+    def state(self) -> State:
+        """What the session is doing; ``running`` while steps are checked."""
+        return self._state
+
+    @property
+    def step(self) -> int:
+        """The step that is shown; 0 is the state before the first update."""
+        return self._step
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the dump, in order."""
+        return self._ranks
+
+    def graphs(self, rank: int) -> tuple[Graph, ...]:
+        """Return the graphs of a rank; none while the dump is being opened. NotFoundError for an unknown rank."""
+        if rank not in self.ranks:
+            raise NotFoundError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks[:20]))}")
+        return () if self._opened is None else self._opened.graphs[rank]
+
+    # --- opening and closing ---
+
+    def begin(self) -> None:
+        """Start to open the dump; returns at once, events tell how far it is."""
+        dump, self._unopened = self._unopened, None
+        if dump is not None:
+            self._task = asyncio.get_running_loop().create_task(self._open(dump))
+
+    async def _open(self, dump: Dump) -> None:
+        try:
+            opened = await self._thread.run("opening the dump", lambda: self._load(dump))
+            tensors = len(opened.table.files)
+            self._memory.hold(tensors * TENSOR_BYTES, f"the list of the {tensors:,} tensors of {self.name}")
+            self._listed_bytes = tensors * TENSOR_BYTES
+            self._opened = opened
+            await self.graphs_changed()
+        except Exception as error:
+            self._fail(error)
+            return
+        for rank in self.ranks:
+            self.events.append("graph", rank=rank, graphs=[graph.name for graph in opened.graphs[rank]])
+        self._state = State.PAUSED
+        self._is_opened()
+
+    @abstractmethod
+    def _is_opened(self) -> None:
+        """Show the first step."""
+
+    def _load(self, dump: Dump) -> OpenedDump:
+        return OpenedDump(dump, report=self._thread.report, progress=self._thread.progress, cache_dir=self._cache_dir)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, TensightError):
+            _log.exception("the dump %s could not be opened", self.name)
+        self._let_go()
+        if not self._state.has_ended:
+            self._state = State.FAILED
+            self._message = f"the dump cannot be opened: {str(error) or type(error).__name__}"
+            self.events.append_state(self.record())
+
+    async def close(self, reason: str) -> None:
+        """Stop what runs and let go of the dump. A closed session only knows its log."""
+        if self._state is State.TERMINATED:
+            return
+        self._state, self._message = State.TERMINATED, reason
+        self._stop.set()
+        self._thread.close()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._let_go()
+        self.hit_list.clear()
+        self.events.append_state(self.record())
+        self.events.append("closed", reason=reason)
+
+    def _let_go(self) -> None:
+        """Forget the dump and what was read of it."""
+        self._memory.forget(self.id)
+        self._memory.release(self._listed_bytes)
+        self._listed_bytes = 0
+        self._opened = None
+
+    def _required(self) -> OpenedDump:
+        """Return the opened dump.
+
+        Raises
+        ------
+        StateError
+            It is not opened yet, cannot be, or is closed.
+        """
+        if self._state.has_ended:
+            raise StateError(self._message or "the session was closed; open the dump again")
+        if self._opened is None:
+            raise StateError("the dump is still being opened; its progress is among the events")
+        return self._opened
+
+    def _report(self, what: str, done: int, total: int) -> None:
+        self.events.append("progress", what=what, done=done, total=total)
+
+    # --- tensors ---
+
+    def position(self, rank: int, graph: str, node: str) -> int | None:
+        """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
+        return None if self._opened is None else self._opened.position(rank, graph, node)
+
+    async def tensors_of(
+        self, rank: int, graph: str, node: str, iteration: int | None = None
+    ) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at an iteration, with statistics; only these are read."""
+        opened = self._required()
+        self.graphs(rank)
+        at = TensorAddress(rank, graph, node, 0, self._step - 1 if iteration is None else iteration)
+        return await self._thread.run(f"reading {node}", lambda: opened.tensors(at, self.hit_list.abbreviations))
+
+    async def value(self, address: TensorAddress) -> NDArray[np.generic]:
+        """Return a tensor; an npy file is mapped, what has to be held in memory counts against the server's limit."""
+        return await asyncio.to_thread(self._required().value, address, self._memory, self.id)
+
+    def previous(self, address: TensorAddress) -> TensorAddress | None:
+        """Return the same tensor when its graph ran last before, by the history; initial weights count."""
+        return self._required().index.previous(address)
+
+    async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor in all steps of the dump, also those after the one shown."""
+        opened = self._required()
+        return await self._thread.run(f"reading {address.node} in all steps", lambda: opened.over_steps(address))
+
+    async def statistics_table(
+        self,
+        *,
+        rank: int | None = None,
+        iteration: int | None = None,
+        query: str = "",
+        sort: str = "position",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> StatisticsPage:
+        """Return the statistics of all tensors of an iteration; what is not known yet is read, which may take long."""
+        opened = self._required()
+        ranks = self.ranks if rank is None else (rank,)
+        self.graphs(ranks[0])
+        wanted = self._step - 1 if iteration is None else iteration
+        return await self._thread.run(
+            f"reading the statistics of step {wanted + 1}",
+            lambda: opened.statistics(
+                ranks, wanted, query=query, sort=sort, descending=descending, offset=offset, limit=limit
+            ),
+        )
+
+    async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
+        """Return which graphs ran in which step, by the dump's history and by what was dumped."""
+        opened = self._required()
+        self.graphs(rank)
+        return await asyncio.to_thread(opened.executions, rank, offset, limit)
+
+    async def origins(self) -> tuple[OriginRecord, ...]:
+        """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
+        opened = self._required()
+        return await self._thread.run("looking for origins", opened.origins)
