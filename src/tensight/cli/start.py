@@ -98,6 +98,8 @@ def _lines(ready: Ready) -> Iterator[str]:
     record = ready.record
     yield f"Tensight {record.version} is ready."
     yield f"  for browsers and programs    {record.http}"
+    if ready.http_elsewhere is not None:
+        yield f"    from other machines        {ready.http_elsewhere}"
     yield f"  for training processes       {record.debugger or 'off (--enable-debugger)'}"
     yield f"  workspace                    {record.workspace}"
     if record.debugger is not None:
@@ -106,8 +108,8 @@ def _lines(ready: Ready) -> Iterator[str]:
         yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port}"
     if ready.new_token is not None:
         yield f"Access token, shown only now: {ready.new_token}"
-    if record.token_file is not None:
-        yield f"The access token is in {record.token_file}."
+    if ready.token_file is not None:
+        yield f"The access token is in {ready.token_file}."
     if ready.in_the_clear:
-        yield "It travels unencrypted; use --tls-cert and --tls-key, or an ssh tunnel."
+        yield "It travels unencrypted, like all the rest; use --tls-cert and --tls-key, or an ssh tunnel."
     yield f"`tensight stop --workspace {record.workspace}` ends the server."

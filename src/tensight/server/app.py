@@ -18,7 +18,14 @@ from tensight.server.grpc_service import grpc_server, listen
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.server.http_server import FINISH_S, HttpServer
 from tensight.server.lifetime import Lifetime
-from tensight.server.listening import PortError, address_text, is_loopback, open_socket, reachable_host
+from tensight.server.listening import (
+    PortError,
+    address_text,
+    allow_many_connections,
+    is_loopback,
+    open_socket,
+    reachable_host,
+)
 from tensight.server.logs import server_log
 from tensight.server.occupancy import ServerRecord, WorkspaceLock
 from tensight.server.settings import Settings
@@ -39,13 +46,19 @@ class Ready:
     Attributes
     ----------
     record : ServerRecord
+    http_elsewhere : str or None
+        Address for other machines, if it is another one than that in the record.
+    token_file : str or None
+        File with the access token, None if none is needed.
     new_token : str or None
         An access token that was made just now and that nobody knows yet.
     in_the_clear : bool
-        The token, and all that is shown, travels without encryption.
+        Other machines reach the server, and what they exchange with it is not encrypted.
     """
 
     record: ServerRecord
+    http_elsewhere: str | None
+    token_file: str | None
     new_token: str | None
     in_the_clear: bool
 
@@ -71,6 +84,7 @@ async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on
         with server_log(settings.workspace, settings.log_format, on_stderr=log_on_stderr):
             lifetime = Lifetime(at_once=lock.withdraw)
             lifetime.obey_signals()
+            allow_many_connections()
             await _Process(settings, lock).run(lifetime, on_ready)
     finally:
         lock.withdraw()
@@ -106,10 +120,11 @@ class _Process:
                 debugger = await self._open_debugger() if settings.enable_debugger else None
                 self._http = http = self._http_server(debugger)
                 await http.start(http_socket)
-                record = self._record(http_socket.getsockname()[1], debugger)
+                port = http_socket.getsockname()[1]
+                record = self._record(port, debugger)
                 self._lock.announce(record)
                 logger.info("ready", extra={"http": record.http, "debugger": record.debugger, "pid": record.pid})
-                on_ready(self._ready(record))
+                on_ready(self._ready(record, port))
                 await asyncio.wait([lifetime.over, http.running], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._close()
@@ -138,7 +153,7 @@ class _Process:
             settings=HttpSettings(
                 url_path_prefix=settings.url_path_prefix,
                 token=None if token is None else token.text,
-                allowed_hosts=(settings.host, *settings.allowed_host),
+                allowed_hosts=(settings.host, socket.gethostname(), *settings.allowed_host),
                 debugger_address=debugger,
             ),
         )
@@ -158,12 +173,10 @@ class _Process:
 
     def _record(self, port: int, debugger: str | None) -> ServerRecord:
         settings, token, tls_cert = self._settings, self._http_token, self._settings.tls_cert
-        scheme = "http" if self._tls is None else "https"
-        address = address_text(reachable_host(settings.host), port)
         return ServerRecord(
             pid=os.getpid(),
             machine=socket.gethostname(),
-            http=f"{scheme}://{address}{settings.url_path_prefix}",
+            http=self._http_address(reachable_host(settings.host), port),
             debugger=debugger,
             started=time.time(),
             version=__version__,
@@ -173,10 +186,21 @@ class _Process:
             client_certificates=settings.tls_client_ca is not None,
         )
 
-    def _ready(self, record: ServerRecord) -> Ready:
+    def _ready(self, record: ServerRecord, port: int) -> Ready:
+        settings = self._settings
         tokens = [token for token in (self._http_token, self._grpc_token) if token is not None]
-        new = next((token.text for token in tokens if token.new), None)
-        return Ready(record, new, in_the_clear=bool(tokens) and self._tls is None)
+        for_all = reachable_host(settings.host) != settings.host
+        return Ready(
+            record,
+            http_elsewhere=self._http_address(socket.gethostname(), port) if for_all else None,
+            token_file=str(tokens[0].file) if tokens else None,
+            new_token=next((token.text for token in tokens if token.new), None),
+            in_the_clear=self._tls is None and not (is_loopback(settings.host) and is_loopback(settings.attach_host)),
+        )
+
+    def _http_address(self, host: str, port: int) -> str:
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{address_text(host, port)}{self._settings.url_path_prefix}"
 
 
 def _tls(settings: Settings) -> Tls | None:

@@ -40,10 +40,12 @@ class Lifetime:
         self._signal = 0
 
     def obey_signals(self) -> None:
-        """End at SIGTERM and SIGINT; until the process is gone, for its end may hang after the server's."""
+        """End at SIGTERM, SIGINT and SIGHUP; until the process is gone, for its end may hang after the server's."""
         # Not the loop's own handlers: they would wait for a loop that is stuck.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Under nohup the end of the terminal is not the server's.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._signal:

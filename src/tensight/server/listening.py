@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import resource
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,10 @@ from tensight.errors import TensightError
 
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
+
+
+MOST_FILES = 65_536
+"""Open at once: connections, and files of tensors."""
 
 
 class PortError(TensightError):
@@ -44,6 +49,14 @@ def open_socket(host: str, port: int, option: str) -> socket.socket:
     # it every answer would wait 40 ms between its head and its body for the reader's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def allow_many_connections() -> None:
+    """Raise the number of files that this process may have open, as far as it may do that itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def is_loopback(host: str) -> bool:
