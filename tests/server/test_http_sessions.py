@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from serving import Opened, Served, opened, served
+from websockets.sync.client import connect
 
 SICK, HEALTHY = "sick-2.0.0", "healthy-2.10.0"
 
@@ -198,9 +200,10 @@ def test_terminate_closes_a_dump(session: Opened) -> None:
             known = client.get("/events", params={"after": known, "wait_s": 30}).json()["last"]
 
 
-def test_a_sessions_events_end_when_it_is_closed(session: Opened) -> None:
-    last = session.get()["last_event"]
-    assert session.ask("DELETE").status_code == 204
-    server_events = session.client.get("/events", params={"limit": 1000}).json()["events"]
-    assert server_events[-1]["data"]["session"] == session.path.rpartition("/")[2]
-    assert last > 0
+def test_a_follower_of_a_session_is_told_its_end(server: Served, session: Opened) -> None:
+    with connect(f"{server.websocket_url}{session.path}/events/stream") as follower:
+        assert session.ask("DELETE").status_code == 204
+        events = [json.loads(text) for text in follower]
+        assert [event["number"] for event in events] == list(range(1, len(events) + 1))
+        assert events[-1]["kind"] == "closed"
+        assert follower.close_code == 1000

@@ -54,6 +54,7 @@ ANY_ERRORS = documented(UnauthorizedError, ForbiddenError) | _INTERNAL
 CHANGE_ERRORS = documented(BodyTooLargeError, ContentTypeError)
 SESSION_ERRORS = documented(NotFoundError)
 
+_ERROR_SCHEMA = {"$ref": f"#/components/schemas/{ErrorReply.__name__}"}
 _EXAMPLES_OF_ERRORS = {
     401: ("unauthorized", "this server wants its token, which it printed when it was started", ""),
     403: ("forbidden", "a page of 'https://example.org' may not use this server; open the server's own page", ""),
@@ -114,12 +115,10 @@ def _add_examples(operation: dict[str, Any]) -> None:
     if asked is not None:
         operation["requestBody"]["content"]["application/json"]["example"] = asked
     for status, response in operation["responses"].items():
-        content = response.get("content", {}).get("application/json")
-        if content is None:
-            continue
-        if int(status) < 400:
-            if answered is not None:
-                content["example"] = answered
-        else:
+        if int(status) >= 400:
             code, message, where = _EXAMPLES_OF_ERRORS[int(status)]
-            content["example"] = {"error": {"code": code, "message": message, "where": where}}
+            example = {"error": {"code": code, "message": message, "where": where}}
+            # Also where the operation itself answers with something else than JSON.
+            response["content"] = {"application/json": {"schema": _ERROR_SCHEMA, "example": example}}
+        elif answered is not None and "application/json" in response.get("content", {}):
+            response["content"]["application/json"]["example"] = answered
