@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -11,11 +11,9 @@ import numpy as np
 from tensight.graph import Monad, TensorValue, UnreadableValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tensight.graph import Node
-
-_Item = TypeVar("_Item")
 
 LONGEST_TEXT = 1024
 """Characters of a value."""
@@ -32,44 +30,47 @@ def attribute_texts(node: Node) -> dict[str, str]:
 
 def value_text(value: object) -> str:
     """Return a value as a text that says what it is, however large it is."""
-    text = _text(value)
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    pieces: list[str] = []
+    room = LONGEST_TEXT
+    # Pieces are made one by one, and no more of them than are shown.
+    for piece in _pieces(value):
+        pieces.append(piece)
+        room -= len(piece)
+        if room < 0:
+            return f"{''.join(pieces)[: LONGEST_TEXT - 1]}…"
+    return "".join(pieces)
 
 
-def _text(value: object) -> str:
+def _pieces(value: object) -> Iterator[str]:
     if isinstance(value, TensorValue):
-        return _tensor_text(value)
-    if isinstance(value, Monad):
-        return f"an order of side effects ({value.data_type})"
-    if isinstance(value, UnreadableValue):
-        return f"cannot be shown: {value.reason}"
-    if isinstance(value, str):
-        return value[: LONGEST_TEXT + 1]
-    if isinstance(value, dict):
-        return f"{{{_joined(f'{key[:LONGEST_TEXT]}: {_text(item)}' for key, item in _few(value.items()))}}}"
-    if isinstance(value, tuple):
-        return f"({_joined(map(_text, _few(value)))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{_joined(map(_text, _few(value)))}]"
-    # Integers of a graph have 64 bits, so none of them is too long for a text.
-    return str(value)
+        yield _tensor_text(value)
+    elif isinstance(value, Monad):
+        yield f"an order of side effects ({value.data_type})"
+    elif isinstance(value, UnreadableValue):
+        yield f"cannot be shown: {value.reason}"
+    elif isinstance(value, str):
+        yield value[: LONGEST_TEXT + 1]
+    elif isinstance(value, dict):
+        yield from _sequence("{", (chain((f"{key}: ",), _pieces(item)) for key, item in value.items()), "}")
+    elif isinstance(value, tuple):
+        yield from _sequence("(", map(_pieces, value), ")")
+    elif isinstance(value, list):
+        yield from _sequence("[", map(_pieces, value), "]")
+    else:
+        # Integers of a graph have 64 bits, so none of them is too long for a text.
+        yield str(value)
 
 
-def _few(values: Iterable[_Item]) -> Iterable[_Item]:
-    return islice(values, _MOST_ELEMENTS + 1)
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """Join texts up to the longest one that is shown; the rest is only hinted at."""
-    joined: list[str] = []
-    length = 0
-    for number, text in enumerate(texts):
-        if number == _MOST_ELEMENTS or length > LONGEST_TEXT:
-            joined.append("…")
+def _sequence(opening: str, elements: Iterable[Iterable[str]], closing: str) -> Iterator[str]:
+    yield opening
+    for number, element in enumerate(elements):
+        if number:
+            yield ", "
+        if number == _MOST_ELEMENTS:
+            yield "…"
             break
-        joined.append(text)
-        length += len(text)
-    return ", ".join(joined)
+        yield from element
+    yield closing
 
 
 def _tensor_text(tensor: TensorValue) -> str:
