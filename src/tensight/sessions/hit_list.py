@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from tensight.errors import InputError
@@ -116,12 +118,10 @@ class HitList:
                 self._hits.append(hit)
             else:
                 self.dropped += 1
-        self._grouped = None
 
     def clear(self) -> None:
         """Forget all hits."""
         self._hits = []
-        self._grouped = None
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class HitList:
     @property
     def tensors(self) -> int:
         """How many tensors have a hit; a check that could not be made is none."""
-        return len(self._groups.abbreviations)
+        return self._groups.tensors
 
     def count_of(self, watchpoint: int) -> int:
         """Return on how many tensors a watchpoint hit."""
@@ -197,10 +197,16 @@ class HitList:
 
     @property
     def _groups(self) -> _Grouped:
+        # Another thread may be adding hits: what is grouped belongs to the list and its length, then and now.
+        hits, amount = self._hits, len(self._hits)
         grouped = self._grouped
-        if grouped is None:
-            grouped = self._grouped = _Grouped(self._hits)
+        if grouped is None or grouped.hits is not hits or grouped.amount != amount:
+            grouped = self._grouped = _Grouped(hits, amount)
         return grouped
+
+
+_Tensor = tuple[bool, int, int]
+"""A tensor of a node: whether it is an input, slot, iteration."""
 
 
 class _Node:
@@ -216,14 +222,19 @@ class _Node:
         self.line = hit.line
         self.position = hit.position
         self.first = first
-        self.tensors: dict[TensorAddress, dict[int, HitRecord]] = {}
+        self.tensors: dict[_Tensor, dict[int, HitRecord]] = {}
         self.watchpoints: set[int] = set()
 
     def add(self, hit: SessionHit) -> None:
         if self.position is None:
             self.position = hit.position
-        self.watchpoints.add(hit.hit.watchpoint)
-        self.tensors.setdefault(hit.address, {})[hit.hit.watchpoint] = hit.hit
+        watchpoint = hit.hit.watchpoint
+        self.watchpoints.add(watchpoint)
+        self.tensors.setdefault((hit.io == "input", hit.slot, hit.iteration), {})[watchpoint] = hit.hit
+
+    def address(self, tensor: _Tensor) -> TensorAddress:
+        is_input, slot, iteration = tensor
+        return TensorAddress(self.rank, self.graph, self.name, slot, iteration, "input" if is_input else "output")
 
     @property
     def place(self) -> tuple[float, int]:
@@ -232,8 +243,8 @@ class _Node:
 
     def record(self, watchpoint: int | None) -> NodeHits:
         tensors = []
-        for address in sorted(self.tensors, key=lambda at: (at.io == "input", at.slot, at.iteration)):
-            hits = self.tensors[address]
+        for tensor, hits in sorted(self.tensors.items(), key=itemgetter(0)):
+            address = self.address(tensor)
             shown = tuple(hits[number] for number in sorted(hits) if watchpoint in (None, number))
             if shown:
                 tensors.append(TensorHits(slot=address.slot, io=address.io, address=str(address), hits=shown))
@@ -242,7 +253,7 @@ class _Node:
             graph=self.graph,
             node=self.name,
             type=self.type,
-            step=next(iter(self.tensors)).iteration + 1,
+            step=next(iter(self.tensors))[2] + 1,
             position=self.position,
             line=self.line,
             tensors=tuple(tensors),
@@ -252,9 +263,11 @@ class _Node:
 class _Grouped:
     """Hits by node, and what is counted of them; computed when asked for, and never changed."""
 
-    def __init__(self, hits: Iterable[SessionHit]) -> None:
+    def __init__(self, hits: list[SessionHit], amount: int) -> None:
+        self.hits = hits
+        self.amount = amount
         nodes: dict[tuple[int, str, str], _Node] = {}
-        for hit in hits:
+        for hit in islice(hits, amount):
             key = (hit.rank, hit.graph, hit.node)
             if key not in nodes:
                 nodes[key] = _Node(hit, len(nodes))
@@ -262,14 +275,19 @@ class _Grouped:
         self.nodes = sorted(nodes.values(), key=lambda node: node.place)
 
     @cached_property
+    def tensors(self) -> int:
+        """How many tensors have a hit."""
+        return sum(any(hit.hit for hit in hits.values()) for node in self.nodes for hits in node.tensors.values())
+
+    @cached_property
     def abbreviations(self) -> Mapping[TensorAddress, tuple[str, ...]]:
         """Of each tensor with a hit, the conditions."""
         found = {}
         for node in self.nodes:
-            for address, hits in node.tensors.items():
+            for tensor, hits in node.tensors.items():
                 texts = {hit.abbreviation or hit.condition: None for _, hit in sorted(hits.items()) if hit.hit}
                 if texts:
-                    found[address] = tuple(texts)
+                    found[node.address(tensor)] = tuple(texts)
         return found
 
     @cached_property

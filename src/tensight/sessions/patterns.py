@@ -43,7 +43,8 @@ def require_pattern(pattern: str) -> str:
     InputError
         If it is none, is too long, or needs more than linear time.
     """
-    matching([], pattern)
+    # With no text at all Arrow would not look at the pattern.
+    matching([""], pattern)
     return pattern
 
 
