@@ -307,6 +307,9 @@ def test_every_answer_has_the_headers_that_browsers_heed(client: httpx.Client, p
 def test_an_unknown_path_and_a_wrong_method_are_answered_in_the_error_model(client: httpx.Client) -> None:
     assert error_of(client.get("/no-such-path")) == (404, "not_found")
     assert error_of(client.put("/server", json={})) == (405, "invalid")
+    assert client.delete("/server").headers["Allow"] == "GET"
+    assert client.patch("/sessions", json={}).headers["Allow"] == "GET, POST"
+    assert client.post("/sessions/1/tensor/file", json={}).headers["Allow"] == "GET, HEAD"
 
 
 def test_a_path_of_bytes_that_are_no_text_is_answered(open_server: Served) -> None:

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError, WebSocketRequestValidatio
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.websockets import WebSocket
 
 from tensight.errors import DumpError, InputError, TensightError
@@ -32,6 +33,8 @@ ErrorCode = Literal[
     "too_large",
     "internal",
 ]
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 LONGEST_MESSAGE = 2000
 """Characters; a message may quote what a stranger sent."""
@@ -176,7 +179,19 @@ async def _not_routed(connection: HTTPConnection, error: Exception) -> Response 
         404: f"nothing is found at {path}; /openapi.json below the API's path describes what there is",
         405: f"{connection.scope.get('method', '')} is not possible at {path}",
     }.get(error.status_code, str(error.detail))
-    return await _answer(connection, reply(error.status_code, code, message, path, error.headers))
+    headers = {**(error.headers or {})}
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods_at(connection))
+    return await _answer(connection, reply(error.status_code, code, message, path, headers))
+
+
+def _methods_at(connection: HTTPConnection) -> list[str]:
+    """Return what can be done at a path; a router names the methods of only one of the routes there."""
+    routes = connection.app.router.routes
+    scopes = {method: {**connection.scope, "method": method} for method in _METHODS}
+    return [
+        method for method, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
 
 
 async def _answer(connection: HTTPConnection, response: Response) -> Response | None:

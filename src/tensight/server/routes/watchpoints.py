@@ -6,6 +6,7 @@ import math
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from starlette.convertors import Convertor, register_url_convertor
 
 from tensight.errors import InputError
 from tensight.server.errors import documented
@@ -41,7 +42,24 @@ router = APIRouter(
 
 EDIT_ERRORS = CHANGE_ERRORS | documented(StateError, LimitError, StorageError)
 
+ONE = "/watchpoints/{number:watchpoint_number}"
+
 Number = Annotated[int, Path(ge=1, le=LARGEST, description="Number of the watchpoint.", examples=[1])]
+
+
+class _WatchpointNumber(Convertor[str]):
+    """A number in a path; what is none is another path, such as that of the recommended watchpoints."""
+
+    regex = "[0-9]{1,10}"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("watchpoint_number", _WatchpointNumber())
 
 
 class Recommendation(Record):
@@ -88,14 +106,17 @@ async def recommend_watchpoints(session: CurrentSession, recommendation: Recomme
     return await json_response(await session.recommend(recommendation.accept))
 
 
-@router.get("/watchpoints/{number}", response_model=WatchpointRecord, summary="Describe a watchpoint")
+@router.get(ONE, response_model=WatchpointRecord, summary="Describe a watchpoint")
 async def get_watchpoint(session: CurrentSession, number: Number) -> JsonResponse:
     """Return one watchpoint."""
     return await json_response(_watchpoint(session, number))
 
 
 @router.patch(
-    "/watchpoints/{number}", response_model=WatchpointRecord, summary="Change a watchpoint", responses=EDIT_ERRORS
+    ONE,
+    response_model=WatchpointRecord,
+    summary="Change a watchpoint",
+    responses=EDIT_ERRORS,
 )
 async def change_watchpoint(session: CurrentSession, number: Number, change: WatchpointChange) -> JsonResponse:
     """Change its parameters, name, nodes or severity, or switch it on or off; what is not given stays."""
@@ -103,7 +124,7 @@ async def change_watchpoint(session: CurrentSession, number: Number, change: Wat
     return await json_response(await session.change_watchpoint(number, change))
 
 
-@router.delete("/watchpoints/{number}", status_code=204, summary="Delete a watchpoint", responses=EDIT_ERRORS)
+@router.delete(ONE, status_code=204, summary="Delete a watchpoint", responses=EDIT_ERRORS)
 async def delete_watchpoint(session: CurrentSession, number: Number) -> Response:
     """Delete one watchpoint; its number is not used again."""
     await session.delete_watchpoints([number])
