@@ -175,8 +175,13 @@ def test_statistics_are_read_back_beside_values(tmp_path: Path) -> None:
     def row(op_type: str, name: str, **known: Any) -> RecordedRow:
         return RecordedRow(op_type, name, "output", 0, "float32", (4,), 16, **known)
 
-    rank.record_statistics(0, 2, [row("Conv2D", f"{SCOPE}/Conv2D-op1", max=2.5, min=-1.0, count=4, nan_count=1)])
-    rank.record_statistics(0, 2, [row("Parameter", "conv1.weight", max=1.0), row("ReLU", "Default/network/ReLU-op2")])
+    rows = [
+        row("Conv2D", f"{SCOPE}/Conv2D-op1", max=2.5, min=-1.0, count=4, nan_count=1),
+        row("Parameter", "conv1.weight", max=1.0),
+        row("ReLU", "Default/network/ReLU-op2", mean=np.nan),
+    ]
+    rank.record_statistics(0, 2, rows[:1])
+    rank.record_statistics(0, 2, rows)
     dump = open_dump(tmp_path / "run")
     recorded = {tensor.node: tensor.recorded for tensor in dump.recorded_tensors()}
     assert set(recorded) == {f"{SCOPE}/Conv2D-op1", "Default/network/ReLU-op2"}

@@ -38,6 +38,7 @@ class PartFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size_bytes = 0
+        self._is_moved = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
@@ -63,16 +64,18 @@ class PartFile:
         """Close the file and put it in its place, where it replaces what was there."""
         self._close()
         os.replace(self.path, path)
+        self._is_moved = True
 
     def discard(self) -> None:
         """Delete the file, if it has not been moved."""
-        if self._file >= 0:
-            self._close()
+        self._close()
+        if not self._is_moved:
             self.path.unlink(missing_ok=True)
 
     def _close(self) -> None:
-        os.close(self._file)
-        self._file = -1
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 class GraphFile:

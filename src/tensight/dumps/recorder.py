@@ -23,6 +23,7 @@ from tensight.dumps import metadata
 from tensight.dumps.execution import ExecutionOrder, parse_order
 from tensight.dumps.growing_files import GraphFile, PartFile, TensorWriter
 from tensight.dumps.indexing import MAPPING, STATISTICS
+from tensight.dumps.layout import INITIAL
 from tensight.dumps.matching import NodeMatcher
 from tensight.dumps.metadata import Device
 from tensight.dumps.names import constant_key, joined
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 NET_NAME = "network"
 """Name of the folder that holds the tensors of a rank."""
-
-INITIAL = "init"
-"""Folder of the values before the first step; MindSpore's layout has no number for them, so `open_dump` skips it."""
 
 _LONGEST_NAME_BYTES = 255
 
@@ -255,17 +253,15 @@ class RankRecorder:
             _append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
 
     def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
-        """Note statistics of tensors of an iteration of a root graph."""
+        """Note statistics of tensors of an iteration of a root graph, in place of those noted before."""
         folder = self.folder / NET_NAME / str(graph_id) / str(iteration)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        path = folder / STATISTICS
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if not path.exists():
-            writer.writerow(_COLUMNS)
+        writer.writerow(_COLUMNS)
         for row in rows:
             writer.writerow(_line(row, self._moment()))
-        _append(path, text.getvalue())
+        _write_whole(folder / STATISTICS, text.getvalue().encode("utf-8", "replace"))
 
     def _moment(self) -> int:
         """Return the time in microseconds, never the same twice."""

@@ -1,0 +1,268 @@
+"""What a process sends of its tensors: values, statistics and views, asked for or of its own accord."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.errors import TensightError
+from tensight.sessions.errors import UnavailableError
+from tensight.sessions.online.questions import Asked
+from tensight.sessions.online.recording import storing
+from tensight.sessions.online.statistics_store import TensorKey, ToldRow, told_of
+from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.values import ArrivingTensor, KeptValue, delete
+from tensight.tensors import statistics
+from tensight.wire.telemetry_pb2 import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tensight.graph import Graph, Node
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.questions import Question
+    from tensight.wire import ReceivedStatistics, TensorPiece
+    from tensight.wire.debugger_pb2 import EventReply, TensorBase, TensorSummary
+    from tensight.wire.telemetry_pb2 import StatisticsRows, ViewPiece
+
+MOST_ROWS = 200_000
+"""Rows of statistics of one message that are looked at; messages are bounded, and so are fewer."""
+
+
+class Answers:
+    """Takes in the tensors of one process.
+
+    Parameters
+    ----------
+    process : TrainingProcess
+
+    Attributes
+    ----------
+    has_levels : bool
+        Whether the process can send statistics without values; MindSpore's first clients could not.
+    """
+
+    def __init__(self, process: TrainingProcess) -> None:
+        self._process = process
+        self.has_levels = True
+
+    # --- values ---
+
+    async def send_tensors(self, pieces: AsyncIterator[bytes]) -> EventReply:
+        """Take in tensors, piece by piece, each a serialized TensorProto.
+
+        Raises
+        ------
+        TensightError
+            The first thing that went wrong; the other tensors have arrived all the same.
+        """
+        problem: TensightError | None = None
+        arriving: _Arriving | None = None
+        try:
+            async for raw in pieces:
+                self._process.still_answers()
+                if isinstance(problem, wire.WireError):
+                    # Nothing after it can be trusted; it is read so that the process is not disturbed.
+                    continue
+                try:
+                    piece = wire.tensor_piece(raw)
+                    if arriving is not None and arriving.tensor.request != piece.request:
+                        raise wire.WireError(f"{arriving.name} breaks off, and another tensor follows")
+                    arriving = arriving or self._begin(piece)
+                    if arriving is not None:
+                        await arriving.tensor.take(piece)
+                    elif piece.is_missing:
+                        self._miss(piece)
+                    if piece.finished and arriving is not None:
+                        done, arriving = arriving, None
+                        await self._complete(done)
+                except TensightError as error:
+                    problem = problem or error
+                    if isinstance(error, wire.WireError) and arriving is not None:
+                        arriving.fail(error)
+                        arriving = None
+        finally:
+            if arriving is not None:
+                arriving.fail(UnavailableError(f"{arriving.name} broke off before its end"))
+        if problem is not None:
+            raise problem
+        return wire.ok()
+
+    def _begin(self, piece: TensorPiece) -> _Arriving | None:
+        """Return where a tensor goes that begins with this piece; None if there is no value, or no such node."""
+        process = self._process
+        if piece.is_missing:
+            return None
+        questions = process.questions.of_request(piece.request)
+        if questions:
+            first = questions[0]
+            place = (first.graph, first.node, first.key, first.iteration)
+        else:
+            found = process.graphs.meant(piece.node, piece.graph, process.root_id)
+            if found is None:
+                return None
+            graph, node = found
+            key = TensorKey(process.rank, graph.name, node.name, piece.io, piece.slot)
+            iteration = -1 if node.is_constant else process.iteration - piece.previous
+            place = (graph, node, key, iteration)
+        inspection = process.session.inspection
+        tensor = ArrivingTensor(piece, process.recorder, inspection.writers, inspection.kept)
+        return _Arriving(tensor, *place, questions)
+
+    def _miss(self, piece: TensorPiece) -> None:
+        for question in self._process.questions.of_request(piece.request):
+            if question.asked is Asked.STATISTICS:
+                question.resolve(None)
+            else:
+                question.fail(UnavailableError(f"the training process has no value of {piece.node}:{piece.slot} now"))
+            self._process.session.inspection.announce(question.key, question.iteration, "not_kept")
+
+    async def _complete(self, done: _Arriving) -> None:
+        try:
+            kept = await self._keep(done)
+        except TensightError as error:
+            done.fail(error)
+            raise
+        for question in done.questions:
+            if question.asked is Asked.STATISTICS:
+                # It was asked for less, so it does not know that one can.
+                self.has_levels = False
+                question.resolve(told_of(await asyncio.to_thread(lambda: statistics(kept.open()))))
+            else:
+                question.resolve(kept)
+        self._process.session.inspection.announce(done.key, done.iteration, "available")
+
+    async def _keep(self, done: _Arriving) -> KeptValue:
+        writer = await done.tensor.complete()
+        process = self._process
+        kept_values = process.session.inspection.kept
+
+        def keep() -> KeptValue:
+            try:
+                with storing(process.session.recording.folder):
+                    path = process.recorder.keep_tensor(
+                        writer, done.graph, done.node, done.key.slot, done.iteration, is_input=done.key.io == "input"
+                    )
+            finally:
+                writer.discard()
+            return KeptValue(path, writer.dtype, writer.shape, writer.offset, writer.offset + writer.data_bytes)
+
+        async with process.recording:
+            await process.session.record_executions(process)
+            kept = await to_the_end(keep)
+        dropped = kept_values.add(done.key, done.iteration, kept)
+        if dropped:
+            await asyncio.to_thread(delete, dropped)
+        return kept
+
+    # --- statistics and headers ---
+
+    async def send_tensor_stats(self, items: AsyncIterator[TensorSummary]) -> EventReply:
+        """Take in statistics that were asked for, in the order of the questions."""
+        groups = self._process.questions.out_in_groups
+        rows: list[ToldRow] = []
+        number = 0
+        async for item in items:
+            told = wire.received_statistics(item)
+            if number < len(groups):
+                rows += [row for question in groups[number] if (row := self._row(question, told)) is not None]
+                for question in groups[number]:
+                    question.resolve(told)
+            number += 1
+        await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
+        return wire.ok()
+
+    async def send_tensor_base(self, items: AsyncIterator[TensorBase]) -> EventReply:
+        """Take in types and shapes that were asked for, in the order of the questions."""
+        groups = self._process.questions.out_in_groups
+        number = 0
+        async for item in items:
+            base = wire.received_base(item)
+            told = None
+            if base is not None:
+                count = math.prod(base.shape)
+                told = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, count)
+            for question in groups[number] if number < len(groups) else ():
+                question.resolve(told)
+            number += 1
+        return wire.ok()
+
+    def _row(self, question: Question, told: ReceivedStatistics | None) -> ToldRow | None:
+        if told is None:
+            return None
+        position = self._process.graphs.position(question.node)
+        return ToldRow(question.key, question.iteration, told, question.node.type, position)
+
+    async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:
+        """Take in statistics that the process sends as it runs."""
+        async for batch in batches:
+            self._process.still_answers()
+            rows = await asyncio.to_thread(self._rows, batch)
+            await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
+        return Receipt(ok=True)
+
+    def _rows(self, batch: StatisticsRows) -> list[ToldRow]:
+        process = self._process
+        rows: list[ToldRow] = []
+        for message in islice(batch.rows, MOST_ROWS):
+            row = wire.received_row(message)
+            if row.statistics is None:
+                continue
+            found = process.graphs.meant(row.node, row.graph, process.root_id)
+            graph, node, kind = (found[0].name, found[1].name, found[1].type) if found else (row.graph, row.node, "")
+            key = TensorKey(process.rank, graph, node, row.io, row.slot)
+            rows.append(ToldRow(key, max(batch.iteration, -1), row.statistics, kind, row.position))
+        return rows
+
+    # --- views ---
+
+    async def send_views(self, pieces: AsyncIterator[ViewPiece]) -> Receipt:
+        """Take in views that were asked for."""
+        questions = self._process.questions
+        out, assembler = questions.out, questions.assembler
+        async for piece in pieces:
+            self._process.still_answers()
+            view = assembler.add(piece) if assembler is not None else None
+            if view is None:
+                continue
+            if view.result is None:
+                out[view.index].fail(UnavailableError(f"the training process has no such view: {view.error}"))
+            else:
+                out[view.index].resolve(view.result)
+        if assembler is None:
+            return Receipt(ok=False, message=b"no views were asked for, or they came too late")
+        return Receipt(ok=True)
+
+
+class _Arriving:
+    """A tensor on its way, where it belongs, and who waits for it."""
+
+    def __init__(
+        self,
+        tensor: ArrivingTensor,
+        graph: Graph,
+        node: Node,
+        key: TensorKey,
+        iteration: int,
+        questions: list[Question],
+    ) -> None:
+        self.tensor = tensor
+        self.graph = graph
+        self.node = node
+        self.key = key
+        self.iteration = iteration
+        self.questions = questions
+
+    @property
+    def name(self) -> str:
+        """The tensor for messages."""
+        return f"{self.key.node}:{self.key.slot}"
+
+    def fail(self, error: TensightError) -> None:
+        """Give the tensor up."""
+        self.tensor.discard()
+        for question in self.questions:
+            question.fail(error)

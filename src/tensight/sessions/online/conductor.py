@@ -1,0 +1,265 @@
+"""What the processes of a session are told: they stop and go together, as a person commands.
+
+Every message and every command ends in `Conductor.advance`, which looks at all processes that wait and tells each what
+it is to be told next. So there is one place that decides, and it can be asked any number of times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.errors import InputError, TensightError
+from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.online.run_control import NextNode, Recheck, RunToNode, Steps
+from tensight.sessions.online.watching import watch_changes
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.run_control import Run
+    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.records import Command
+
+
+class Conductor:
+    """Decides what the processes of one session are told.
+
+    Parameters
+    ----------
+    session : OnlineSession
+
+    Attributes
+    ----------
+    generation : int
+        Version of what the processes should watch.
+    """
+
+    def __init__(self, session: OnlineSession) -> None:
+        self._session = session
+        self._run: Run | None = None
+        self._preparing: set[asyncio.Task[None]] = set()
+        self.generation = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the processes are to go on, or to check something."""
+        return self._run is not None
+
+    @property
+    def can_stop_at_nodes(self) -> bool:
+        """Whether all processes can run operator by operator."""
+        live = self._session.live
+        return bool(live) and all(process.identity.stops_at_nodes for process in live)
+
+    # --- what happens ---
+
+    def advance(self) -> None:
+        """Tell every waiting process what it is to be told next, if there is something."""
+        live = self._session.live
+        # Nobody leaves a place before all ranks have reached it, and have been told all that they must know there.
+        last = min((process.place for process in live), default=0)
+        may_leave = all(process.is_settled for process in live if process.place == last)
+        for process in live:
+            if process.is_waiting:
+                self._tell(process, may_leave=may_leave and process.place == last)
+        if self._run is not None and all(map(self._is_done, self._session.live)):
+            self._run = None
+            self._session.paused()
+        if self._run is None:
+            for process in self._session.live:
+                self._ask(process)
+        self._session.announce()
+
+    def stop(self) -> None:
+        """Let no process go on from where it is next."""
+        self._run = None
+
+    def stop_at_hits(self) -> None:
+        """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
+        if self._run is not None and self._run.trains:
+            self._run = None
+
+    def watch_anew(self) -> None:
+        """Note that the processes must be told what to watch before they go on."""
+        self.generation += 1
+
+    def forget(self, process: TrainingProcess) -> None:
+        """Note that a process may not have got what it was told."""
+        if self._run is not None:
+            self._run.told.discard(process)
+
+    def _tell(self, process: TrainingProcess, *, may_leave: bool) -> None:
+        if process.wants_exit:
+            process.exit()
+            return
+        if process.queue:
+            process.set_state(State.SENDING)
+            process.reply(process.queue.popleft())
+            return
+        run = self._run
+        command = None if run is None else run.command(process)
+        if run is None or command is None:
+            return
+        if process.prepared != self.generation:
+            process.set_state(State.SENDING)
+            self._prepare(process)
+        elif not run.trains:
+            process.has_unchecked = False
+            run.told.add(process)
+            process.set_state(State.SENDING)
+            process.reply(command)
+        elif process.has_unchecked and process.step == 0:
+            # Some conditions are only checked on the initial values, and only when everything is checked again.
+            process.has_unchecked = False
+            process.set_state(State.SENDING)
+            process.reply(wire.recheck())
+        elif may_leave:
+            run.told.add(process)
+            process.released = process.place
+            process.set_state(State.RUNNING)
+            process.reply(command)
+
+    def _is_done(self, process: TrainingProcess) -> bool:
+        run = self._run
+        return process.is_waiting and not process.queue and (run is None or run.command(process) is None)
+
+    def _ask(self, process: TrainingProcess) -> None:
+        """Note that a process stands still; have it answer what people want to see."""
+        if process.is_waiting and process.state is not State.MISMATCH:
+            process.set_state(State.PAUSED)
+            question = process.questions.command()
+            if question is not None:
+                process.reply(question)
+
+    def _prepare(self, process: TrainingProcess) -> None:
+        """Work out what a process must be told of watchpoints before it goes on; takes seconds for large graphs."""
+        if process.preparing is None:
+            process.preparing = asyncio.create_task(self._prepare_now(process))
+            self._preparing.add(process.preparing)
+            process.preparing.add_done_callback(self._preparing.discard)
+
+    async def _prepare_now(self, process: TrainingProcess) -> None:
+        session, generation = self._session, self.generation
+        try:
+            changes = await asyncio.to_thread(
+                watch_changes,
+                session.watchpoint_list.all(),
+                session.watchpoint_list.nodes_of,
+                process.graphs,
+                process.identity,
+                process.sent,
+                generation,
+            )
+        except TensightError as error:
+            session.warn(f"rank {process.rank} cannot be told what to watch: {error}")
+            self.stop()
+        if process.preparing is not asyncio.current_task():
+            return
+        process.preparing = None
+        process.sent = changes.sent
+        process.prepared = generation
+        process.queue.extend(map(wire.set_reply, changes.commands))
+        process.has_unchecked |= bool(changes.commands)
+        for problem in changes.problems:
+            session.warn(problem)
+        session.changed()
+        self.advance()
+
+    async def close(self) -> None:
+        """Wait for what is being worked out."""
+        self._run = None
+        await asyncio.gather(*self._preparing, return_exceptions=True)
+
+    # --- what a person commands ---
+
+    def obey(self, command: Command) -> None:
+        """Start or stop the run.
+
+        Raises
+        ------
+        StateError
+            Not possible now, or not while a training is attached.
+        NotFoundError, InputError
+            There is no such operator.
+        """
+        actions = {
+            "continue": self._continue,
+            "pause": self._pause,
+            "terminate": self._terminate,
+            "recheck": self._recheck,
+            "next_node": self._next_node,
+            "run_to_node": self._run_to_node,
+        }
+        action = actions.get(command.action)
+        if action is None:
+            raise StateError(f"a training cannot do {command.action!r}; open its recorded run when it has ended")
+        action(command)
+
+    def _continue(self, command: Command) -> None:
+        self._require_paused()
+        if command.steps == 0:
+            raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
+        place = max(process.place for process in self._session.live)
+        self._start(Steps(None if command.steps < 0 else place + command.steps))
+
+    def _pause(self, _: Command) -> None:
+        if self._run is None or not self._session.live:
+            raise StateError(f"nothing runs that could be paused; the session is {self._session.state.value}")
+        self.stop()
+        self.advance()
+
+    def _terminate(self, _: Command) -> None:
+        processes = list(self._session.processes.values())
+        gone = [process for process in processes if process.state is State.LOST]
+        if not gone and not self._session.live:
+            raise StateError(f"the training has ended already; the session is {self._session.state.value}")
+        self.stop()
+        for process in processes:
+            if process.is_live or process in gone:
+                process.exit()
+        for process in gone:
+            process.end(State.TERMINATED, "it was gone already; should it come back, it is told to end")
+
+    def _recheck(self, _: Command) -> None:
+        self._require_paused()
+        self._session.clear_hits()
+        self._start(Recheck())
+
+    def _next_node(self, _: Command) -> None:
+        self._require_nodes()
+        self._start(NextNode())
+
+    def _run_to_node(self, command: Command) -> None:
+        self._require_nodes()
+        session = self._session
+        targets: dict[TrainingProcess, str] = {}
+        for process in session.live if command.rank is None else [session.process_of(command.rank)]:
+            found = process.graphs.node(command.graph, command.node)
+            if found is not None:
+                if not found[1].is_operator:
+                    raise InputError(f"{command.node[:200]!r} is no operator, so the training never stands at it")
+                targets[process] = found[1].full_name or found[1].name
+        if not targets:
+            raise NotFoundError(f"no graph has an operator {command.node[:200]!r}; search the nodes for its name")
+        self._start(RunToNode(targets))
+
+    def _start(self, run: Run) -> None:
+        self._run = run
+        for process in self._session.live:
+            if run.trains:
+                process.questions.refuse(StateError("the training goes on; look at values while it stands still"))
+            if process.state is State.PAUSED:
+                process.set_state(State.SENDING)
+        self.advance()
+
+    def _require_paused(self) -> None:
+        state = self._session.state
+        if state is not State.PAUSED:
+            raise StateError(f"this needs a paused training; the session is {state.value}")
+
+    def _require_nodes(self) -> None:
+        self._require_paused()
+        if not self.can_stop_at_nodes:
+            raise StateError("this training can only stop at the end of a step, not at operators")

@@ -1,0 +1,44 @@
+"""The watch over a process that sends heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 5, 3600
+"""A process that announces another period is refused."""
+
+_MOST_MISSED = 3
+_GRACE_S = 0.5
+
+
+class Watchdog:
+    """Barks when three heartbeats in a row are missing. A process that never sent one is not watched.
+
+    Parameters
+    ----------
+    bark : callable
+        Called once, from the event loop; the watch then rests until the next heartbeat.
+    second_s : float
+        Length of a second of the period.
+    """
+
+    def __init__(self, bark: Callable[[], None], second_s: float = 1.0) -> None:
+        self._bark = bark
+        self._second_s = second_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def beat(self, period_s: int) -> None:
+        """Take a heartbeat; the next is due after a period."""
+        self.stop()
+        wait_s = _MOST_MISSED * (period_s + _GRACE_S) * self._second_s
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._bark)
+
+    def stop(self) -> None:
+        """Stop watching until the next heartbeat."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,135 @@
+"""Who a training process is, as it says itself, and whether two of them are the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tensight import wire
+from tensight.watchpoints import Platform
+
+if TYPE_CHECKING:
+    from tensight.sessions.online.settings import Caller
+    from tensight.wire.debugger_pb2 import Metadata
+
+_LONGEST_NAME = 200
+_MOST_RANKS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a process can do beyond MindSpore's own client; see ``Abilities`` in ``debugger.proto``."""
+
+    views: bool = False
+    nodes: bool = False
+    run_to_node: bool = False
+    pause: bool = False
+    steps: bool = False
+    previous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a training process is.
+
+    Attributes
+    ----------
+    host : str
+        The peer without its port.
+    device : str
+        Number of its device, as it sends it.
+    backend : str
+        ``GPU``, ``Ascend`` or ``CPU``.
+    key : str
+        Unique for the life of the process; empty for MindSpore's own client, as everything below.
+    job : str
+    rank, world_size : int
+    framework, framework_version : str
+    process_id : int or None
+    machine : str
+        Name of its machine.
+    abilities : Abilities
+    """
+
+    host: str
+    device: str
+    backend: str
+    key: str = ""
+    job: str = ""
+    rank: int = 0
+    world_size: int = 1
+    framework: str = "mindspore"
+    framework_version: str = ""
+    process_id: int | None = None
+    machine: str = ""
+    abilities: Abilities = field(default_factory=Abilities)
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is one of Tensight's agents, and not MindSpore's own client."""
+        return bool(self.key)
+
+    @property
+    def stops_at_nodes(self) -> bool:
+        """Whether it can run operator by operator; MindSpore's own client does on a GPU."""
+        return self.abilities.nodes if self.is_agent else self.backend == "GPU"
+
+    @property
+    def platform(self) -> Platform | None:
+        """The kind of its device; None for one that is not known here."""
+        known = {platform.value.lower(): platform for platform in Platform}
+        return known.get(self.backend.lower())
+
+    @property
+    def name(self) -> str:
+        """What its session is called."""
+        return self.job or f"{self.framework or 'training'}-{self.device or self.rank}"
+
+    def looks_like(self, other: Identity) -> bool:
+        """Whether this may be the same process with a new connection: same machine, device and backend.
+
+        Ports change from connection to connection, so of a process without a key nothing else is known.
+        """
+        if self.key or other.key:
+            return self.key == other.key
+        return (self.host, self.device, self.backend) == (other.host, other.device, other.backend)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Identity:
+        """Read what `as_json` wrote; TypeError or KeyError if it is something else."""
+        return cls(**{**data, "abilities": Abilities(**data["abilities"])})
+
+
+def identity_of(caller: Caller, message: Metadata) -> Identity:
+    """Read who a process is from what it sends with each request for a command, or when it announces itself."""
+    device = wire.text(message.device_name, _LONGEST_NAME).partition(":")[0]
+    backend = wire.text(message.backend, _LONGEST_NAME) or "Ascend"
+    if not message.HasField("process"):
+        version = wire.text(message.ms_version, _LONGEST_NAME)
+        return Identity(caller.host, device, backend, framework_version=version, key=caller.process_key)
+    process = message.process
+    can = process.abilities
+    return Identity(
+        host=caller.host,
+        device=device,
+        backend=backend,
+        key=caller.process_key or wire.text(process.key, _LONGEST_NAME),
+        job=wire.text(process.job, _LONGEST_NAME),
+        rank=min(max(process.rank, 0), _MOST_RANKS),
+        world_size=min(max(process.world_size, 1), _MOST_RANKS),
+        framework=wire.text(process.framework, _LONGEST_NAME),
+        framework_version=wire.text(process.framework_version or message.ms_version, _LONGEST_NAME),
+        process_id=process.process_id or None,
+        machine=wire.text(process.host, _LONGEST_NAME),
+        abilities=Abilities(can.views, can.nodes, can.run_to_node, can.pause, can.steps, can.previous),
+    )
+
+
+def root_graph_of(message: Metadata) -> int | None:
+    """Return the number of the root graph that a process stands in; None if it does not say."""
+    number = wire.text(message.device_name, _LONGEST_NAME).partition(":")[2]
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 18 else None

@@ -1,0 +1,351 @@
+"""Looking at the tensors of attached processes: those on disk, and those that a process has while it stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tensight.errors import TensightError
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
+from tensight.sessions.online.questions import Asked, Question
+from tensight.sessions.online.statistics_store import TensorKey, ToldRow, statistics_of, told_of
+from tensight.sessions.online.values import KeptValues
+from tensight.sessions.records import State, TensorRecord
+from tensight.tensors import statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node, OutputSlot
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.values import KeptValue, ValueWriters
+    from tensight.sessions.records import Statistics, StatisticsRow, TensorStatus
+    from tensight.tensors.views import View, ViewResult, Which
+
+MOST_SLOTS = 10_000
+"""Inputs and outputs of one node that are told; damaged graphs may have more."""
+
+_MOST_ASKED = 500
+"""Tensors of one node whose statistics the process is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor that somebody asks about.
+
+    Attributes
+    ----------
+    address : TensorAddress
+        As it was asked for; the iteration of a constant is -1.
+    process : TrainingProcess
+    graph : Graph
+    node : Node
+        Whose input or output it is for the process.
+    keys : tuple of TensorKey
+        What it may be kept as; the first is what the process calls it.
+    producer : Node
+        The node that computes it.
+    declared : OutputSlot or None
+        What the graph says about it.
+    """
+
+    address: TensorAddress
+    process: TrainingProcess
+    graph: Graph
+    node: Node
+    keys: tuple[TensorKey, ...]
+    producer: Node
+    declared: OutputSlot | None
+
+    @property
+    def iteration(self) -> int:
+        return self.address.iteration
+
+
+class Inspection:
+    """The tensors of one session.
+
+    Parameters
+    ----------
+    session : OnlineSession
+    writers : ValueWriters
+        Write what arrives.
+
+    Attributes
+    ----------
+    kept : KeptValues
+        The values that are on disk.
+    """
+
+    def __init__(self, session: OnlineSession, writers: ValueWriters) -> None:
+        self._session = session
+        self.writers = writers
+        self.kept = KeptValues(session.settings.kept_bytes)
+
+    def announce(self, key: TensorKey, iteration: int, status: TensorStatus) -> None:
+        """Tell the clients that a tensor has come, or that there is none."""
+        self._session.events.append("tensor", address=str(key.at(iteration)), status=status)
+
+    # --- values ---
+
+    async def value(self, address: TensorAddress) -> NDArray[np.generic]:
+        """Return a tensor, mapped read-only; see `Session.value`."""
+        tensor = self._find(address)
+        kept = self._kept(tensor)
+        if kept is None:
+            kept = await self._answer(self._question(tensor, Asked.VALUE), tensor.process)
+        return await asyncio.to_thread(kept.open)
+
+    def previous(self, address: TensorAddress) -> TensorAddress | None:
+        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        try:
+            tensor = self._find(address)
+        except NotFoundError:
+            return None
+        if tensor.producer.is_constant or tensor.iteration < 0:
+            return None
+        earlier = replace(tensor, address=replace(tensor.address, iteration=tensor.iteration - 1))
+        there = self._kept(earlier) is not None or self._may_be_asked(earlier)
+        return earlier.address if there else None
+
+    async def view_at_source(self, address: TensorAddress, view: View, which: Which) -> ViewResult | None:
+        """Return a view that the process computes; None if it cannot, or what is needed is here."""
+        tensor = self._find(address)
+        process = tensor.process
+        if not process.identity.abilities.views or not self._is_current(tensor):
+            return None
+        before = self.previous(tensor.address)
+        if which != "current" and before is None:
+            return None
+        needed = [tensor] if which != "previous" else []
+        if which != "current" and before is not None:
+            needed.append(replace(tensor, address=before))
+        if all(self._kept(one) is not None for one in needed):
+            return None
+        question = self._question(tensor, Asked.VIEW)
+        question.view, question.which = view, which
+        result: ViewResult = await self._answer(question, process)
+        return result
+
+    def _question(self, tensor: _Tensor, asked: Asked) -> Question:
+        """Return a question about a tensor. StateError or UnavailableError if it cannot be asked now."""
+        process = tensor.process
+        if process.state.has_ended:
+            raise UnavailableError(f"{tensor.address}: the value was not kept, and the training has ended")
+        if not self._may_be_asked(tensor):
+            raise UnavailableError(
+                f"{tensor.address}: the value was not kept; only those of the step at which the"
+                " training stands can be asked for, and of parameters those of the step before"
+            )
+        if process.state is not State.PAUSED:
+            raise StateError(
+                f"{tensor.address} has to come from the training process, and that is"
+                f" {process.state.value}; pause the training first"
+            )
+        if not process.is_connected:
+            raise UnavailableError(f"{tensor.address} has to come from the training process: {process.message}")
+        previous = not tensor.producer.is_constant and tensor.iteration < process.iteration
+        return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous)
+
+    async def _answer(self, question: Question, process: TrainingProcess) -> Any:
+        """Ask, and wait for the answer for as long as the process still says something."""
+        patience_s = self._session.settings.answer_within_s
+        answer = process.questions.ask(question).answer
+        asked = time.monotonic()
+        self._session.advance()
+        while not answer.done():
+            silent_s = time.monotonic() - max(asked, process.last_answer)
+            if silent_s >= patience_s:
+                raise UnavailableError(
+                    f"{question.key.at(question.iteration)}: the training process did not answer in {patience_s:g} s"
+                )
+            await asyncio.wait({answer}, timeout=patience_s - silent_s)
+        return answer.result()
+
+    def _is_current(self, tensor: _Tensor) -> bool:
+        return tensor.producer.is_constant or tensor.iteration == tensor.process.iteration
+
+    def _may_be_asked(self, tensor: _Tensor) -> bool:
+        """Whether the process may have the value; of the step before it has those of parameters."""
+        process = tensor.process
+        if process.state.has_ended:
+            return False
+        if self._is_current(tensor):
+            return True
+        before = tensor.iteration == process.iteration - 1 >= -1
+        return before and (tensor.producer.is_parameter or process.identity.abilities.previous)
+
+    def _kept(self, tensor: _Tensor) -> KeptValue | None:
+        found = (self.kept.get(key, tensor.iteration) for key in tensor.keys)
+        return next((kept for kept in found if kept is not None), None)
+
+    # --- what an address means ---
+
+    def _find(self, address: TensorAddress) -> _Tensor:
+        """Return the tensor of an address. NotFoundError if there is none."""
+        process = self._session.process_of(address.rank)
+        graph, node = self._node(process, address.graph, address.node)
+        found = self._tensor(process, graph, node, address)
+        if found is None:
+            raise NotFoundError(
+                f"{node.name} has no {address.io} {address.slot}; look at its record to see which it has"
+            )
+        return found
+
+    def _node(self, process: TrainingProcess, graph: str, name: str) -> tuple[Graph, Node]:
+        found = process.graphs.node(graph, name) if graph else None
+        if found is None:
+            raise NotFoundError(f"graph {graph[:200]!r} of rank {process.rank} has no node {name[:200]!r}")
+        return found
+
+    def _tensor(self, process: TrainingProcess, graph: Graph, node: Node, address: TensorAddress) -> _Tensor | None:
+        own = TensorKey(process.rank, graph.name, node.name, address.io, address.slot)
+        if address.io == "output":
+            if node.outputs and address.slot >= len(node.outputs):
+                return None
+            declared = node.outputs[address.slot] if node.outputs else None
+            address = replace(address, iteration=-1) if node.is_constant else address
+            return _Tensor(address, process, graph, node, (own,), node, declared)
+        producers = graph.flat_producers(node)
+        producer = producers[address.slot] if address.slot < len(producers) else None
+        if producer is None:
+            return None
+        source, slot = producer
+        declared = source.outputs[slot] if slot < len(source.outputs) else None
+        address = replace(address, iteration=-1) if source.is_constant else address
+        output = TensorKey(process.rank, graph.name, source.name, "output", slot)
+        # MindSpore's own client has no inputs; an agent may have seen another value than the producer made.
+        if process.identity.is_agent:
+            return _Tensor(address, process, graph, node, (own, output), source, declared)
+        return _Tensor(address, process, graph, source, (output,), source, declared)
+
+    # --- inputs and outputs of a node ---
+
+    async def tensors_of(
+        self, rank: int, graph_name: str, node_name: str, iteration: int | None
+    ) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at an iteration, with statistics; see `Session.tensors_of`."""
+        process = self._session.process_of(rank)
+        graph, node = self._node(process, graph_name, node_name)
+        at = TensorAddress(rank, graph.name, node.name, 0, process.iteration if iteration is None else iteration)
+        slots = [replace(at, io="input", slot=slot) for slot in range(min(len(graph.flat_producers(node)), MOST_SLOTS))]
+        slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
+        found = [self._tensor(process, graph, node, address) for address in slots]
+        tensors = [tensor for tensor in found if tensor is not None]
+        known = await asyncio.to_thread(self._known_statistics, tensors)
+        unknown = [tensor for tensor in tensors if tensor.address not in known]
+        known.update(await self._asked_statistics(unknown))
+        return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
+
+    def _known_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics that were told, or follow from values that are here."""
+        store = self._session.recording.statistics
+        known: dict[TensorAddress, Statistics | None] = {}
+        for tensor in tensors:
+            found = next((one for key in tensor.keys if (one := store.of(key, tensor.iteration)) is not None), None)
+            if found is None or found.partial:
+                found = self._computed_statistics(tensor) or found
+            if found is not None:
+                known[tensor.address] = found
+        return known
+
+    def _computed_statistics(self, tensor: _Tensor) -> Statistics | None:
+        """Return the statistics of a value that is here, and keep them."""
+        kept = self._kept(tensor)
+        if kept is None:
+            return None
+        try:
+            told = told_of(statistics(kept.open()))
+        except TensightError:
+            # Dropped in the meantime, or of a type without statistics.
+            return None
+        position = tensor.process.graphs.position(tensor.node)
+        # What cannot be kept can be computed again.
+        with suppress(StorageError):
+            row = ToldRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)
+            self._session.recording.statistics.add([row])
+        return statistics_of(told)
+
+    async def _asked_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics that the process tells, None where it has no such tensor; nothing if it cannot now."""
+        questions: list[tuple[TensorAddress, Question, TrainingProcess]] = []
+        for tensor in tensors[:_MOST_ASKED]:
+            if tensor.process.answers.has_levels:
+                try:
+                    question = self._question(tensor, Asked.STATISTICS)
+                except (StateError, UnavailableError):
+                    continue
+                questions.append((tensor.address, tensor.process.questions.ask(question), tensor.process))
+        waiting = (self._answer(question, process) for _, question, process in questions)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        told: dict[TensorAddress, Statistics | None] = {}
+        for (address, _, _), answer in zip(questions, answers, strict=True):
+            if answer is None:
+                told[address] = None
+            elif not isinstance(answer, BaseException):
+                told[address] = statistics_of(answer)
+            elif not isinstance(answer, TensightError):
+                raise answer
+        return told
+
+    def _record(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> TensorRecord:
+        address, process, declared = tensor.address, tensor.process, tensor.declared
+        numbers = known.get(address)
+        kept = self._kept(tensor)
+        is_missing = address in known and numbers is None
+        status: TensorStatus = "statistics_only" if numbers is not None else "not_kept"
+        if kept is not None:
+            status = "available"
+        elif not is_missing and self._may_be_asked(tensor):
+            status = "at_source"
+        source = next((key for key in tensor.keys if key.io == "output"), tensor.keys[0])
+        hits = self._session.hit_list
+        return TensorRecord(
+            address=str(address),
+            rank=address.rank,
+            graph=address.graph,
+            node=address.node,
+            slot=address.slot,
+            io=address.io,
+            iteration=address.iteration,
+            step=address.iteration + 1,
+            type=tensor.producer.type,
+            status=status,
+            dtype=numbers.dtype if numbers is not None else declared.dtype if declared is not None else "",
+            shape=numbers.shape if numbers is not None else declared.shape if declared is not None else None,
+            size_bytes=numbers.size_bytes if numbers is not None else 0,
+            has_previous=self.previous(address) is not None,
+            scalar=_scalar(kept, numbers),
+            statistics=numbers,
+            abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(process.iteration)),
+        )
+
+    async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor at all iterations where they are known, in order."""
+        tensor = self._find(address)
+        store = self._session.recording.statistics
+        for key in tensor.keys:
+            rows = await asyncio.to_thread(store.history, key)
+            if rows:
+                return tuple(rows)
+        return ()
+
+
+def _scalar(kept: KeptValue | None, numbers: Statistics | None) -> str:
+    """Return the value of a tensor with one element, as text; empty for any other, or if it is not known."""
+    if numbers is None or numbers.count != 1 or "count" in numbers.unknown:
+        return ""
+    if kept is not None:
+        return str(kept.open().reshape(-1)[0])
+    for text, count in (("nan", numbers.nan_count), ("inf", numbers.pos_inf_count), ("-inf", numbers.neg_inf_count)):
+        if count:
+            return text
+    return "" if numbers.max is None else repr(numbers.max)

@@ -1,0 +1,384 @@
+"""One training process: what it says, one handler for each message, and what it is told.
+
+All handlers run in the event loop. A handler whose stream breaks off leaves everything as it was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tensight import wire
+from tensight.sessions.errors import UnavailableError
+from tensight.sessions.online.answers import Answers
+from tensight.sessions.online.graph_stream import GraphStream
+from tensight.sessions.online.heartbeat import Watchdog
+from tensight.sessions.online.identity import root_graph_of
+from tensight.sessions.online.questions import Questions
+from tensight.sessions.online.rank_graphs import RankGraphs
+from tensight.sessions.online.watching import MOST_HITS
+from tensight.sessions.records import RankRecord, State
+from tensight.wire.telemetry_pb2 import PollReply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from tensight.dumps.recorder import RankRecorder
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.settings import Caller
+    from tensight.sessions.online.watching import Signature
+    from tensight.wire import ReceivedHit
+    from tensight.wire.debugger_pb2 import Chunk, EventReply, Metadata, WatchpointHit
+
+_TERMINATED = "terminated from the debug server"
+
+
+class TrainingProcess:
+    """A training process as the server sees it.
+
+    Parameters
+    ----------
+    session : OnlineSession
+        That it belongs to.
+    identity : Identity
+    caller : Caller
+    recorder : RankRecorder
+        Of its rank; the graphs that it has are those of the process.
+
+    Attributes
+    ----------
+    state : State
+    message : str
+        What a person should know about it.
+    step : int
+        Steps done.
+    offset : int
+        Steps that the ranks of its run had done together when it joined them.
+    node : str
+        Full name of the operator at which it stands, if it stops at operators.
+    root_id : int or None
+        Number of the root graph in which it stands.
+    graphs : RankGraphs
+    sent : dict of int to Signature
+        The watchpoints that it has; the signature is None for one that it may have or not.
+    prepared : int or None
+        For which version of what the session watches it has what it should have, or has it in its queue.
+    preparing : Task or None
+        Works out what it must be told of watchpoints.
+    has_unchecked : bool
+        It was told of watchpoints that have not been checked on the initial values, if it stands at these.
+    released : int or None
+        The place from which it was last let go.
+    queue : deque of EventReply
+        Commands that it gets before anything else.
+    """
+
+    def __init__(self, session: OnlineSession, identity: Identity, caller: Caller, recorder: RankRecorder) -> None:
+        self.session = session
+        self.identity = identity
+        self.caller = caller
+        self.recorder = recorder
+        self.state = State.CONNECTING
+        self.message = ""
+        self.step = 0
+        self.offset = 0
+        self.node = ""
+        self.root_id: int | None = None
+        self.graphs = RankGraphs(recorder.graphs, recorder.order)
+        self.questions = Questions(knows_graphs=identity.is_agent)
+        self.answers = Answers(self)
+        self.sent: dict[int, Signature | None] = {}
+        self.prepared: int | None = None
+        self.preparing: asyncio.Task[None] | None = None
+        self.has_unchecked = False
+        self.released: int | None = None
+        self.queue: deque[EventReply] = deque()
+        self.recording = asyncio.Lock()
+        self.is_connected = True
+        self.last_seen = time.time()
+        self.last_answer = time.monotonic()
+        self._expects_graphs = True
+        self._wants_exit = False
+        self._waiting: asyncio.Future[EventReply] | None = None
+        self._hits: list[ReceivedHit] = []
+        self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
+        self._grace: asyncio.TimerHandle | None = None
+
+    # --- what others want to know ---
+
+    @property
+    def rank(self) -> int:
+        """Its rank."""
+        return self.identity.rank
+
+    @property
+    def place(self) -> int:
+        """How far it is, in steps as all ranks of the run count them together."""
+        return self.step + self.offset
+
+    @property
+    def iteration(self) -> int:
+        """The iteration whose values it holds; -1 before the first."""
+        return self.step - 1
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may still say something."""
+        return not self.state.has_ended
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a command at this moment."""
+        return self._waiting is not None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process of its run is alive."""
+        return all(one is self for one in self.session.live)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do for it where it stands, as far as the other ranks are concerned."""
+        ready = self.is_waiting and not self.queue and self.prepared == self.session.conductor.generation
+        return ready or self.released == self.place
+
+    def record(self) -> RankRecord:
+        """Return what a session tells about it."""
+        root = self.graphs.graph_of_root(self.root_id)
+        return RankRecord(
+            rank=self.rank,
+            state=self.state,
+            step=self.step,
+            node=self.node,
+            graph=root.name if root else "",
+            graphs=tuple(graph.name for graph in self.graphs.graphs),
+            address=self.caller.address,
+            device=self.identity.device,
+            process_id=self.identity.process_id,
+            last_seen=self.last_seen,
+            message=self.message,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is needed to know it again when the server was restarted."""
+        return {
+            "identity": self.identity.as_json(),
+            "address": self.caller.address,
+            "state": self.state.value,
+            "is_live": self.is_live or self.state is State.LOST,
+            "step": self.step,
+            "offset": self.offset,
+            "node": self.node,
+            "root_id": self.root_id,
+            "sent": sorted(self.sent),
+        }
+
+    # --- one handler for each message; those of tensors are in `answers` ---
+
+    def announce(self, message: Metadata) -> EventReply:
+        """Learn who the process is; reply whether it is understood."""
+        if message.training_done:
+            self.finish()
+            return wire.version_reply(True)
+        check = wire.check_metadata(message)
+        self._expects_graphs = not message.HasField("process") or message.graph_num > 0
+        self.root_id = root_graph_of(message)
+        # What it was told before, it may have forgotten.
+        self._doubt()
+        self.set_state(State.CONNECTING if check.matched else State.MISMATCH, check.message)
+        return wire.version_reply(check.matched, check.message)
+
+    async def wait_cmd(self, message: Metadata) -> EventReply:
+        """Tell the process, which stands still, what to do, as soon as there is something."""
+        if message.training_done:
+            self.finish()
+            return wire.exit_command("the training is done")
+        if self._wants_exit:
+            self.end(State.TERMINATED, "")
+            return wire.exit_command(_TERMINATED)
+        if self.state is not State.MISMATCH and self._expects_graphs and not self.graphs.graphs:
+            return wire.failed("no graph has arrived; send the graph before asking for commands")
+        self.questions.close(UnavailableError("the process went on without an answer"))
+        self.reply(wire.failed("another WaitCMD of the same process came"))
+        await self._arrive(message)
+        waiting: asyncio.Future[EventReply] = asyncio.get_running_loop().create_future()
+        self._waiting = waiting
+        self.session.advance()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if self._waiting in (waiting, None):
+                self.disconnect()
+            raise
+
+    async def _arrive(self, message: Metadata) -> None:
+        """Note where the process stands, and the hits that it has sent on its way."""
+        step, root_id = max(message.cur_step, 0), root_graph_of(message)
+        self.root_id = self.root_id if root_id is None else root_id
+        self.node = wire.text(message.cur_node, wire.MOST_NAME)
+        if step != self.step:
+            self.session.moved(self, self.step, step)
+            self.step = step
+        hits, self._hits = self._hits, []
+        await self.session.take_hits(self, hits)
+
+    async def send_graph(self, chunks: AsyncIterator[Chunk], several: bool) -> EventReply:
+        """Take in the graphs of the process."""
+        where = f"rank {self.rank} of {self.session.name}"
+        most_bytes = self.session.settings.most_graph_bytes
+        stream = GraphStream(self.recorder, several=several, most_bytes=most_bytes, where=where)
+        received = await stream.receive(chunks)
+        await self.session.take_graphs(self, received)
+        return wire.ok()
+
+    async def send_watchpoint_hits(self, items: AsyncIterator[WatchpointHit]) -> EventReply:
+        """Take in hits; they count once the process stands still and asks what to do."""
+        hits: list[ReceivedHit] = []
+        dropped = 0
+        async for item in items:
+            try:
+                hit = wire.received_hit(item)
+            except wire.WireError as error:
+                self.session.warn(f"rank {self.rank} reported a hit that makes no sense: {error}")
+                continue
+            if len(hits) < MOST_HITS:
+                hits.append(hit)
+            else:
+                dropped += 1
+        if dropped:
+            self.session.warn(f"rank {self.rank} reported {dropped:,} hits more than are kept of one step")
+        self.report(hits)
+        return wire.ok()
+
+    def report(self, hits: list[ReceivedHit]) -> None:
+        """Take in hits that the process reported."""
+        self._hits += hits
+        if hits:
+            self.session.conductor.stop_at_hits()
+
+    def beat(self, period_s: int) -> None:
+        """Take a heartbeat; the next is due after a period."""
+        self._watchdog.beat(period_s)
+
+    def poll(self, step: int) -> PollReply:
+        """Tell the process, which runs, whether somebody wants it to stop."""
+        if step > self.step:
+            self.session.moved(self, self.step, step)
+            self.step = step
+            self.session.announce()
+        return PollReply(pause=self._wants_exit or not self.session.conductor.is_running, exit=self._wants_exit)
+
+    # --- what it is told ---
+
+    def reply(self, command: EventReply) -> None:
+        """Answer the process, if it waits."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(command)
+
+    def exit(self) -> None:
+        """Have the process end the training as soon as it asks what to do."""
+        self._wants_exit = True
+        self.queue.clear()
+        if self.is_waiting:
+            self.reply(wire.exit_command(_TERMINATED))
+            self.end(State.TERMINATED, "")
+
+    @property
+    def wants_exit(self) -> bool:
+        """Whether it is to be told to end."""
+        return self._wants_exit
+
+    # --- coming and going ---
+
+    def hear(self, caller: Caller) -> None:
+        """Note that the process has said something."""
+        self.last_seen = time.time()
+        self.last_answer = time.monotonic()
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+        # An agent may use several connections at once; MindSpore's own client has a new one only if the old one broke.
+        if not self.is_connected or (not self.identity.is_agent and caller != self.caller):
+            # With it a reply may have been lost.
+            self._doubt()
+        self.caller = caller
+        self.is_connected = True
+        if self.state is State.LOST:
+            self.set_state(State.RUNNING if self.graphs.graphs else State.CONNECTING, "")
+            self.session.returned()
+        elif self.message and self.state is not State.MISMATCH:
+            self.set_state(self.state, "")
+
+    def come_back(self, step: int, offset: int, node: str, root_id: int | None, sent: Iterable[int]) -> None:
+        """Stand where the process stood when an earlier server last heard of it."""
+        self.step, self.offset, self.node, self.root_id = step, offset, node, root_id
+        # Whether it has its watchpoints is not certain.
+        self.sent = dict.fromkeys(sent)
+        self.is_connected = False
+
+    def still_answers(self) -> None:
+        """Note that a piece of an answer has come."""
+        self.last_answer = time.monotonic()
+
+    def disconnect(self) -> None:
+        """Note that a call of the process broke off; it has some time to come back."""
+        self._waiting = None
+        if not self.is_live or not self.is_connected or self.session.is_closing:
+            return
+        self.is_connected = False
+        self._doubt()
+        self.questions.close(UnavailableError("the connection to the training process broke"))
+        patience_s = self.session.settings.lost_after_s
+        self.set_state(self.state, f"the connection broke; the process has {patience_s:g} s to come back")
+        why = f"the connection broke, and the process did not come back in {patience_s:g} s"
+        self._grace = asyncio.get_running_loop().call_later(patience_s, self.lose, why)
+        self.session.left(self)
+
+    def finish(self) -> None:
+        """Note that the training has ended by itself."""
+        self.end(State.TERMINATED if self._wants_exit else State.FINISHED, "")
+
+    def lose(self, why: str) -> None:
+        """Give the process up; it may come back all the same."""
+        if self.is_live:
+            self.reply(wire.failed(why))
+            self.end(State.LOST, why)
+
+    def end(self, state: State, message: str) -> None:
+        """Note that nothing more is expected of the process."""
+        self.stop_timers()
+        self.queue.clear()
+        gone = UnavailableError("the training process has ended, and the value was not kept")
+        self.questions.close(gone)
+        self.questions.refuse(gone)
+        if self.state is not State.TERMINATED:
+            self.set_state(state, message)
+        self.session.left(self)
+
+    def stop_timers(self) -> None:
+        """Stop watching the process."""
+        self._watchdog.stop()
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+
+    def set_state(self, state: State, message: str | None = None) -> None:
+        """Note what the process is doing, and tell the clients if that is news."""
+        message = self.message if message is None else message
+        if (state, message) != (self.state, self.message):
+            self.state, self.message = state, message
+            self.session.events.append("rank", **self.record().model_dump(mode="json"))
+
+    def _miss_heartbeats(self) -> None:
+        self.lose("three heartbeats in a row are missing; the process, or the network to it, is gone")
+
+    def _doubt(self) -> None:
+        """Forget what the process has been told for certain."""
+        self.sent = dict.fromkeys(self.sent)
+        self.prepared = self.preparing = None
+        self.queue.clear()
+        self.session.conductor.forget(self)

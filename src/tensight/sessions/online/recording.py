@@ -1,0 +1,272 @@
+"""What is kept of a run on disk, so that it survives the server and opens like a dump afterwards.
+
+The folder of a run, ``runs/ID`` in the workspace, holds::
+
+    session.json        who took part, how far it came, whether it was still going on
+    hits.json           the hits of all steps that had some
+    sources.json        text of the person's files of code
+    statistics.sqlite   statistics, until the run has ended and they are in the dump
+    dump/rank_N/…       graphs, values and statistics in MindSpore's layout
+    arriving/           files that are not complete
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tensight.dumps.recorder import DumpRecorder, RecordedRow
+from tensight.sessions.errors import StorageError
+from tensight.sessions.hit_list import SessionHit
+from tensight.sessions.online.statistics_store import FILE, StatisticsStore
+from tensight.sessions.records import Frame, HitRecord
+from tensight.sessions.workspace import RUNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from tensight.graph import Graph
+    from tensight.sessions.records import StatisticsRow
+    from tensight.sessions.workspace import Workspace
+
+SESSION = "session.json"
+HITS = "hits.json"
+SOURCES = "sources.json"
+DUMP = "dump"
+ARRIVING = "arriving"
+
+MOST_HITS = 50_000
+"""Hits kept of a run, all steps together; those of the oldest steps are dropped first."""
+
+MOST_EXPORTED = 10_000
+"""Iterations whose statistics become a part of the dump, which has a folder for each."""
+
+
+class LivingFile:
+    """A JSON file that follows what it describes: however often that changes, one write at a time.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    relative : str
+        The file's path in the workspace.
+    content : callable
+        Returns what is to be written; called in the event loop.
+    encode : callable
+        Makes of it what JSON can hold; called in a thread.
+    failed : callable
+        Told when a write has failed.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        relative: str,
+        content: Callable[[], Any],
+        failed: Callable[[StorageError], None],
+        encode: Callable[[Any], Any] = lambda content: content,
+    ) -> None:
+        self._workspace = workspace
+        self._relative = relative
+        self._content = content
+        self._failed = failed
+        self._encode = encode
+        self._is_dirty = False
+        self._writing: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Note that the file must be written; returns at once."""
+        self._is_dirty = True
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def written(self) -> None:
+        """Wait until the file says what is true."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        try:
+            while self._is_dirty:
+                self._is_dirty = False
+                await asyncio.to_thread(self._write_now, self._content())
+        except StorageError as error:
+            self._failed(error)
+        finally:
+            self._writing = None
+
+    def _write_now(self, content: Any) -> None:
+        self._workspace.write_json(self._relative, self._encode(content))
+
+
+class HitHistory:
+    """The hits of all steps of a run, as far as there is room."""
+
+    def __init__(self, steps: Mapping[int, Iterable[SessionHit]] | None = None) -> None:
+        self._steps = {step: tuple(hits) for step, hits in (steps or {}).items()}
+        self._total = sum(map(len, self._steps.values()))
+
+    def set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
+        """Note the hits of a step in place of those that were noted of it."""
+        self._total += len(hits) - len(self._steps.pop(step, ()))
+        if hits:
+            self._steps[step] = hits[:MOST_HITS]
+        while self._total > MOST_HITS and len(self._steps) > 1:
+            self._total -= len(self._steps.pop(next(iter(self._steps))))
+
+    def of(self, step: int) -> tuple[SessionHit, ...]:
+        """Return the hits of a step."""
+        return self._steps.get(step, ())
+
+    def snapshot(self) -> dict[int, tuple[SessionHit, ...]]:
+        """Return the hits by step, as they are now."""
+        return dict(self._steps)
+
+
+def hits_as_json(steps: Mapping[int, Iterable[SessionHit]]) -> dict[str, Any]:
+    """Return what ``hits.json`` holds."""
+    return {
+        "format": 1,
+        "steps": [{"step": step, "hits": [_hit_as_json(hit) for hit in hits]} for step, hits in sorted(steps.items())],
+    }
+
+
+def _hit_as_json(hit: SessionHit) -> dict[str, Any]:
+    return {
+        "rank": hit.rank,
+        "graph": hit.graph,
+        "node": hit.node,
+        "slot": hit.slot,
+        "io": hit.io,
+        "iteration": hit.iteration,
+        "position": hit.position,
+        "type": hit.type,
+        "line": None if hit.line is None else hit.line.model_dump(mode="json"),
+        "hit": hit.hit.model_dump(mode="json"),
+    }
+
+
+def hits_from_json(data: Any) -> dict[int, tuple[SessionHit, ...]]:
+    """Read what ``hits.json`` holds: the hits of a run by step.
+
+    Raises
+    ------
+    StorageError
+        It holds something else.
+    """
+    try:
+        return {int(entry["step"]): tuple(map(_hit_from_json, entry["hits"])) for entry in data["steps"]}
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise StorageError(f"{HITS} does not hold the hits of a run ({error}); they are not shown") from None
+
+
+def _hit_from_json(entry: Any) -> SessionHit:
+    return SessionHit(
+        rank=int(entry["rank"]),
+        graph=str(entry["graph"]),
+        node=str(entry["node"]),
+        slot=int(entry["slot"]),
+        iteration=int(entry["iteration"]),
+        hit=HitRecord.model_validate(entry["hit"]),
+        io="input" if entry["io"] == "input" else "output",
+        position=None if entry["position"] is None else int(entry["position"]),
+        type=str(entry["type"]),
+        line=None if entry["line"] is None else Frame.model_validate(entry["line"]),
+    )
+
+
+@contextmanager
+def storing(where: Path) -> Iterator[None]:
+    """Turn what the disk refuses into a StorageError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"{where}: cannot be written: {reason}; free space, or choose another --workspace"
+        ) from error
+
+
+class Recording:
+    """The folder of one run.
+
+    Parameters
+    ----------
+    workspace : Workspace
+    session_id : str
+    framework_version, device_target : str
+        As in the metadata of a dump.
+    most_rows : int
+        Of statistics.
+
+    Raises
+    ------
+    StorageError
+        The folder cannot be created or written.
+    """
+
+    def __init__(
+        self, workspace: Workspace, session_id: str, *, framework_version: str, device_target: str, most_rows: int
+    ) -> None:
+        self.folder = workspace.run_folder(session_id)
+        self.name = f"{RUNS}/{session_id}"
+        with storing(self.folder):
+            self.dump = DumpRecorder(
+                self.folder / DUMP,
+                self.folder / ARRIVING,
+                framework_version=framework_version,
+                device_target=device_target,
+            )
+        self.statistics = StatisticsStore(self.folder / FILE, most_rows)
+
+    def export_statistics(self, graphs: Mapping[int, tuple[Graph, ...]]) -> None:
+        """Write the statistics into the dump, where its readers look for them; at most of the newest iterations.
+
+        Parameters
+        ----------
+        graphs : mapping of int to tuple of Graph
+            Of each rank.
+        """
+        roots = {(rank, graph.name): graph.root_id for rank, found in graphs.items() for graph in found}
+        with storing(self.folder):
+            # The dump has no place for what was before the first iteration.
+            for iteration in [one for one in self.statistics.iterations() if one >= 0][-MOST_EXPORTED:]:
+                rows = list(self.statistics.of_iteration(iteration))
+                rows.sort(key=lambda row: (row.rank, roots.get((row.rank, row.graph), 0)))
+                for (rank, root), own in groupby(rows, lambda row: (row.rank, roots.get((row.rank, row.graph), 0))):
+                    if rank in graphs:
+                        self.dump.rank(rank).record_statistics(root, iteration, map(recorded_row, own))
+
+    def close(self) -> None:
+        """Close the files."""
+        self.statistics.close()
+
+
+def recorded_row(row: StatisticsRow) -> RecordedRow:
+    """Return a row as a dump records it."""
+    numbers = row.statistics
+    counts = {
+        name: None if name in numbers.unknown else getattr(numbers, name)
+        for name in (
+            "count", "negative_count", "positive_count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count",
+        )
+    }  # fmt: skip
+    return RecordedRow(
+        op_type=row.type or "Parameter",
+        op_name=row.node,
+        io=row.io,
+        slot=row.slot,
+        dtype=numbers.dtype,
+        shape=numbers.shape,
+        size_bytes=numbers.size_bytes,
+        max=numbers.max,
+        min=numbers.min,
+        mean=numbers.mean,
+        l2_norm=numbers.l2_norm,
+        **counts,
+    )

@@ -1,0 +1,106 @@
+"""What a person wants the processes of a run to do until somebody says stop.
+
+A run decides for each process that waits whether it is to go on, and how; whether it may go now, so that all ranks
+stay together, is decided by the session.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from tensight import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.wire.debugger_pb2 import EventReply
+
+
+class Run(ABC):
+    """Something that a person has told a run to do.
+
+    Attributes
+    ----------
+    told : set of TrainingProcess
+        Those that were told at least once.
+    """
+
+    trains = True
+    """Whether the training goes on; else only something is computed of the step at which it stands."""
+
+    def __init__(self) -> None:
+        self.told: set[TrainingProcess] = set()
+
+    @abstractmethod
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return what a waiting process is to be told next; None if it is where it should be."""
+
+
+class Steps(Run):
+    """Run on until a step, or until something stops it.
+
+    Parameters
+    ----------
+    target : int or None
+        The step, as all ranks count it together; None for no end.
+    """
+
+    def __init__(self, target: int | None) -> None:
+        super().__init__()
+        self._target = target
+
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return the command for one step; a process that counts steps and can be paused is told all of them."""
+        left = -1 if self._target is None else self._target - process.place
+        if self._target is not None and left <= 0:
+            return None
+        can = process.identity.abilities
+        return wire.run_step(left if process.is_alone and can.steps and can.pause else 1)
+
+
+class NextNode(Run):
+    """Run to the next operator, each rank for itself."""
+
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return the command once for each process."""
+        return None if process in self.told else wire.run_node()
+
+
+class RunToNode(Run):
+    """Run until some processes stand at an operator; the others go along, step by step.
+
+    Parameters
+    ----------
+    targets : mapping of TrainingProcess to str
+        Full name of the operator.
+    """
+
+    def __init__(self, targets: Mapping[TrainingProcess, str]) -> None:
+        super().__init__()
+        self._targets = targets
+
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return the command to the operator, or to the next one for a process that cannot find it itself."""
+        target = self._targets.get(process)
+        if target is None:
+            under_way = any(one.is_live and not self._has_arrived(one) for one in self._targets)
+            return wire.run_step() if under_way else None
+        if self._has_arrived(process):
+            return None
+        return wire.run_node(target if process.identity.abilities.run_to_node else "")
+
+    def _has_arrived(self, process: TrainingProcess) -> bool:
+        # A process may stand at the operator already when it is told to run there: in the next step, then.
+        return process.is_waiting and process in self.told and process.node == self._targets[process]
+
+
+class Recheck(Run):
+    """Check all watchpoints once more, on the values of the step at which the processes stand."""
+
+    trains = False
+
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return the command once for each process."""
+        return None if process in self.told else wire.recheck()

@@ -1,0 +1,501 @@
+"""A session of training processes that are attached: the ranks of one job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.sessions.errors import NotFoundError, StateError, StorageError
+from tensight.sessions.online.conductor import Conductor
+from tensight.sessions.online.executions import Executions
+from tensight.sessions.online.inspection import Inspection
+from tensight.sessions.online.rank_graphs import RankGraphs
+from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, LivingFile, hits_as_json, storing
+from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.watching import session_hits
+from tensight.sessions.records import Capabilities, Execution, ExecutionPage, SessionRecord, State
+from tensight.sessions.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, TensorAddress
+    from tensight.sessions.online.graph_stream import ReceivedGraphs
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.recording import Recording
+    from tensight.sessions.online.settings import OnlineSettings
+    from tensight.sessions.online.values import ValueWriters
+    from tensight.sessions.records import Command, OriginRecord, StatisticsPage, StatisticsRow, TensorRecord, Which
+    from tensight.sessions.workspace import Workspace
+    from tensight.tensors.views import View, ViewResult
+    from tensight.wire import ReceivedHit
+
+_QUIET_S = 0.25
+"""While a run goes on, clients are told its step at most so often."""
+
+_MOST_MESSAGES = 5
+
+_FIRST_OF = (
+    *(State.RUNNING, State.SENDING, State.PAUSED, State.MISMATCH, State.CONNECTING),
+    *(State.LOST, State.TERMINATED, State.FINISHED),
+)
+"""Of a session whose processes do different things, the first of these that one of them does."""
+
+
+class OnlineSession(Session):
+    """The ranks of one job, attached or gone.
+
+    Parameters
+    ----------
+    session_id, name : str
+    workspace : Workspace
+    recording : Recording
+        Of this run.
+    identity : Identity
+        Of the process that came first.
+    settings : OnlineSettings
+    writers : ValueWriters
+
+    Attributes
+    ----------
+    processes : dict of int to TrainingProcess
+        The newest process of each rank.
+    texts : dict of str to str
+        Of files of code, by path, as far as processes sent them.
+    conductor : Conductor
+        Tells them what to do.
+    inspection : Inspection
+        Has their tensors.
+    is_closing : bool
+        The server shuts down, or the session is closed: what breaks off now is no news.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        name: str,
+        *,
+        workspace: Workspace,
+        recording: Recording,
+        identity: Identity,
+        settings: OnlineSettings,
+        writers: ValueWriters,
+    ) -> None:
+        self.processes: dict[int, TrainingProcess] = {}
+        super().__init__(
+            session_id,
+            name,
+            workspace=workspace,
+            platform=identity.platform,
+            most_drawn_nodes=settings.most_drawn_nodes,
+        )
+        self.recording = recording
+        self.identity = identity
+        self.settings = settings
+        self.is_closing = False
+        self.hit_history = HitHistory()
+        self.conductor = Conductor(self)
+        self.inspection = Inspection(self, writers)
+        self._executions: dict[int, Executions] = {}
+        self.texts: dict[str, str] = {}
+        self._ending: asyncio.Task[None] | None = None
+        self._told: tuple[State, str] | None = None
+        self._told_at = 0.0
+        path = recording.name
+        self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
+        self._hits_file = LivingFile(
+            workspace, f"{path}/{HITS}", lambda: self.hit_history.snapshot(), self._complain, hits_as_json
+        )
+        self._sources_file = LivingFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
+
+    # --- the session at a glance ---
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+        return [process for process in self.processes.values() if process.is_live]
+
+    @property
+    def state(self) -> State:
+        """What the session is doing, as its processes do."""
+        live = {process.state for process in self.live}
+        states = live or {process.state for process in self.processes.values()}
+        return next((state for state in _FIRST_OF if state in states), State.CONNECTING)
+
+    @property
+    def step(self) -> int:
+        """Steps that all live ranks have done; of those that have ended, the most that one did."""
+        live = [process.step for process in self.live]
+        return min(live) if live else max((process.step for process in self.processes.values()), default=0)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have attached so far."""
+        return tuple(sorted(self.processes))
+
+    def process_of(self, rank: int) -> TrainingProcess:
+        """Return the process of a rank. NotFoundError if there is none."""
+        process = self.processes.get(rank)
+        if process is None:
+            raise NotFoundError(f"there is no rank {rank}; attached are {', '.join(map(str, self.ranks)) or 'none'}")
+        return process
+
+    def graphs(self, rank: int) -> tuple[Graph, ...]:
+        """Return the graphs of a rank. NotFoundError for an unknown rank."""
+        return self.process_of(rank).graphs.graphs
+
+    def position(self, rank: int, graph: str, node: str) -> int | None:
+        """Return where a node stands in the order of execution, None if that is not known."""
+        graphs = self.process_of(rank).graphs
+        found = graphs.node(graph, node)
+        return graphs.position(found[1]) if found else None
+
+    def record(self) -> SessionRecord:
+        """Return the session at a glance."""
+        ranks = tuple(self.processes[rank].record() for rank in self.ranks)
+        return SessionRecord(
+            id=self.id,
+            name=self.name,
+            state=self.state,
+            message=self._message(),
+            step=self.step,
+            node=ranks[0].node if ranks else "",
+            graph=ranks[0].graph if ranks else "",
+            framework=self.identity.framework,
+            framework_version=self.identity.framework_version,
+            backend=self.identity.backend,
+            created=self.created,
+            ranks=ranks,
+            capabilities=self.capabilities(),
+            watchpoints=len(self.watchpoint_list),
+            hits=self.hit_list.tensors,
+            outdated=self.hit_list.outdated,
+            recommended_offered=self.watchpoint_list.recommended_offered,
+            last_event=self.events.last,
+            dump=self.recording.name,
+        )
+
+    def capabilities(self) -> Capabilities:
+        """Return what can be done now."""
+        live = self.live
+        is_paused = self.state is State.PAUSED
+        at_nodes = is_paused and self.conductor.can_stop_at_nodes
+        return (
+            super()
+            .capabilities()
+            .model_copy(
+                update={
+                    "live": True,
+                    "can_pause": bool(live) and self.conductor.is_running,
+                    "can_terminate": bool(live) or self.state is State.LOST,
+                    "can_step": is_paused,
+                    "can_next_node": at_nodes,
+                    "can_run_to_node": at_nodes,
+                    "can_recheck": is_paused,
+                    "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
+                    "has_execution_history": True,
+                    "has_statistics_table": not self.recording.statistics.is_empty,
+                    "views_at_source": bool(live) and all(process.identity.abilities.views for process in live),
+                }
+            )
+        )
+
+    def _message(self) -> str:
+        several = self.identity.world_size > 1
+        processes = [self.processes[rank] for rank in self.ranks]
+        found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
+        if several and len(processes) < self.identity.world_size and self.live:
+            found.append(f"{len(processes)} of {self.identity.world_size} ranks are attached")
+        if not found and self.state is State.RUNNING and not self.conductor.is_running:
+            found.append("stops when the step that is running is done")
+        return "; ".join(found[:_MOST_MESSAGES])
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
+        told, now = (self.state, self._message()), time.monotonic()
+        if news or told != self._told or (told[0] is State.RUNNING and now - self._told_at >= _QUIET_S):
+            self._told, self._told_at = told, now
+            self.events.append_state(self.record())
+
+    # --- processes come and go ---
+
+    def join(self, process: TrainingProcess) -> None:
+        """Take in a process; one of the same rank gives way."""
+        process.offset = max((one.place for one in self.live if one.rank != process.rank), default=0)
+        former = self.processes.get(process.rank)
+        if former is not None:
+            former.lose("another process of the same rank took its place")
+        self.processes[process.rank] = process
+        self.changed()
+
+    def left(self, process: TrainingProcess) -> None:
+        """Note that a process has ended, or may have."""
+        if process.state is State.LOST and self.live:
+            # The others may wait for it in vain; a person should see it.
+            self.conductor.stop()
+        self.advance()
+        self.announce(news=True)
+        self.changed()
+        if not self.live and self._ending is None and not self.is_closing:
+            self._ending = asyncio.create_task(self._finish())
+
+    def returned(self) -> None:
+        """Note that a process which was given up has come back."""
+        self.announce(news=True)
+        self.changed()
+
+    def advance(self) -> None:
+        """Tell the processes that wait what to do."""
+        if self.is_closing:
+            for process in self.live:
+                process.reply(wire.failed("the debug server is shutting down"))
+        else:
+            self.conductor.advance()
+
+    def paused(self) -> None:
+        """Note that all processes stand where a command wanted them."""
+        self.announce(news=True)
+        self.changed()
+
+    def moved(self, process: TrainingProcess, before: int, now: int) -> None:
+        """Note that a process has done some steps."""
+        executions = self._executions.setdefault(process.rank, Executions())
+        executions.add(before if before < now else max(now - 1, 0), now, process.root_id)
+
+    async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
+        """Take in the graphs of a process; a run that goes on stops, because its watchpoints do not know them."""
+
+        def keep() -> RankGraphs:
+            with storing(self.recording.folder):
+                process.recorder.keep_graphs(received.graphs, received.orders)
+            return RankGraphs(process.recorder.graphs, process.recorder.order)
+
+        async with process.recording:
+            try:
+                process.graphs = await to_the_end(keep)
+            finally:
+                received.discard()
+        self.conductor.stop()
+        self.conductor.watch_anew()
+        if received.sources:
+            self.texts.update(received.sources)
+            self._sources_file.changed()
+        self.events.append("graph", rank=process.rank, graphs=[graph.name for graph in process.graphs.graphs])
+        await self.graphs_changed()
+        self.changed()
+        self.announce(news=True)
+
+    # --- hits ---
+
+    async def take_hits(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
+        """Note where a process has arrived; hits that it reported on the way belong to that place."""
+        if process.step > self.hit_list.step:
+            self.hit_list.replace(process.step, ())
+        if not received:
+            return
+        points, graphs = self.watchpoint_list.all(), process.graphs
+        iteration, root_id = process.iteration, process.root_id
+        hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
+        self.hit_list.add(hits)
+        self._hits_changed()
+
+    def clear_hits(self) -> None:
+        """Forget the hits of this step, which are computed again."""
+        self.hit_list.replace(self.step, ())
+        self._hits_changed()
+
+    def restore_hits(self, history: HitHistory) -> None:
+        """Go on with the hits that were kept of the run."""
+        self.hit_history = history
+        self.hit_list.replace(self.step, history.of(self.step))
+
+    def _hits_changed(self) -> None:
+        self.hit_history.set(self.hit_list.step, self.hit_list.all())
+        self._hits_file.changed()
+        self.events.append("hits", step=self.hit_list.step, total=len(self.hit_list))
+
+    # --- what a person does ---
+
+    async def command(self, command: Command) -> SessionRecord:
+        """Start or stop the run; returns as soon as the command is accepted. See `Conductor.obey`."""
+        async with self.lock:
+            if self.is_closing:
+                raise StateError("the session is being closed")
+            self.conductor.obey(command)
+            self.announce(news=True)
+            return self.record()
+
+    def editable(self) -> None:
+        """Refuse if watchpoints may not be changed now. StateError."""
+        if self.state is not State.PAUSED:
+            raise StateError(f"watchpoints can be changed while the training is paused; it is {self.state.value}")
+
+    async def watchpoints_changed(self) -> None:
+        """Note that the processes must be told of watchpoints before they go on."""
+        self.conductor.watch_anew()
+        self.announce(news=True)
+
+    def source_texts(self) -> Mapping[str, str]:
+        """Return the text of files of code by path, as far as processes sent them."""
+        return self.texts
+
+    # --- tensors ---
+
+    async def tensors_of(
+        self, rank: int, graph: str, node: str, iteration: int | None = None
+    ) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at an iteration (default: the one that is shown), with statistics."""
+        return await self.inspection.tensors_of(rank, graph, node, iteration)
+
+    async def value(self, address: TensorAddress) -> NDArray[np.generic]:
+        """Return a tensor, as a read-only map of a file. NotFoundError, UnavailableError, StateError, StorageError."""
+        return await self.inspection.value(address)
+
+    def previous(self, address: TensorAddress) -> TensorAddress | None:
+        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        return self.inspection.previous(address)
+
+    async def view(self, address: TensorAddress, view: View, which: Which = "current") -> ViewResult:
+        """Return a view of a tensor, computed in its process if that can, and the value is not here already."""
+        result = await self.inspection.view_at_source(address, view, which)
+        return result if result is not None else await super().view(address, view, which)
+
+    async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor at all iterations where they are known, in order."""
+        return await self.inspection.statistics_over_steps(address)
+
+    async def statistics_table(
+        self,
+        *,
+        rank: int | None = None,
+        iteration: int | None = None,
+        query: str = "",
+        sort: str = "position",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> StatisticsPage:
+        """Return the statistics of all tensors of an iteration (default: the one shown) that are known."""
+        return await asyncio.to_thread(
+            self.recording.statistics.page,
+            self.step - 1 if iteration is None else iteration,
+            rank=rank,
+            query=query,
+            sort=sort,
+            descending=descending,
+            offset=offset,
+            limit=limit,
+        )
+
+    async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
+        """Return which graphs ran in which step."""
+        graphs = self.process_of(rank).graphs
+        executions = self._executions.get(rank) or Executions()
+        with_data = self.inspection.kept.iterations()
+        found = []
+        for iteration, root_id in executions.page(max(offset, 0), limit):
+            root = graphs.graph_of_root(root_id)
+            family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
+            found.append(
+                Execution(
+                    step=iteration + 1,
+                    graph=root.name if root else "",
+                    graphs=tuple(family),
+                    has_data=iteration in with_data,
+                )
+            )
+        return ExecutionPage(total=len(executions), offset=offset, executions=tuple(found))
+
+    async def origins(self) -> tuple[OriginRecord, ...]:
+        """Return nothing: where an anomaly began is looked for in the recorded run."""
+        return ()
+
+    # --- what is kept ---
+
+    def changed(self) -> None:
+        """Note that the run's file must be written."""
+        self._session_file.changed()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``session.json`` holds."""
+        return {
+            "format": 1,
+            "id": self.id,
+            "name": self.name,
+            "created": self.created,
+            "state": self.state.value,
+            "is_live": bool(self.live) or self.state is State.LOST,
+            "message": self._message(),
+            "step": self.step,
+            "identity": self.identity.as_json(),
+            "processes": [process.as_json() for process in self.processes.values()],
+        }
+
+    async def record_executions(self, process: TrainingProcess) -> None:
+        """Write down which iterations a process has run; whoever calls holds the lock of its recorder."""
+        executions = self._executions.get(process.rank)
+        stretches = executions.unrecorded() if executions is not None else []
+        roots = process.graphs.root_ids
+
+        def record() -> None:
+            with storing(self.recording.folder):
+                for first, end, root_id in stretches:
+                    for root in (root_id,) if root_id in roots else roots:
+                        process.recorder.record_executions(root, range(first, end))
+
+        if stretches:
+            await to_the_end(record)
+
+    async def _finish(self) -> None:
+        """Make the recording a dump that has everything."""
+        try:
+            for process in self.processes.values():
+                async with process.recording:
+                    await self.record_executions(process)
+            if not self.live:
+                graphs = {rank: process.graphs.graphs for rank, process in self.processes.items()}
+                await to_the_end(lambda: self.recording.export_statistics(graphs))
+        except StorageError as error:
+            self._complain(error)
+        finally:
+            self._ending = None
+
+    def _complain(self, error: StorageError) -> None:
+        self.warn(str(error))
+
+    async def close(self, reason: str) -> None:
+        """Release the files. A closed session only knows its log.
+
+        Raises
+        ------
+        StateError
+            A training is attached, and the server does not shut down.
+        """
+        if self.live and not self.is_closing:
+            raise StateError("a training is attached; terminate it first, or let it end")
+        await self.detach()
+        self.events.append("closed", reason=reason)
+        self.recording.close()
+
+    async def detach(self) -> None:
+        """Tell the processes that wait that nobody is there any more, and write down what there is."""
+        if self.is_closing:
+            return
+        self.is_closing = True
+        self.advance()
+        for process in self.processes.values():
+            process.stop_timers()
+        await self.conductor.close()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._finish())
+        await self._ending
+        self.changed()
+        for file in (self._session_file, self._hits_file, self._sources_file):
+            await file.written()

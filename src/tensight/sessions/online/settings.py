@@ -1,0 +1,68 @@
+"""Bounds and patience of the server towards training processes, and how it knows who calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineSettings:
+    """What a training process may cost, and how long the server waits for it.
+
+    Attributes
+    ----------
+    lost_after_s : float
+        How long a process whose connection broke may take to come back.
+    answer_within_s : float
+        How long a process may be silent while it owes a value or a view.
+    kept_bytes : int
+        Of recorded values per run; the oldest are dropped first.
+    kept_rows : int
+        Rows of statistics per run; the oldest iterations are dropped first.
+    most_processes : int
+        Attached at the same time.
+    most_graph_bytes : int
+        Of all graphs of a process together.
+    most_ended : int
+        Ended sessions that stay listed; older ones can be opened as recorded runs.
+    most_drawn_nodes : int
+        A graph with more nodes is listed and searched, but not drawn.
+    heartbeat_second_s : float
+        How long a second of a heartbeat's period is; tests make it short.
+    """
+
+    lost_after_s: float = 30.0
+    answer_within_s: float = 60.0
+    kept_bytes: int = 8 * 2**30
+    kept_rows: int = 5_000_000
+    most_processes: int = 256
+    most_graph_bytes: int = 2**31 - 1
+    most_ended: int = 16
+    most_drawn_nodes: int = 100_000
+    heartbeat_second_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls.
+
+    Attributes
+    ----------
+    peer : str
+        The other end of the connection as gRPC names it, ``ipv4:127.0.0.1:4711``.
+    process_key : str
+        What the process calls itself in the call's metadata; empty from MindSpore's own client.
+    """
+
+    peer: str
+    process_key: str = ""
+
+    @property
+    def host(self) -> str:
+        """The peer without its port, which is another one in every connection."""
+        return self.peer.rpartition(":")[0] or self.peer
+
+    @property
+    def address(self) -> str:
+        """Host and port for people: ``127.0.0.1:4711``."""
+        return self.peer.partition(":")[2] or self.peer

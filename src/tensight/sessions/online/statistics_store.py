@@ -1,0 +1,343 @@
+"""The statistics that a run has told so far, in a database file: millions of rows in little memory.
+
+All methods may be called in any thread, one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from tensight.errors import InputError
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import StorageError
+from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.wire import ReceivedStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tensight.tensors import TensorStatistics
+
+FILE = "statistics.sqlite"
+
+COUNTS = ("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
+MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+_NUMBERS = ("size_bytes", "count", *COUNTS, *MEASURES)
+_TEXTS = ("node", "graph", "type", "io", "dtype")
+
+SORT_COLUMNS = ("position", "rank", "slot", *_TEXTS, *_NUMBERS)
+"""What a page of statistics can be sorted by."""
+
+MOST_TENSORS = 2_000_000
+"""Different tensors of a run of which statistics are kept."""
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS tensors (
+    id INTEGER PRIMARY KEY, rank INTEGER, graph TEXT, node TEXT, io TEXT, slot INTEGER, type TEXT, position INTEGER,
+    UNIQUE (rank, graph, node, io, slot)
+);
+CREATE TABLE IF NOT EXISTS statistics (
+    iteration INTEGER, tensor INTEGER, dtype TEXT, shape TEXT, hash TEXT, partial INTEGER,
+    {", ".join(f'"{name}"' for name in _NUMBERS)},
+    PRIMARY KEY (iteration, tensor)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
+"""
+_INSERT = f"INSERT OR REPLACE INTO statistics VALUES ({', '.join('?' * (6 + len(_NUMBERS)))})"  # noqa: S608
+_SELECT = (
+    "SELECT rank, graph, node, io, slot, type, position, iteration, dtype, shape, hash, partial, "  # noqa: S608 - names of our own columns
+    + ", ".join(f'"{name}"' for name in _NUMBERS)
+    + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
+_COUNT = "SELECT count(*) FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+
+
+class TensorKey(NamedTuple):
+    """What a tensor is called in every iteration."""
+
+    rank: int
+    graph: str
+    node: str
+    io: Literal["input", "output"]
+    slot: int
+
+    @classmethod
+    def of(cls, address: TensorAddress) -> TensorKey:
+        """Return the key of an address."""
+        return cls(address.rank, address.graph, address.node, address.io, address.slot)
+
+    def at(self, iteration: int) -> TensorAddress:
+        """Return the address in an iteration."""
+        return TensorAddress(self.rank, self.graph, self.node, self.slot, iteration, self.io)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRow:
+    """Statistics that a process told.
+
+    Attributes
+    ----------
+    key : TensorKey
+    iteration : int
+    statistics : ReceivedStatistics
+    type : str
+        Of the operator.
+    position : int or None
+        Of the node in the order of execution.
+    """
+
+    key: TensorKey
+    iteration: int
+    statistics: ReceivedStatistics
+    type: str = ""
+    position: int | None = None
+
+
+class StatisticsStore:
+    """The statistics of one run.
+
+    Parameters
+    ----------
+    path : Path
+        The file; continued if it exists.
+    most_rows : int
+        When there are more, the oldest iterations are dropped.
+
+    Raises
+    ------
+    StorageError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: Path, most_rows: int) -> None:
+        self._path = path
+        self._most_rows = most_rows
+        self._lock = threading.Lock()
+        self._ids: dict[TensorKey, int] = {}
+        try:
+            # What is lost when the machine crashes is not worth a flush for every step.
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _SCHEMA)
+            self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
+        except sqlite3.Error as error:
+            raise self._storage_error(error) from error
+        self.is_empty = not self._rows
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def add(self, rows: Sequence[ToldRow]) -> None:
+        """Add statistics; those of the same tensor and iteration are replaced.
+
+        Raises
+        ------
+        StorageError
+            The disk is full, or there are too many different tensors.
+        """
+        with self._lock:
+            try:
+                self._database.execute("BEGIN")
+                with self._database:
+                    self._add_tensors(rows)
+                    self._database.executemany(_INSERT, map(self._values, rows))
+                    # Replaced rows count as well, so this is only a reason to count.
+                    self._rows += len(rows)
+                    if self._rows > self._most_rows:
+                        self._drop_oldest()
+            except sqlite3.Error as error:
+                # Tensors that were only just added are not there.
+                self._ids.clear()
+                raise self._storage_error(error) from error
+            self.is_empty = not self._rows
+
+    def of(self, key: TensorKey, iteration: int) -> Statistics | None:
+        """Return what is known of a tensor in an iteration."""
+        found = self._select("WHERE statistics.tensor = ? AND iteration = ?", (self._id(key), iteration))
+        return found[0].statistics if found else None
+
+    def history(self, key: TensorKey) -> list[StatisticsRow]:
+        """Return what is known of a tensor in all iterations, in order."""
+        return self._select("WHERE statistics.tensor = ? ORDER BY iteration", (self._id(key),))
+
+    def page(
+        self,
+        iteration: int,
+        *,
+        rank: int | None = None,
+        query: str = "",
+        sort: str = "position",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> StatisticsPage:
+        """Return some of the tensors of an iteration of which statistics are known, sorted.
+
+        Parameters
+        ----------
+        iteration : int
+        rank : int or None
+            Only of this one.
+        query : str
+            Words, parts of the node's name or the operator's type in any case; all must be there.
+        sort : str
+            One of `SORT_COLUMNS`. Tensors that have no such number come last either way.
+        descending : bool
+        offset, limit : int
+
+        Raises
+        ------
+        InputError
+            There is no such column, or `offset` or `limit` is negative.
+        """
+        if sort not in SORT_COLUMNS:
+            raise InputError(f"statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
+        if offset < 0 or limit < 0:
+            raise InputError(f"offset {offset} and limit {limit} must not be negative")
+        where, values = "WHERE iteration = ?", [iteration]
+        if rank is not None:
+            where, values = f"{where} AND rank = ?", [*values, rank]
+        words = query.lower().split()[:20]
+        where += " AND instr(lower(node || ' ' || type), ?)" * len(words)
+        chosen = (*values, *words)
+        direction = "DESC" if descending else "ASC"
+        order = f'ORDER BY "{sort}" IS NULL, "{sort}" {direction}, rank, position, io, slot, tensors.id'
+        total = self._query(f"{_COUNT} {where}", chosen)
+        rows = self._select(f"{where} {order} LIMIT ? OFFSET ?", (*chosen, limit, offset))
+        return StatisticsPage(total=int(total[0][0]), offset=offset, rows=tuple(rows))
+
+    def iterations(self) -> list[int]:
+        """Return the iterations of which statistics are known, in order."""
+        return [row[0] for row in self._query("SELECT DISTINCT iteration FROM statistics ORDER BY iteration", ())]
+
+    def of_iteration(self, iteration: int) -> Iterator[StatisticsRow]:
+        """Return all that is known of an iteration, as it ran."""
+        return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
+
+    def _add_tensors(self, rows: Iterable[ToldRow]) -> None:
+        for row in rows:
+            if row.key in self._ids:
+                continue
+            if len(self._ids) >= MOST_TENSORS:
+                raise StorageError(f"statistics of more than {MOST_TENSORS:,} different tensors are not kept")
+            found = self._database.execute(
+                "INSERT INTO tensors (rank, graph, node, io, slot, type, position) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET type = excluded.type, position = excluded.position RETURNING id",
+                (*row.key, row.type, row.position),
+            )
+            self._ids[row.key] = int(found.fetchone()[0])
+
+    def _values(self, row: ToldRow) -> tuple[Any, ...]:
+        told = row.statistics
+        content_hash = "" if told.content_hash is None else f"{told.content_hash:016x}"
+        return (
+            row.iteration,
+            self._ids[row.key],
+            told.dtype,
+            json.dumps(told.shape),
+            content_hash,
+            told.partial,
+            *(_number(getattr(told, name)) for name in _NUMBERS),
+        )
+
+    def _drop_oldest(self) -> None:
+        self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
+        while self._rows > self._most_rows:
+            ends = self._database.execute("SELECT min(iteration), max(iteration) FROM statistics").fetchone()
+            if ends[0] == ends[1]:
+                return
+            self._rows -= self._database.execute("DELETE FROM statistics WHERE iteration = ?", ends[:1]).rowcount
+
+    def _id(self, key: TensorKey) -> int:
+        known = self._ids.get(key)
+        if known is not None:
+            return known
+        found = self._query("SELECT id FROM tensors WHERE (rank, graph, node, io, slot) = (?, ?, ?, ?, ?)", key)
+        return int(found[0][0]) if found else -1
+
+    def _select(self, rest: str, values: Sequence[object]) -> list[StatisticsRow]:
+        return [_row(found) for found in self._query(f"{_SELECT} {rest}", values)]
+
+    def _query(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                with closing(self._database.execute(text, tuple(map(_storable, values)))) as cursor:
+                    return cursor.fetchall()
+            except sqlite3.Error as error:
+                raise self._storage_error(error) from error
+
+    def _storage_error(self, error: sqlite3.Error) -> StorageError:
+        return StorageError(f"{self._path}: statistics cannot be kept or read: {error}. Is there space on the disk?")
+
+
+def told_of(whole: TensorStatistics) -> ReceivedStatistics:
+    """Return statistics that were computed here as if a process had told them."""
+    numbers: dict[str, Any] = {field.name: getattr(whole, field.name) for field in fields(whole)}
+    return ReceivedStatistics(**numbers, partial=False)
+
+
+def statistics_of(told: ReceivedStatistics) -> Statistics:
+    """Return what a session tells about statistics that a process told."""
+    counts = {name: getattr(told, name) for name in ("count", *COUNTS)}
+    measures = {name: value for name in MEASURES if (value := getattr(told, name)) is not None and math.isfinite(value)}
+    return Statistics(
+        dtype=told.dtype,
+        shape=told.shape,
+        size_bytes=told.size_bytes,
+        content_hash="" if told.content_hash is None else f"{told.content_hash:016x}",
+        partial=told.partial,
+        unknown=tuple(name for name, count in counts.items() if count is None),
+        **{name: count or 0 for name, count in counts.items()},
+        **measures,
+    )
+
+
+def _storable(value: object) -> object:
+    """Return a value for a question: half a surrogate pair, or a number beyond 64 bits, is found nowhere."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return min(value, 2**63 - 1) if isinstance(value, int) else value
+
+
+def _number(value: float | None) -> float | int | str | None:
+    """Return what a column holds; SQLite has no integers beyond 64 bits and takes NaN for unknown."""
+    if isinstance(value, int) and value >= 2**63:
+        return float(value)
+    return None if value is None or math.isnan(value) else value
+
+
+def _row(found: tuple[Any, ...]) -> StatisticsRow:
+    rank, graph, node, io, slot, kind, position, iteration, dtype, shape, content_hash, partial, *numbers = found
+    known = dict(zip(_NUMBERS, numbers, strict=True))
+    unknown = tuple(name for name in ("count", *COUNTS) if known[name] is None)
+    for name in unknown:
+        known[name] = 0
+    measures = {name: value for name in MEASURES if (value := known[name]) is not None and math.isfinite(value)}
+    return StatisticsRow(
+        address=str(TensorAddress(rank, graph, node, slot, iteration, io)),
+        rank=rank,
+        graph=graph,
+        node=node,
+        slot=slot,
+        io=io,
+        iteration=iteration,
+        type=kind,
+        position=position,
+        statistics=Statistics(
+            dtype=dtype,
+            shape=tuple(json.loads(shape)),
+            content_hash=content_hash,
+            partial=bool(partial),
+            unknown=unknown,
+            **{name: known[name] for name in ("size_bytes", "count", *COUNTS)},
+            **measures,
+        ),
+    )

@@ -1,0 +1,217 @@
+"""Watchpoints on their way to a process, and hits on their way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.sessions.hit_list import SessionHit
+from tensight.sessions.records import HitParameter, HitRecord
+from tensight.sessions.sources import user_line
+from tensight.watchpoints import ErrorCode, Parameter, ParameterKind, conditions_by_wire_number, error_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tensight.graph import Node
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.rank_graphs import RankGraphs
+    from tensight.sessions.watchpoint_list import SessionWatchpoint
+    from tensight.watchpoints import Condition
+    from tensight.wire import ReceivedHit, ReceivedParameter
+    from tensight.wire.debugger_pb2 import SetCMD
+
+MOST_HITS = 200_000
+"""Hits of one call that are looked at."""
+
+_WITHOUT_ACTUAL = ("rtol", "range_start_inclusive", "range_end_inclusive")
+"""Parameters for which MindSpore computes no value of the tensor."""
+
+# A watchpoint on more nodes than fit into one command travels as several, each with a number of its own.
+_FIRST_PART = 2**30
+_PART_BITS = 10
+_MOST_BYTES = 3 * 2**20
+_NODE_BYTES = 32
+
+Signature = tuple[int, int]
+"""Version of a watchpoint, and of the graphs whose nodes it watches."""
+
+
+def part_id(watchpoint: int, part: int) -> int:
+    """Return under which number a part of a watchpoint travels; the first under the watchpoint's own."""
+    return watchpoint if part == 0 else _FIRST_PART + ((watchpoint << _PART_BITS) % _FIRST_PART) + part
+
+
+def watchpoint_of(number: int) -> int:
+    """Return the watchpoint that travels under a number."""
+    return number if number < _FIRST_PART else (number - _FIRST_PART) >> _PART_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChanges:
+    """What a process must be told so that it watches what it should.
+
+    Attributes
+    ----------
+    commands : list of SetCMD
+    sent : dict of int to Signature
+        What it then has, by the number under which it travelled.
+    problems : list of str
+        Watchpoints that it cannot be told of.
+    """
+
+    commands: list[SetCMD]
+    sent: dict[int, Signature | None]
+    problems: list[str]
+
+
+def watch_changes(
+    watchpoints: Sequence[SessionWatchpoint],
+    nodes_of: Callable[[SessionWatchpoint, int], list[tuple[str, frozenset[str]]]],
+    graphs: RankGraphs,
+    identity: Identity,
+    sent: Mapping[int, Signature | None],
+    generation: int,
+) -> WatchChanges:
+    """Compare what a process watches with what it should watch; takes seconds for large graphs.
+
+    Parameters
+    ----------
+    watchpoints : sequence of SessionWatchpoint
+    nodes_of : callable
+        Returns what a watchpoint watches of each graph of a rank.
+    graphs : RankGraphs
+    identity : Identity
+        Of the process.
+    sent : mapping of int to Signature or None
+        What it has; None for what it may have.
+    generation : int
+        Version of the graphs.
+    """
+    changes = WatchChanges([], dict(sent), [])
+    wanted: set[int] = set()
+    for watchpoint in watchpoints:
+        if not watchpoint.enabled:
+            continue
+        signature = (watchpoint.version, generation)
+        unchanged = [
+            number for number, has in sent.items() if watchpoint_of(number) == watchpoint.id and has == signature
+        ]
+        if unchanged:
+            wanted.update(unchanged)
+            continue
+        try:
+            for command in _commands(watchpoint, nodes_of(watchpoint, identity.rank), graphs, identity):
+                changes.commands.append(command)
+                changes.sent[command.id] = signature
+                wanted.add(command.id)
+        except wire.WireError as error:
+            changes.problems.append(str(error))
+    for number in sorted(set(changes.sent) - wanted):
+        changes.commands.append(wire.delete_command(number))
+        del changes.sent[number]
+    return changes
+
+
+def _commands(
+    watchpoint: SessionWatchpoint, watched: Iterable[tuple[str, frozenset[str]]], graphs: RankGraphs, identity: Identity
+) -> Iterator[SetCMD]:
+    """Yield the commands that set a watchpoint: one, or several if it watches more nodes than fit into one."""
+    selection = str(watchpoint.base) if identity.is_agent and watchpoint.base and not watchpoint.edits else ""
+    nodes: list[tuple[str, Node]] = []
+    size_bytes, part = 0, 0
+    for graph_name, names in watched:
+        graph = graphs.graph(graph_name)
+        for node in graph.nodes if graph is not None and names else ():
+            if node.name not in names:
+                continue
+            node_bytes = len(node.name) + len(node.type) + len(graph_name) + _NODE_BYTES
+            if size_bytes + node_bytes > _MOST_BYTES:
+                yield _command(watchpoint, part, nodes, identity, selection)
+                if selection:
+                    # It stands for the other nodes, too.
+                    return
+                nodes, size_bytes, part = [], 0, part + 1
+            nodes.append((graph_name, node))
+            size_bytes += node_bytes
+    if nodes or selection:
+        yield _command(watchpoint, part, nodes, identity, selection)
+
+
+def _command(
+    watchpoint: SessionWatchpoint, part: int, nodes: list[tuple[str, Node]], identity: Identity, selection: str
+) -> SetCMD:
+    numbered = replace(watchpoint.watchpoint, id=part_id(watchpoint.id, part))
+    return wire.set_command(numbered, nodes, identity.rank, selection=selection)
+
+
+def session_hits(
+    received: Iterable[ReceivedHit],
+    watchpoints: Iterable[SessionWatchpoint],
+    graphs: RankGraphs,
+    identity: Identity,
+    iteration: int,
+    root_id: int | None = None,
+) -> list[SessionHit]:
+    """Return what a session tells about hits that a process reported; takes a second for many thousands.
+
+    Hits on nodes that no graph has, and of watchpoints that are deleted, are hits all the same.
+    """
+    by_id = {watchpoint.id: watchpoint for watchpoint in watchpoints}
+    found: list[SessionHit] = []
+    for hit in received:
+        known = graphs.meant(hit.node, hit.graph, root_id)
+        node = known[1] if known else None
+        found.append(
+            SessionHit(
+                rank=identity.rank,
+                graph=known[0].name if known else hit.graph,
+                node=node.name if node else hit.node,
+                slot=hit.slot,
+                iteration=iteration,
+                hit=_hit_record(hit, by_id.get(watchpoint_of(hit.watchpoint)), identity),
+                io=hit.io,
+                position=graphs.position(node) if node else None,
+                type=node.type if node else "",
+                line=user_line(node),
+            )
+        )
+    return found
+
+
+def _hit_record(hit: ReceivedHit, watchpoint: SessionWatchpoint | None, identity: Identity) -> HitRecord:
+    named_by_number = next(iter(conditions_by_wire_number(hit.condition)), None)
+    condition = watchpoint.watchpoint.check.condition if watchpoint else named_by_number
+    harmless = ErrorCode.NAN | ErrorCode.INF if condition is not None and condition.flag is not None else 0
+    is_hit = not hit.error_code & ~harmless or any(parameter.hit for parameter in hit.parameters)
+    return HitRecord(
+        watchpoint=watchpoint_of(hit.watchpoint),
+        name=watchpoint.watchpoint.name if watchpoint else "",
+        condition=condition.id if condition else f"condition {hit.condition}",
+        abbreviation=condition.abbreviation if condition else "",
+        severity=watchpoint.watchpoint.severity.value if watchpoint else "warning",
+        hit=is_hit,
+        parameters=tuple(
+            _hit_parameter(parameter, declared, with_actual=not hit.error_code or identity.is_agent)
+            for parameter in hit.parameters
+            if not parameter.disabled and (declared := _declared(condition, parameter.name)) is not None
+        ),
+        error_code=hit.error_code,
+        errors=error_words(hit.error_code),
+    )
+
+
+def _declared(condition: Condition | None, name: str) -> Parameter | None:
+    declared = condition.parameter(name) if condition else None
+    return None if declared is None or declared.kind is ParameterKind.HIDDEN else declared
+
+
+def _hit_parameter(parameter: ReceivedParameter, declared: Parameter, *, with_actual: bool) -> HitParameter:
+    has_actual = with_actual and parameter.name not in _WITHOUT_ACTUAL
+    return HitParameter(
+        name=parameter.name,
+        preset=bool(parameter.value) if declared.values.is_boolean else parameter.value,
+        actual=parameter.actual if has_actual else None,
+        hit=parameter.hit,
+    )
