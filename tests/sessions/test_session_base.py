@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from still_session import StillSession, large_graph, operator, parameter
+from still_session import StillSession, operator, parameter, shared_large_graph
 
 from tensight.dumps import Dump, open_dump
 from tensight.errors import InputError
@@ -139,7 +139,7 @@ def test_sources_tell_which_texts_were_sent(sick: Dump, planted: dict) -> None:
 
 
 def test_the_loop_goes_on_while_a_large_graph_is_looked_at() -> None:
-    session = StillSession({0: (large_graph(),)})
+    session = StillSession({0: (shared_large_graph(),)})
 
     async def turns_of_the_loop() -> list[int]:
         turns = []

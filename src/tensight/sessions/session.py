@@ -107,7 +107,7 @@ class Session(ABC):
         self.graph_indexes = GraphIndexes()
         self.hit_list = HitList()
         self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes)
-        self._sources = Sources()
+        self._lines_of_code = Sources()
         for problem in self.watchpoint_list.problems:
             self.warn(problem)
 
@@ -341,7 +341,9 @@ class Session(ABC):
         """Return the lines of code that made nodes; `query` is a part of ``path:line code``, in any case."""
         require_page(offset, limit)
         texts = self.source_texts()
-        return await asyncio.to_thread(lambda: self._sources.of(self._every_graph()).page(query, offset, limit, texts))
+        return await asyncio.to_thread(
+            lambda: self._lines_of_code.of(self._every_graph()).page(query, offset, limit, texts)
+        )
 
     async def source_text(self, file: str) -> str:
         """Return the text of a file of code that the training process sent. NotFoundError if it sent none."""
