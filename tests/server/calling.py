@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 
-from tensight.wire.debugger_pb2 import EventReply, Metadata
+from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto
+from tensight.wire.debugger_pb2 import Chunk, EventReply, Metadata
 
 WITHIN_S = 30
 STREAMED = ("SendGraph", "SendMultiGraphs", "SendTensors", "SendTensorBase", "SendTensorStats", "SendWatchpointHits")
@@ -39,6 +40,15 @@ class Caller:
         """Make a call with a stream of requests; returns the reply's bytes."""
         streamed = self._channel.stream_unary(f"/{service}/{call}")
         return streamed(iter(requests), timeout=WITHIN_S, metadata=self._metadata)
+
+    def attach(self, device: str) -> None:
+        """Announce a process and send its graph, of one operator, so that it may ask for commands."""
+        hello = Metadata(device_name=device.encode(), ms_version=b"2.0.0", backend=b"GPU", graph_num=1)
+        assert self.one("SendMetadata", hello.SerializeToString()).version_matched
+        node = NodeProto(name=b"1", op_type=b"ReLU", scope=b"Default", full_name=b"Default/ReLU-op1")
+        graph = GraphProto(name=b"kernel_graph_0", root_name=b"0", node=[node]).SerializeToString()
+        reply = self.many("SendGraph", [Chunk(buffer=graph, finished=True).SerializeToString()])
+        assert EventReply.FromString(reply).status == EventReply.OK
 
     def wait_for_command(self, device: str) -> Any:
         """Begin a WaitCMD that stays open; returns the future."""

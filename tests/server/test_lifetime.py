@@ -11,7 +11,7 @@ import pytest
 from calling import calling
 from running import RunningServer, running_server
 
-from tensight.wire.debugger_pb2 import EventReply, Metadata
+from tensight.wire.debugger_pb2 import EventReply, Heartbeat, Metadata
 
 HELLO = Metadata(device_name=b"0:0", ms_version=b"2.0.0", graph_num=1).SerializeToString()
 
@@ -25,9 +25,10 @@ def test_at_a_signal_waiting_processes_are_told_and_the_server_ends(tmp_path: Pa
     with running_server(tmp_path / "w") as server:
         assert server.debugger
         with calling(server.debugger) as caller:
-            caller.one("SendMetadata", HELLO)
+            caller.attach("0:0")
             waiting = caller.wait_for_command("0:0")
-            caller.one("SendMetadata", HELLO.replace(b"0:0", b"1:0"))
+            # Answered after the call before it has reached the server.
+            caller.one("SendHeartbeat", Heartbeat(period=30).SerializeToString())
             server.process.send_signal(number)
             reply = EventReply.FromString(waiting.result())
         assert (reply.status, reply.message) == (EventReply.FAILED, b"the debug server is shutting down")

@@ -165,7 +165,7 @@ class _Process:
             self._http.stop()
         if self._grpc is not None and self._attachments is not None:
             stopping = asyncio.ensure_future(self._grpc.stop(FINISH_S))
-            await self._attachments.close(REASON)
+            await self._attachments.close("")
             await stopping
         await self._sessions.close_all(REASON)
         if self._http is not None:
