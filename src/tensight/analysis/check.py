@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.analysis.analysis import Analysis, CheckRequest
+from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
 from tensight.graph import NodeKind, kinds, text_pattern, trainable_weight_names
 from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
@@ -214,8 +215,14 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
 def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:
     """Return the weights before the first update, as the first operator to read each of them saw it.
 
-    A dump has no initial weights of its own: a parameter's file holds the value after the step.
+    A dump of MindSpore has no initial weights of its own: a parameter's file holds the value after the step. A run that
+    Tensight recorded may have them.
     """
+    kept = {
+        (file.rank, file.graph, file.node): file
+        for file in dump.tensors(ranks=ranks, iterations=[CONSTANTS])
+        if file.node is not None and _is_parameter(dump, file)
+    }
     first: dict[tuple[int, str, str], TensorFile] = {}
     iterations = [iteration for iteration in dump.iterations() if iteration >= 0]
     for file in _with_recorded(dump, ranks, iterations[:1]):
@@ -230,8 +237,14 @@ def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | N
             if key not in first or dump.execution_position(file) < dump.execution_position(first[key]):
                 first[key] = file
     found = []
-    for (_, _, weight), file in first.items():
+    for (_, _, weight), file in {**first, **kept}.items():
         graph = dump.graph_of(file)
         if graph is not None and weight in selected.names(file.rank, graph):
             found.append(file)
     return found
+
+
+def _is_parameter(dump: Dump, file: TensorFile) -> bool:
+    graph = dump.graph_of(file)
+    node = graph.get(file.node) if graph is not None and file.node is not None else None
+    return node is not None and node.is_parameter

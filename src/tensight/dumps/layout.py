@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensight.dumps import metadata
@@ -18,6 +18,9 @@ _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _OLD_DEVICE = re.compile(r".+_graph_\d+", re.ASCII)
 _ACL = re.compile(r"acl_dump(_\d+)?\.json", re.ASCII)
 _TIME = re.compile(r"20\d{12}", re.ASCII)
+
+INITIAL = "init"
+"""Folder of the values before the first step, in runs that Tensight recorded; MindSpore has no number for them."""
 
 #: What a rank's folder holds beside the folder of the network.
 _KNOWN = frozenset({metadata.FOLDER, "graphs", "execution_order", "debug_files"})
@@ -112,11 +115,14 @@ class TensorFolders:
         Relative folder by root graph id and iteration, both in increasing order.
     constants : dict of int to str
         Relative folder of ``constants`` by root graph id.
+    initial : dict of int to str
+        Relative folder of ``init`` by root graph id.
     """
 
     network: str
     iterations: dict[int, dict[int, str]]
     constants: dict[int, str]
+    initial: dict[int, str] = field(default_factory=dict)
 
 
 def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: list[Problem]) -> TensorFolders:
@@ -126,6 +132,7 @@ def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: 
         return TensorFolders("", {}, {})
     iterations: dict[int, dict[int, str]] = {}
     constants: dict[int, str] = {}
+    initial: dict[int, str] = {}
     for graph_id, graph_path in _numbered(storage, network, problems).items():
         try:
             names = storage.list_folder(graph_path).folders
@@ -135,9 +142,11 @@ def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: 
         iterations[graph_id] = _by_number(graph_path, names, problems)
         if "constants" in names:
             constants[graph_id] = f"{graph_path}/constants"
+        if INITIAL in names:
+            initial[graph_id] = f"{graph_path}/{INITIAL}"
     if not any(iterations.values()):
         problems.append(Problem(network, "holds no iteration", "is the dump complete?"))
-    return TensorFolders(network, iterations, constants)
+    return TensorFolders(network, iterations, constants, initial)
 
 
 def _network_folder(storage: Storage, rank: RankFolder, net_name: str, problems: list[Problem]) -> str:

@@ -68,6 +68,7 @@ class RankIndex:
         self._problems: list[Problem] = []
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
+        self._initial: dict[int, FolderIndex] = {}
         self._recorded: dict[tuple[int, int], FolderIndex] = {}
         self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
         self._executed: dict[int, tuple[int, ...]] = {}
@@ -156,11 +157,18 @@ class RankIndex:
     def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
         """Return the tensors of the wanted iterations (None: all, with constants), sorted."""
         for graph_id, iterations in self.folders.iterations.items():
-            numbers = [CONSTANTS] if graph_id in self.folders.constants else []
-            numbers.extend(iterations)
-            for iteration in numbers:
+            for iteration in (CONSTANTS, *iterations):
                 if wanted is None or iteration in wanted:
-                    yield from self._index(graph_id, iteration).tensors
+                    yield from self._tensors_of(graph_id, iteration)
+
+    def _tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors of an iteration of a root graph; what was there before the first is with the constants."""
+        yield from self._index(graph_id, iteration).tensors
+        if iteration == CONSTANTS and graph_id in self.folders.initial:
+            if graph_id not in self._initial:
+                folder = self.folders.initial[graph_id]
+                self._initial[graph_id] = self._indexer(graph_id).index(folder, CONSTANTS)
+            yield from self._initial[graph_id].tensors
 
     def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:
         """Return the overflow records of an iteration, or of all."""
@@ -224,13 +232,13 @@ class RankIndex:
 
     def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
         """Return the tensor that is called so in an iteration of a root graph."""
-        if self._folder_of(graph_id, iteration) is None:
+        if self._folder_of(graph_id, iteration) is None and iteration != CONSTANTS:
             return None
         key = (graph_id, iteration)
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = {}
-            for tensor in self._index(graph_id, iteration).tensors:
+            for tensor in self._tensors_of(graph_id, iteration):
                 graph, node, io, slot = identity_of(tensor)
                 table[graph, node, io, slot] = tensor
                 table.setdefault(("", node, io, slot), tensor)
@@ -265,7 +273,7 @@ class RankIndex:
 
     def all_problems(self) -> list[Problem]:
         """Return what could not be used so far."""
-        indexed = [*self._indexed.values(), *self._recorded.values()]
+        indexed = [*self._indexed.values(), *self._initial.values(), *self._recorded.values()]
         problems = [*self._problems, *(problem for index in indexed for problem in index.problems)]
         problems.extend(problem for listed in self._statistic_problems.values() for problem in listed)
         for graph_id in self.folders.iterations if self._indexed else ():
@@ -294,8 +302,8 @@ class RankIndex:
             for file in listing.files:
                 yield f"{folder}/{file.name}", file.mtime_ns, file.size_bytes
         for graph_id, iterations in self.folders.iterations.items():
-            constants = self.folders.constants.get(graph_id)
-            for path in (*iterations.values(), *((constants,) if constants else ())):
+            others = (self.folders.constants.get(graph_id), self.folders.initial.get(graph_id))
+            for path in (*iterations.values(), *filter(None, others)):
                 yield path, self._storage.folder_mtime_ns(path), 0
             for path in iterations.values() if with_statistics else ():
                 yield f"{path}/{STATISTICS}", 0, self._size_of(f"{path}/{STATISTICS}")

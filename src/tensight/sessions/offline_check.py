@@ -74,14 +74,14 @@ def check_step(
         Step 0 is the initial weights, as the operators of iteration 0 saw them.
     """
     checked = {one.id: one for one in watchpoints if is_checked_at(one, step)}
-    iteration = max(step - 1, 0)
-    if not checked or iteration not in analysis.dump.iterations():
+    iterations = {max(step - 1, 0)}.intersection(analysis.dump.iterations())
+    if not checked or (step > 0 and not iterations):
         return StepCheck(step, ())
 
     def nodes(watchpoint: Watchpoint, rank: int) -> Mapping[str, frozenset[str]]:
         return dict(watchpoint_list.nodes_of(checked[watchpoint.id], rank))
 
-    results = check(analysis, [one.watchpoint for one in checked.values()], iterations=[iteration], nodes=nodes)
+    results = check(analysis, [one.watchpoint for one in checked.values()], iterations=iterations, nodes=nodes)
     hits = tuple(_session_hit(analysis, index, hit, step) for result in results for hit in result.hits)
     return StepCheck(step, hits, tuple(remark for result in results for remark in _remarks(result)))
 

@@ -42,7 +42,8 @@ class TensorIndex:
     A tensor that was not dumped under its own name may have been under another: what an operator read is what the
     operator before put out, and an operator's output is what the next ones read. Weights before the first update are
     what the first operator to read each of them saw in iteration 0. A parameter's own file holds the value at the end
-    of an iteration, so it never stands for what was read.
+    of an iteration, so it never stands for what was read. Runs that Tensight recorded may have initial values of their
+    own.
 
     Parameters
     ----------
@@ -131,6 +132,9 @@ class TensorIndex:
         return producer[0].name if producer is not None and producer[0].is_parameter else None
 
     def _initial_row(self, address: TensorAddress) -> int | None:
+        kept = self._first(address, self._named_at(address.rank, INITIAL))
+        if kept is not None:
+            return kept
         named = self._named_at(address.rank, 0)
         graphs = [address.graph, *(graph for rank, graph in self._graphs if rank == address.rank)]
         for graph in dict.fromkeys(graphs):
