@@ -111,3 +111,67 @@ def served(workspace: Path, base_dir: Path | None = None, *, max_offline: int = 
             found["loop"].call_soon_threadsafe(found["app"].state.context.streams.stop)
             found["server"].should_exit = True
         thread.join(WITHIN_S)
+
+
+@dataclass
+class Opened:
+    """A dump that is open as a session.
+
+    Attributes
+    ----------
+    client : httpx.Client
+        Of the server.
+    path : str
+        ``/sessions/ID``.
+    known : int
+        Number of the last event that was seen.
+    """
+
+    client: httpx.Client
+    path: str
+    known: int = 0
+
+    def ask(self, method: str, path: str = "", **options: Any) -> httpx.Response:
+        return self.client.request(method, self.path + path, **options)
+
+    def get(self, path: str = "", **parameters: Any) -> Any:
+        """Return the JSON that is found at a path of the session."""
+        answer = self.ask("GET", path, params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any) -> Any:
+        """Return the JSON that the answer to a JSON body is."""
+        answer = self.ask("POST", path, json=body)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    def refused(self, method: str, path: str, status: int, **options: Any) -> str:
+        """Return the message with which a request is refused with this status."""
+        answer = self.ask(method, path, **options)
+        assert answer.status_code == status, answer.text
+        message: str = answer.json()["error"]["message"]
+        return message
+
+    def settled(self) -> Any:
+        """Wait until the session stands still, and return it."""
+        while True:
+            session = self.get()
+            if session["state"] not in ("connecting", "running"):
+                return session
+            self.known = self.get("/events", after=self.known, wait_s=30)["last"]
+
+    def command(self, action: str, **fields: Any) -> Any:
+        """Give a command, wait until it is done, and return the session."""
+        self.known = self.get()["last_event"]
+        self.post("/command", {"action": action, **fields})
+        return self.settled()
+
+
+def opened(client: httpx.Client, dump: str) -> Opened:
+    """Open a dump, and wait until it can be looked at."""
+    answer = client.post("/sessions", json={"dump": dump})
+    assert answer.status_code == 201, answer.text
+    session = Opened(client, f"/sessions/{answer.json()['id']}")
+    assert session.settled()["state"] == "paused"
+    return session
