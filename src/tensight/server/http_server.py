@@ -43,6 +43,8 @@ class HttpServer(uvicorn.Server):
             http="h11",
             ws="websockets-sansio",
             ws_max_size=LONGEST_FRAME,
+            # An event would be compressed anew for each of its hundreds of followers.
+            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             access_log=False,
