@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -299,6 +301,21 @@ def test_a_graph_that_comes_later_is_watched_too() -> None:
         return counts
 
     assert run(grow()) == [0, 2, 3]
+
+
+def test_a_session_that_is_closed_holds_no_graph() -> None:
+    session = StillSession({0: (Graph("g", [operator("Default/A-op1", stack=("# In file /p/a.py:1/    a/",))]),)})
+
+    async def look_at_everything() -> None:
+        made = await session.create_watchpoint(WatchpointSpec(condition="TO"))
+        await session.tree(0, "g", watchpoint=made.id)
+        await session.sources()
+
+    run(look_at_everything())
+    graph = weakref.ref(session.by_rank.pop(0)[0])
+    session.forget_graphs()
+    gc.collect()
+    assert graph() is None
 
 
 def test_two_people_editing_at_once_both_succeed(session: StillSession) -> None:

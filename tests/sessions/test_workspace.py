@@ -61,6 +61,19 @@ def test_a_damaged_file_is_named_and_can_be_set_aside(tmp_path: Path) -> None:
     assert workspace.read_json("watchpoints/a.json") is None
 
 
+def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (workspace.runs / "folder.json").mkdir()
+    with pytest.raises(StorageError, match="Is a directory"):
+        workspace.read_json("runs/folder.json")
+    with (workspace.runs / "huge.json").open("wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(StorageError, match="larger than anything"):
+        workspace.read_json("runs/huge.json")
+    with pytest.raises(StorageError, match="cannot be renamed"):
+        workspace.set_aside("runs/none.json")
+
+
 @pytest.mark.parametrize("relative", ["../a.json", "/etc/passwd", "runs/../../a", "", "a\0b"])
 def test_no_path_leads_out_of_the_workspace(tmp_path: Path, relative: str) -> None:
     workspace = Workspace(tmp_path / "w")

@@ -20,12 +20,15 @@ from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump
     from tensight.graph import Graph
+    from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.recorded_run import RecordedRun
     from tensight.sessions.records import (
         ExecutionPage,
         OriginRecord,
@@ -47,6 +50,7 @@ class DumpSession(Session):
     Parameters
     ----------
     session_id, name : str
+        The name under which the dump is listed.
     dump : Dump
         Just opened.
     workspace : Workspace or None
@@ -54,8 +58,17 @@ class DumpSession(Session):
         Shared by all sessions on dumps.
     most_drawn_nodes : int
         Graphs with more nodes are not drawn.
+    run : RecordedRun, optional
+        What an online session kept beside the dump. The session then has the name, and so the watchpoints, of the job.
     cache_dir : path, optional
         Where statistics are kept; by default as for the command line.
+
+    Attributes
+    ----------
+    dump_name : str
+        The name under which the dump is listed.
+    metadata : DumpMetadata
+    framework : str
     """
 
     def __init__(
@@ -67,9 +80,15 @@ class DumpSession(Session):
         workspace: Workspace | None,
         memory: ValueMemory,
         most_drawn_nodes: int = 100_000,
+        run: RecordedRun | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
+        self.dump_name = name
         self.metadata = dump.metadata
+        self.framework = "mindspore" if run is None else run.framework
+        self._run = run
+        self._recorded_hits: Mapping[int, tuple[SessionHit, ...]] = {}
+        self._texts: Mapping[str, str] = {}
         self._ranks = dump.ranks
         self._unopened: Dump | None = dump
         self._memory = memory
@@ -82,7 +101,13 @@ class DumpSession(Session):
         self._stop = threading.Event()
         self._task: asyncio.Task[None] | None = None
         platform = next((one for one in Platform if one.value == self.metadata.device_target), None)
-        super().__init__(session_id, name, workspace=workspace, platform=platform, most_drawn_nodes=most_drawn_nodes)
+        super().__init__(
+            session_id,
+            name if run is None else run.name,
+            workspace=workspace,
+            platform=platform,
+            most_drawn_nodes=most_drawn_nodes,
+        )
         self._thread = AnalysisThread(self._report)
 
     # --- what it is ---
@@ -127,6 +152,8 @@ class DumpSession(Session):
         except Exception as error:
             self._fail(error)
             return
+        for problem in self._run.problems if self._run is not None else ():
+            self.warn(problem)
         for rank in self.ranks:
             self.events.append("graph", rank=rank, graphs=[graph.name for graph in opened.graphs[rank]])
         self._state = State.PAUSED
@@ -137,6 +164,8 @@ class DumpSession(Session):
         """Show the first step."""
 
     def _load(self, dump: Dump) -> OpenedDump:
+        if self._run is not None:
+            self._recorded_hits, self._texts = self._run.hits(), self._run.texts()
         return OpenedDump(dump, report=self._thread.report, progress=self._thread.progress, cache_dir=self._cache_dir)
 
     def _fail(self, error: Exception) -> None:
@@ -170,6 +199,7 @@ class DumpSession(Session):
         self._memory.release(self._listed_bytes)
         self._listed_bytes = 0
         self._opened = None
+        self.forget_graphs()
 
     def _required(self) -> OpenedDump:
         """Return the opened dump.
@@ -188,7 +218,11 @@ class DumpSession(Session):
     def _report(self, what: str, done: int, total: int) -> None:
         self.events.append("progress", what=what, done=done, total=total)
 
-    # --- tensors ---
+    # --- what it tells ---
+
+    def source_texts(self) -> Mapping[str, str]:
+        """Return the text of files of code that a recorded training had sent."""
+        return self._texts
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
         """Return where a node stands in the order of execution; None for constants, and for unknown ones."""

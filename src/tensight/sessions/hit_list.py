@@ -54,11 +54,6 @@ class SessionHit:
     type: str = ""
     line: Frame | None = None
 
-    @property
-    def address(self) -> TensorAddress:
-        """The tensor's address."""
-        return TensorAddress(self.rank, self.graph, self.node, self.slot, self.iteration, self.io)
-
 
 def hit_record(hit: Hit) -> HitRecord:
     """Return what a session tells about a hit: its watchpoint, and each threshold with the actual value."""

@@ -239,6 +239,12 @@ class Session(ABC):
         if len(self.watchpoint_list):
             self.events.append("watchpoints")
 
+    def forget_graphs(self) -> None:
+        """Let go of what was worked out of graphs, which is large; for a session that is being closed."""
+        self.graph_indexes.keep_only(())
+        self.watchpoint_list.forget()
+        self._lines_of_code = Sources()
+
     def warn(self, text: str) -> None:
         """Tell the clients about something that went wrong and can be lived with."""
         self.events.append("message", level="warning", text=text)

@@ -263,6 +263,11 @@ class WatchpointList:
                     self.watched(watchpoint, rank)
             self._watched = {key: known for key, known in self._watched.items() if key[0] in self._watchpoints}
 
+    def forget(self) -> None:
+        """Forget what the watchpoints watch; it is worked out again when somebody asks."""
+        with self._resolving:
+            self._watched = {}
+
     def selects_any(self, selector: Selector, ranks: Iterable[int]) -> bool:
         """Return whether a rule selects any node; so it does while there are no graphs."""
         graphs = [(graph, self._graphs(rank)) for rank in ranks for graph in self._graphs(rank)]

@@ -88,8 +88,9 @@ class Workspace:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
-            if temporary:
-                _remove_quietly(temporary)
+            # The write has failed, and says why; a leftover .part harms nobody.
+            with suppress(OSError):
+                os.unlink(temporary)
             raise _storage_error(path, "cannot be written", error) from error
 
     def read_json(self, relative: str) -> Any:
@@ -190,14 +191,6 @@ def _make_folder(path: Path) -> None:
         os.makedirs(path, mode=_FOLDER_MODE, exist_ok=True)
     except OSError as error:
         raise _storage_error(path, "cannot be created", error) from error
-
-
-def _remove_quietly(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        # The write has failed already, and says why; a leftover .part harms nobody.
-        return
 
 
 def _storage_error(path: Path, what: str, error: OSError) -> StorageError:
