@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from mindspore_network import NETWORK, replay
 from nodes import DENSE, address
-from training import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from person import Person
 
     from conftest import Attached
 
@@ -95,11 +96,21 @@ def test_a_version_that_does_not_fit_waits_without_graphs_until_it_is_terminated
     session.wait("terminated")
 
 
-def test_metadata_sent_again_starts_anew(attach: Callable[..., Attached]) -> None:
-    training, session = attach(announce_twice=True)
-    story = training.story()
-    assert in_order(story, ["> SendMetadata version 2.0.0", "> SendGraph 1"] * 2 + ["> WaitCMD step 0"])
-    assert len([text for text in story if text == "> WaitCMD step 0"]) == 1
+def test_metadata_sent_again_is_a_new_session_and_the_old_one_is_given_up(
+    attach: Callable[..., Attached], person: Person
+) -> None:
+    training, first = attach(announce_twice=True, hold=["before SendMetadata#2"], state="connecting")
+    training.wait_for("hold")
+    training.release()
+    session = person.session_of(training.device, besides=(first.id,))
+    session.wait("paused")
+    assert training.story() == [
+        *["> SendMetadata version 2.0.0", "< SendMetadata version_matched true", "> SendGraph 1", "< SendGraph OK"] * 2,
+        "> WaitCMD step 0",
+    ]
+    given_up = first.wait("lost")
+    assert given_up["message"]
+    assert given_up["id"] != session.id
     assert session.proceed(steps=1)["step"] == 1
     assert session.values(address(DENSE, step=1)).shape == (4, 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from mindspore_network import make_network, replay
 from nodes import CONV, DENSE, FLATTEN, MEAN, RELU, UPDATE_KERNEL, address
 
@@ -21,22 +22,32 @@ def walk(step: int, *nodes: str) -> list[str]:
     return [text for node in nodes for text in (NODE, f"> WaitCMD step {step} at {node}")]
 
 
-def test_next_node_stops_at_each_operator_in_turn(attach: Callable[..., Attached]) -> None:
-    training, session = attach("gpu")
+counts = pytest.mark.parametrize("late", [False, True], ids=["the step that runs counts", "only done steps count"])
+"""The description leaves open what a process says within a step; the server must understand both."""
+
+
+@counts
+def test_next_node_stops_at_each_operator_in_turn(attach: Callable[..., Attached], late: bool) -> None:
+    training, session = attach("gpu", **({"counts_late": True} if late else {}))
     assert session.record()["capabilities"]["can_next_node"]
     before = training.timeline[-1]
+    step = 0 if late else 1
     for node in KERNELS[:3]:
         record = session.proceed("next_node")
-        assert (record["node"], record["step"]) == (node, 1)
-    assert training.story(before) == walk(1, *KERNELS[:3])
+        assert (record["node"], record["step"]) == (node, step)
+    assert training.story(before) == walk(step, *KERNELS[:3])
 
 
-def test_run_to_node_goes_there_by_single_operators_without_ever_naming_it(attach: Callable[..., Attached]) -> None:
-    training, session = attach("gpu")
+@counts
+def test_run_to_node_goes_there_by_single_operators_without_ever_naming_it(
+    attach: Callable[..., Attached], late: bool
+) -> None:
+    training, session = attach("gpu", **({"counts_late": True} if late else {}))
     before = training.timeline[-1]
+    step = 0 if late else 1
     record = session.proceed("run_to_node", node=DENSE)
-    assert (record["node"], record["step"]) == (DENSE, 1)
-    assert training.story(before) == walk(1, *KERNELS[: KERNELS.index(DENSE) + 1])
+    assert (record["node"], record["step"]) == (DENSE, step)
+    assert training.story(before) == walk(step, *KERNELS[: KERNELS.index(DENSE) + 1])
 
 
 def test_run_to_an_earlier_node_goes_on_into_the_next_step(attach: Callable[..., Attached]) -> None:
@@ -61,7 +72,7 @@ def test_a_hit_at_a_node_stops_there_and_ends_the_walk(attach: Callable[..., Att
 
 
 def test_a_hit_at_a_node_stops_a_training_that_runs_by_steps(attach: Callable[..., Attached]) -> None:
-    training, session = attach("gpu")
+    training, session = attach("gpu", counts_late=True)
     session.watch("tensor_too_large", DENSE, max_gt=-1000)
     assert session.proceed(steps=3)["node"] == DENSE
     before = training.timeline[-1]
@@ -75,8 +86,12 @@ def test_at_a_node_its_inputs_and_outputs_can_be_read_and_others_cannot(attach: 
     _, session = attach("gpu")
     session.proceed("run_to_node", node=RELU)
     values = replay(1)
-    np.testing.assert_array_equal(session.values(address(RELU, step=1), slice="[0, 0]"), values[f"{RELU}:0"][0, 0])
-    np.testing.assert_array_equal(session.values(address(CONV, step=1), slice="[0, 0]"), values[f"{CONV}:0"][0, 0])
+    np.testing.assert_array_equal(
+        session.values(address(RELU, step=1), slice="[0, 0, :, :]"), values[f"{RELU}:0"][0, 0]
+    )
+    np.testing.assert_array_equal(
+        session.values(address(CONV, step=1), slice="[0, 0, :, :]"), values[f"{CONV}:0"][0, 0]
+    )
     answer = session.try_values(address(FLATTEN, step=1))
     assert answer.status_code == 404
     assert answer.json()["error"]["message"]

@@ -138,7 +138,7 @@ def test_with_partial_memory_only_nodes_watched_from_the_start_have_values(attac
     np.testing.assert_array_equal(session.values(address("fc1.bias", step=1)), replay(1)["fc1.bias:0"])
     session.watch("tensor_too_large", CONV, max_gt=-1e9)
     session.proceed(steps=1)
-    answer = session.try_values(address(CONV, step=2), slice="[0, 0]")
+    answer = session.try_values(address(CONV, step=2), slice="[0, 0, :, :]")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unavailable")
     assert session.hit_list() == []
     sent = [tensor for each in training.all("> SendTensors") for tensor in each["tensors"]]

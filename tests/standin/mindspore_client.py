@@ -56,6 +56,8 @@ class Scenario:
     announce_twice: bool = False
     leave_silently: bool = False
     stray_hit: bool = False
+    counts_late: bool = False
+    """Within a step, the steps that are done count; else the step that runs is one of them."""
 
 
 SCENARIOS = {
@@ -115,6 +117,7 @@ class Debugger:
         self.step = 0
         self.node = ""
         self.initial = True
+        self.inside = False
         self.run_level, self.target = "", ""
         self.analysed: set[tuple[str, int]] = set()
         self.overflowed: set[str] = set()
@@ -124,6 +127,10 @@ class Debugger:
     @property
     def on_gpu(self) -> bool:
         return self.scenario.backend == "GPU"
+
+    @property
+    def shown_step(self) -> int:
+        return self.step - (self.inside and self.scenario.counts_late)
 
     # --- the beginning ---
 
@@ -148,7 +155,7 @@ class Debugger:
     def metadata(self, *, first: bool = False, done: bool = False) -> Any:
         message = messages.Metadata(
             device_name=f"{self.scenario.device}:{self.root.root}",
-            cur_step=self.step,
+            cur_step=self.shown_step,
             backend=self.scenario.backend,
             cur_node=self.node,
             training_done=done,
@@ -164,7 +171,7 @@ class Debugger:
         """Ask for commands and obey until one of them says to run."""
         failures = 0
         while True:
-            note = f"step {self.step}" + (f" at {self.node}" if self.node else "")
+            note = f"step {self.shown_step}" + (f" at {self.node}" if self.node else "")
             reply = self.link.call("WaitCMD", self.metadata(), note=note, root=self.root.root)
             if reply.status != STATUS["OK"]:
                 failures += 1
@@ -216,7 +223,8 @@ class Debugger:
             for asked, value in found
         ]
         if command.level == 0:
-            pieces = (piece for asked, value in found for piece in value_pieces(asked, value))
+            newer = self.link.has_key
+            pieces = (piece for asked, value in found for piece in value_pieces(asked, value, echo_all=newer))
             self.link.stream("SendTensors", pieces, tensors=sent)
         elif command.level == 1:
             self.link.stream("SendTensorStats", [tensor_summary(value) for _, value in found], tensors=sent)
@@ -231,6 +239,7 @@ class Debugger:
         self.loader.next_step(same_graph=network is self.root)
         self.root = network
         self.step += 1
+        self.inside = True
         self.analysed.clear()
         self.overflowed.clear()
         self.order = []
@@ -244,6 +253,7 @@ class Debugger:
                 self._after_node_on_gpu(network, operator)
             elif not self.scenario.partial_memory or operator.full_name in self.retained:
                 self._load_outputs(network, operator)
+        self.inside = False
         if not self.on_gpu:
             self._load_parameters_and_constants(network)
         self.check_watchpoints()

@@ -63,6 +63,7 @@ class Link:
     ) -> None:
         self._timeline = timeline
         self._channel = grpc.insecure_channel(address)
+        self.has_key = bool(key)
         self._metadata = (("tensight-process", key),) if key else ()
         self._calls = {}
         for name, (_, streams) in CALLS.items():
@@ -112,18 +113,27 @@ def graph_chunks(graphs: Sequence[bytes], *, mark_last: bool) -> Iterator[Any]:
             yield messages.Chunk(buffer=piece, finished=mark_last and number == len(pieces))
 
 
-def value_pieces(asked: Any, value: Array | BigTensor | None) -> Iterator[Any]:
+def piece_of(asked: Any, *, echo_all: bool, **content: Any) -> Any:
+    """Return a piece of an answer; only newer processes repeat fields of the question that are unknown to them."""
+    piece = messages.TensorProto(**content)
+    piece.MergeFrom(asked)
+    if not echo_all:
+        piece.DiscardUnknownFields()
+    return piece
+
+
+def value_pieces(asked: Any, value: Array | BigTensor | None, *, echo_all: bool = False) -> Iterator[Any]:
     """Answer for one tensor: pieces of at most 3 MiB, or one empty piece if there is no such tensor."""
-    echo = {"node_name": asked.node_name, "slot": asked.slot, "iter": asked.iter, "truncate": asked.truncate}
     if value is None:
-        yield messages.TensorProto(**echo, finished=True)
+        yield piece_of(asked, echo_all=echo_all, finished=True)
         return
     contents = value.pieces() if isinstance(value, BigTensor) else in_chunks(value.tobytes())
     sent = 0
     for content in contents:
         sent += len(content)
-        yield messages.TensorProto(
-            **echo,
+        yield piece_of(
+            asked,
+            echo_all=echo_all,
             tensor_content=content,
             dims=value.shape,
             data_type=data_type(value),
