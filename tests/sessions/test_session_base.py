@@ -63,7 +63,7 @@ def test_unknown_ranks_graphs_and_nodes_are_not_found(session: StillSession) -> 
         (session.search(graph="graph"), "no graph 'graph'"),
         (session.node(0, "kernel_graph_0", "nobody"), "no node 'nobody'"),
         (session.tree(0, "kernel_graph_0", watchpoint=4), "no watchpoint 4"),
-        (session.source_text("/etc/passwd"), "was not sent"),
+        (session.source_text("/etc/passwd"), "did not come"),
         (StillSession({0: ()}).level(0, ""), "rank 0 has no graph yet"),
     ):
         with pytest.raises(NotFoundError, match=message):
@@ -284,6 +284,7 @@ def test_who_refuses_the_recommended_watchpoints_is_not_asked_again(sick: Dump, 
     session = StillSession.of_dump(sick, name="job", workspace=workspace)
     assert run(session.recommend(False)) == ()
     assert session.watchpoints() == ()
+    assert not session.hit_list.outdated
     assert StillSession.of_dump(sick, name="job", workspace=workspace).record().recommended_offered
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tensight.sessions.conditions import condition_records, unavailable_because
@@ -266,16 +267,12 @@ class Session(ABC):
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now; a subclass adds what it can do to this."""
-        try:
+        can_edit = False
+        with suppress(StateError):
             self.editable()
-        except StateError:
-            can_edit = False
-        else:
             can_edit = True
-        return Capabilities(
-            can_edit_watchpoints=can_edit,
-            can_draw_graph=all(len(graph) <= self.most_drawn_nodes for graph in self._every_graph()),
-        )
+        can_draw = all(len(graph) <= self.most_drawn_nodes for graph in self._every_graph())
+        return Capabilities(can_edit_watchpoints=can_edit, can_draw_graph=can_draw)
 
     async def graph_records(self, rank: int | None = None) -> tuple[GraphRecord, ...]:
         """Return the graphs of a rank, or of all."""
@@ -355,9 +352,7 @@ class Session(ABC):
         """Return the text of a file of code that the training process sent. NotFoundError if it sent none."""
         text = self.source_texts().get(file)
         if text is None:
-            raise NotFoundError(
-                f"the text of {file[:200]!r} was not sent with the run; open the file where it was written"
-            )
+            raise NotFoundError(f"the text of {file[:200]!r} did not come with the run; open it where it was written")
         return text
 
     def conditions(self) -> tuple[ConditionRecord, ...]:
@@ -388,12 +383,7 @@ class Session(ABC):
             return self._watchpoint_record(created)
 
     async def change_watchpoint(self, watchpoint: int, change: WatchpointChange) -> WatchpointRecord:
-        """Change a watchpoint.
-
-        Raises
-        ------
-        StateError, NotFoundError, InputError
-        """
+        """Change a watchpoint. StateError, NotFoundError, InputError."""
         async with self.lock:
             self.editable()
             changed = self.watchpoint_list.change(watchpoint, change)
@@ -401,25 +391,14 @@ class Session(ABC):
             return self._watchpoint_record(changed)
 
     async def delete_watchpoints(self, watchpoints: Sequence[int] | None = None) -> None:
-        """Delete some watchpoints, or all; if one of them does not exist, none.
-
-        Raises
-        ------
-        StateError, NotFoundError
-        """
+        """Delete some watchpoints, or all; if one of them does not exist, none. StateError, NotFoundError."""
         async with self.lock:
             self.editable()
             self.watchpoint_list.delete(watchpoints)
             await self._watchpoints_edited()
 
     async def recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
-        """Create the recommended watchpoints, or note that they are not wanted; once in a session.
-
-        Raises
-        ------
-        StateError
-            They were accepted or refused already, or watchpoints may not be changed now.
-        """
+        """Create the recommended watchpoints, or note that they are not wanted; StateError the second time."""
         async with self.lock:
             self.editable()
             if self.watchpoint_list.recommended_offered:
@@ -427,7 +406,7 @@ class Session(ABC):
             wanted = await asyncio.to_thread(self._recommended) if accept else []
             added = self.watchpoint_list.add_recommended(wanted)
             self.watchpoint_list.recommended_offered = True
-            await self._watchpoints_edited()
+            await self._watchpoints_edited(outdated=bool(added))
             return tuple(map(self._watchpoint_record, added))
 
     async def hits(
@@ -505,9 +484,9 @@ class Session(ABC):
     def _unavailable_because(self, condition: Condition) -> str:
         return unavailable_because(condition, platform=self.platform, live=self.capabilities().live, step=self.step)
 
-    async def _watchpoints_edited(self) -> None:
+    async def _watchpoints_edited(self, *, outdated: bool = True) -> None:
         """Make known that watchpoints are others now; what cannot be saved stays in memory."""
-        self.hit_list.outdated = True
+        self.hit_list.outdated |= outdated
         stored = self.watchpoint_list.stored()
         try:
             await asyncio.to_thread(self.watchpoint_list.save, stored)
