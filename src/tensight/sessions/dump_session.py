@@ -199,6 +199,7 @@ class DumpSession(Session):
         self._memory.release(self._listed_bytes)
         self._listed_bytes = 0
         self._opened = None
+        self._recorded_hits, self._texts = {}, {}
         self.forget_graphs()
 
     def _required(self) -> OpenedDump:

@@ -87,7 +87,7 @@ class OfflineSession(DumpSession):
             total_steps=None if self._opened is None else self.total_steps,
             node="" if place is None else place.node,
             graph="" if place is None else place.graph,
-            framework="mindspore",
+            framework=self.framework,
             framework_version=self.metadata.framework_version,
             backend=self.metadata.device_target,
             created=self.created,
@@ -98,7 +98,7 @@ class OfflineSession(DumpSession):
             outdated=self.hit_list.outdated,
             recommended_offered=self.watchpoint_list.recommended_offered,
             last_event=self.events.last,
-            dump=self.name,
+            dump=self.dump_name,
         )
 
     def _hints(self) -> str:
@@ -229,10 +229,11 @@ class OfflineSession(DumpSession):
         self._move_to(0)
 
     def _move_to(self, step: int) -> None:
-        """Show a step that has not been checked now."""
+        """Show a step that has not been checked now; a recorded run has the hits that its training reported."""
         self._step, self._place = step, None
-        self.hit_list.replace(step, ())
-        self.hit_list.outdated = any(is_checked_at(one, step) for one in self.watchpoint_list.all())
+        recorded = self._recorded_hits.get(step, ())
+        self.hit_list.replace(step, recorded)
+        self.hit_list.outdated = not recorded and any(is_checked_at(one, step) for one in self.watchpoint_list.all())
         self._announce_hits()
         self.events.append_state(self.record())
 

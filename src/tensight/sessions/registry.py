@@ -11,6 +11,7 @@ from tensight.sessions.discovery import Discovery
 from tensight.sessions.errors import LimitError, NotFoundError
 from tensight.sessions.events import EventLog
 from tensight.sessions.offline import OfflineSession
+from tensight.sessions.recorded_run import RecordedRun
 from tensight.sessions.records import DumpRecord, State
 from tensight.sessions.value_memory import ValueMemory
 
@@ -190,6 +191,7 @@ class Sessions:
             workspace=self._workspace,
             memory=self._memory,
             most_drawn_nodes=self._most_drawn_nodes,
+            run=RecordedRun(self._workspace, found.run) if found.run else None,
         )
 
     def _dump_record(self, found: FoundDump) -> DumpRecord:
@@ -208,7 +210,7 @@ class Sessions:
         recording = self._sessions.get(found.run)
         if recording is not None and not recording.state.has_ended:
             return recording
-        return next((one for one in self._offline() if one.name == found.name), None)
+        return next((one for one in self._offline() if one.dump_name == found.name), None)
 
     def _offline(self) -> list[OfflineSession]:
         return [session for session in self._sessions.values() if isinstance(session, OfflineSession)]
@@ -218,7 +220,7 @@ class Sessions:
             raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
         offline = self._offline()
         if len(offline) >= self._max_offline:
-            listed = ", ".join(f"{session.id} ({session.name})" for session in offline[:20])
+            listed = ", ".join(f"{session.id} ({session.dump_name})" for session in offline[:20])
             raise LimitError(
                 f"{len(offline)} dumps are open, which is all that --max-offline-debugger-session-num allows; "
                 f"close one of these sessions first: {listed}"
