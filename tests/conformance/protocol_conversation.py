@@ -42,7 +42,7 @@ def as_dictionary(reply):
             said["params"] = [
                 [text(p.name), p.disabled, 0.0 if p.disabled else p.value] for p in command.watch_condition.params
             ]
-            said["nodes"] = sorted(map(watched, command.watch_nodes))
+            said["nodes"] = sorted(map(list, {tuple(watched(node)) for node in command.watch_nodes}))
     elif kind == "view_cmd":
         asked = reply.view_cmd.tensors
         said["tensors"] = [
@@ -146,6 +146,9 @@ class TensightControl(Control):
 
     def watch(self, condition, parameters):
         spec = {"condition": condition, "parameters": dict(parameters)}
+        if condition.startswith("weight_"):
+            # The original goes by the name; ours knows that a weight which nothing updates is frozen.
+            spec["selection"] = r"name:^network\..*\.(weight|bias)$"
         return self.ask("POST", self.root() + "/watchpoints", spec)["id"]
 
     def unwatch(self, number):
