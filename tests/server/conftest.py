@@ -28,9 +28,8 @@ def debug_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
 
 @pytest.fixture(scope="session")
 def person(debug_server: RunningServer) -> Iterator[Person]:
-    person = Person(debug_server.url)
-    yield person
-    person.close()
+    with Person(debug_server.url) as person:
+        yield person
 
 
 class Attached(NamedTuple):

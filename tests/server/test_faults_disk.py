@@ -24,8 +24,8 @@ def test_a_tensor_that_cannot_be_written_fails_in_words_and_the_session_goes_on(
     with (
         running_server(tmp_path / "workspace", command=("prlimit", f"--fsize={LARGEST_FILE}")) as server,
         Training(server.debugger, "big-tensor", steps=5) as training,
+        Person(server.url) as person,
     ):
-        person = Person(server.url)
         session = person.session_of(0)
         session.wait("paused")
         session.proceed(steps=1)
@@ -39,4 +39,3 @@ def test_a_tensor_that_cannot_be_written_fails_in_words_and_the_session_goes_on(
         assert not list((tmp_path / "workspace" / "tempdata").glob("*"))
         session.command("terminate")
         assert training.finish() == 0
-        person.close()

@@ -114,8 +114,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     """Processes brought to all points and killed, at the same time: the server takes half a minute to give one up."""
     with ExitStack() as stack:
         server = stack.enter_context(running_server(tmp_path_factory.mktemp("ward")))
-        person = Person(server.url)
-        stack.callback(person.close)
+        person = stack.enter_context(Person(server.url))
         asking = stack.enter_context(ThreadPoolExecutor(len(POINTS)))
         bystander = stack.enter_context(Training(server.debugger, device=99, steps=100))
         bystanding = person.session_of(99)

@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -34,7 +35,12 @@ class Person:
     def __init__(self, url: str) -> None:
         self.http = httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S)
 
-    def close(self) -> None:
+    def __enter__(self) -> Person:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.http.close()
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -53,6 +59,12 @@ class Person:
             left = end - time.monotonic()
             assert left > 0, f"{what}: not within {timeout_s} s; {self.sessions()}"
             after = self.get(events, after=after, wait_s=min(left, LONGEST_POLL_S))["last"]
+
+    def open(self, dump: str) -> Inspection:
+        """Open a dump or recorded run, and wait until it can be looked at."""
+        session = Inspection(self, checked(self.http.post("/sessions", json={"dump": dump})).json()["id"])
+        session.wait("paused")
+        return session
 
     def session_of(
         self, device: int | str, *, live: bool = True, besides: tuple[str, ...] = (), timeout_s: float = PATIENCE_S
