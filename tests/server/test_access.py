@@ -13,6 +13,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
+from tensight.errors import InputError
+from tensight.server.http import HttpSettings
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -104,6 +107,12 @@ def test_a_server_bound_to_every_address_answers_to_addresses_but_not_to_names(t
             assert client.get("/server", headers={"Host": host}).status_code == status
 
 
+def test_an_address_may_be_allowed_as_people_write_it(tmp_path: Path) -> None:
+    with served(tmp_path, allowed_hosts=("fe80::7", "Training.Example")) as server, server.client() as client:
+        for host in ("[fe80::7]:8080", "training.example"):
+            assert client.get("/server", headers={"Host": host}).status_code == 200
+
+
 # --- origins: forged requests ---
 
 
@@ -173,6 +182,11 @@ def test_a_wrong_token_is_refused(stranger: httpx.Client, given: str) -> None:
 
 def test_the_token_opens(stranger: httpx.Client) -> None:
     assert stranger.get("/server", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_a_token_that_everybody_knows_is_none() -> None:
+    with pytest.raises(InputError, match="empty"):
+        HttpSettings(token="")
 
 
 def test_a_login_sets_a_cookie_that_opens_and_that_no_page_can_read(stranger: httpx.Client) -> None:
@@ -289,6 +303,13 @@ def test_a_body_must_be_declared_as_json(client: httpx.Client, media_type: str) 
 def test_a_body_that_makes_no_sense_is_explained(client: httpx.Client, body: bytes) -> None:
     answer = client.post("/sessions", content=body, headers={"Content-Type": "application/json"})
     assert error_of(answer) == (422, "invalid")
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_body_harms_nobody(client: httpx.Client, open_server: Served) -> None:
+    with socket.create_connection(("127.0.0.1", open_server.port)) as connection:
+        lines = ["POST /api/v1/sessions HTTP/1.1", "Host: 127.0.0.1", "Content-Length: 100", "", '{"dump"']
+        connection.sendall("\r\n".join(lines).encode())
+    assert client.get("/server").status_code == 200
 
 
 # --- what every answer carries ---

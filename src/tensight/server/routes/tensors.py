@@ -76,7 +76,15 @@ PART: dict[int | str, dict[str, Any]] = {
                 for form in ("raw", "npy", "arrow")
             },
             MEDIA_TYPES["json"]: {
-                "schema": {"description": "Nested lists of numbers; a tensor without dimensions is one number."},
+                "schema": {
+                    "description": "Nested lists of numbers; a tensor without dimensions is one number.",
+                    "anyOf": [
+                        {"type": "array"},
+                        {"type": "number"},
+                        {"type": "boolean"},
+                        {"type": "string", "enum": ["NaN", "Infinity", "-Infinity"]},
+                    ],
+                },
                 "example": [[0.5, "NaN"], ["-Infinity", 2]],
             },
         },
@@ -97,6 +105,31 @@ FILE: dict[int | str, dict[str, Any]] = {
 }
 FILE[304] = {"description": "The file is still the one that `If-None-Match` names."}
 FILE[416] = {"model": ErrorReply, "description": RangeError.__doc__}
+
+_ASKED_HEADERS = {
+    "Range": (
+        "Which bytes: `bytes=0-1023`, `bytes=1024-`, `bytes=-100`; several ranges are answered with all.",
+        "bytes=0-",
+    ),
+    "If-Range": (
+        "The tag of the file that `Range` goes on with; if it is another by now, all of it is sent.",
+        '"5d41"',
+    ),
+    "If-None-Match": ("The tag of the file that is there already; it is not sent again.", '"5d41"'),
+}
+ASKED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": text,
+            "schema": {"type": "string"},
+            "example": example,
+        }
+        for name, (text, example) in _ASKED_HEADERS.items()
+    ]
+}
 
 FormOfPart = Annotated[
     Form,
@@ -224,7 +257,13 @@ async def get_history(session: CurrentSession, address: Address) -> JsonResponse
     return await json_response(await session.statistics_over_steps(address))
 
 
-@router.get("/tensor/file", response_class=Response, summary="Download a tensor", responses=FILE | VALUE_ERRORS)
+@router.get(
+    "/tensor/file",
+    response_class=Response,
+    summary="Download a tensor",
+    responses=FILE | VALUE_ERRORS,
+    openapi_extra=ASKED,
+)
 @router.head("/tensor/file", response_class=Response, include_in_schema=False)
 async def get_file(session: CurrentSession, address: Address, request: Request) -> Response:
     """Send a whole tensor as an npy file, however large it is, or the part that `Range` asks for.
