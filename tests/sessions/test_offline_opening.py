@@ -217,7 +217,7 @@ def test_a_dump_whose_list_does_not_fit_into_the_memory_limit_says_so(dump_200: 
         memory = ValueMemory(100_000)
         async with debugging(dump_200, name="sick", memory=memory) as session:
             assert session.state is State.FAILED
-            assert "1,025 tensors of sick needs 1,025,000 bytes" in session.record().message
+            assert "1,025 tensors of sick needs 1,640,000 bytes" in session.record().message
             with pytest.raises(StateError, match="cannot be opened"):
                 await session.statistics_table()
             with pytest.raises(StateError):

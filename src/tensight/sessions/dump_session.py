@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from abc import abstractmethod
@@ -149,6 +150,8 @@ class DumpSession(Session):
             self._listed_bytes = tensors * TENSOR_BYTES
             self._opened = opened
             await self.graphs_changed()
+            # It stays for long, and is large: the search for reference cycles would stop the server to look at it.
+            gc.freeze()
         except Exception as error:
             self._fail(error)
             return
@@ -188,10 +191,13 @@ class DumpSession(Session):
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        was_opened = self._opened is not None
         self._let_go()
         self.hit_list.clear()
         self.events.append_state(self.record())
         self.events.append("closed", reason=reason)
+        if was_opened:
+            await asyncio.to_thread(_give_memory_back)
 
     def _let_go(self) -> None:
         """Forget the dump and what was read of it."""
@@ -284,3 +290,10 @@ class DumpSession(Session):
         """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
         opened = self._required()
         return await self._thread.run("looking for origins", opened.origins)
+
+
+def _give_memory_back() -> None:
+    """Free what refers to itself in circles; what is still in use is not looked at again."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

@@ -280,6 +280,8 @@ class OfflineSession(DumpSession):
         )
         self._step, self._place = step, None
         self.hit_list.replace(step, found.hits)
+        # Thousands of hits take a moment to be counted.
+        await asyncio.to_thread(lambda: self.hit_list.tensors)
         now = time.monotonic()
         if now - self._announced > STATE_EVERY_S:
             self._announced = now

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps import TensorFile
 
-TENSOR_BYTES = 1000
+TENSOR_BYTES = 1600
 """What the list of a dump's tensors needs for each of them, with its row of statistics; measured."""
 
 SMALL_BYTES = 256 * 2**10
