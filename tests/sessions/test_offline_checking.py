@@ -275,9 +275,12 @@ def test_tensors_that_belong_to_no_node_are_watched_where_everything_is(tmp_path
     async def ask() -> None:
         async with debugging(tmp_path) as session:
             await watch(session, "TO", "all")
+            # Nothing that a person types runs through Python's own regular expressions, which can take for ever.
+            await watch(session, "TO", "name:(.*)*Foo-op9(.*)*$")
             await go(session, "continue")
             (node,) = (await session.hits()).nodes
             assert (node.graph, node.node, node.position) == ("", "Foo-op9", None)
+            assert [hit.watchpoint for hit in node.tensors[0].hits] == [1]
             address = TensorAddress.parse(node.tensors[0].address)
             assert np.isnan(await session.value(address)).all()
             (record,) = await session.tensors_of(0, "", "Foo-op9")

@@ -83,7 +83,7 @@ def check(
         Where to look; everywhere by default.
     nodes : callable, optional
         Gives for a watchpoint and a rank the names of the nodes to watch, by graph, in place of the watchpoint's
-        selection; the selection still decides about tensors that belong to no node.
+        selection. Tensors that belong to no node are then watched by watchpoints that select everything.
 
     Returns
     -------
@@ -165,11 +165,10 @@ class _Selected:
         self._names: dict[int, Collection[str]] = {}
 
     def __call__(self, file: TensorFile) -> bool:
-        if self._nodes is None or file.node is None:
-            if self._pattern is not None:
-                return self._pattern.search(file.node or file.op_name) is not None
-            if self._selector.kind is SelectorKind.ALL:
-                return True
+        if self._nodes is None and self._pattern is not None:
+            return self._pattern.search(file.node or file.op_name) is not None
+        if self._selector.kind is SelectorKind.ALL and (self._nodes is None or file.node is None):
+            return True
         graph = self._dump.graph_of(file)
         return graph is not None and file.node in self.names(file.rank, graph)
 
