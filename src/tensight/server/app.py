@@ -133,7 +133,9 @@ class _Process:
     async def _open_debugger(self) -> str:
         """Let training processes attach, and return where."""
         settings = self._settings
-        self._attachments = Attachments(self._workspace, self._sessions, settings=OnlineSettings())
+        self._attachments = Attachments(
+            self._workspace, self._sessions, settings=OnlineSettings(most_drawn_nodes=settings.max_graph_node_size)
+        )
         token = self._grpc_token
         self._grpc = grpc_server(self._attachments, None if token is None else token.text)
         host = settings.attach_host

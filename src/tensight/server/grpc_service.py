@@ -27,8 +27,8 @@ MOST_CALLS = 4096
 """At once, of all processes together; a process needs three or four."""
 MOST_CALLS_OF_A_CONNECTION = 100
 PING_EVERY_S = 10
-PING_ANSWER_WITHIN_S = 20
-"""MindSpore's client, while it computes and no call is open, looks at its connection only every few seconds."""
+PING_ANSWER_WITHIN_S = 10
+"""MindSpore's client, while it computes and no call is open, looks at its connection only every five seconds."""
 LONGEST_PROCESS_KEY = 200
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -74,6 +74,8 @@ def grpc_server(attachments: Attachments, token: str | None) -> grpc.aio.Server:
             # A machine that lost its network says nothing; without pings its calls would wait for ever.
             ("grpc.keepalive_time_ms", PING_EVERY_S * 1000),
             ("grpc.keepalive_timeout_ms", PING_ANSWER_WITHIN_S * 1000),
+            # Newer releases wait for this one instead, a minute by default.
+            ("grpc.http2.ping_timeout_ms", PING_ANSWER_WITHIN_S * 1000),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
