@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import mmap
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -175,13 +176,19 @@ class TensorFile:
         self._dtype = _plain_dtype(array.dtype)
         self._header = _npy_header(self._dtype, array.shape, fortran)
         self.size_bytes = len(self._header) + array.size * self._dtype.itemsize
+        same_width = self._dtype.itemsize == array.dtype.itemsize
+        self._map, self._map_offset = _map_behind(array) if same_width else (None, 0)
         self.tag = self._tag(array, identity)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to `end`."""
         header = self._header[start:end]
         first, last = max(start - len(self._header), 0), end - len(self._header)
-        return header + self._data(first, last) if last > first else header
+        if last <= first:
+            return header
+        data = self._data(first, last)
+        self._let_go(first, last)
+        return header + data
 
     def _data(self, first: int, last: int) -> bytes:
         """Return bytes of the elements; whole elements are read and cut."""
@@ -192,6 +199,13 @@ class TensorFile:
         else:
             chosen = self._elements.flat[low:high]
         return chosen.astype(self._dtype, copy=False).tobytes()[first - low * width : last - low * width]
+
+    def _let_go(self, first: int, last: int) -> None:
+        """Give back the memory in which a part of a mapped file was read; else all of it would pile up."""
+        begin = (self._map_offset + first) // mmap.PAGESIZE * mmap.PAGESIZE
+        end = (self._map_offset + last) // mmap.PAGESIZE * mmap.PAGESIZE
+        if self._map is not None and end > begin:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def _tag(self, array: NDArray[Any], identity: str) -> str:
         """Return the tag: of what the tensor is called, of the file behind it, and of samples of its content.
@@ -213,6 +227,18 @@ class TensorFile:
         for first in range(0, data_bytes, step):
             digest.update(self._data(first, min(first + _SAMPLE_BYTES, data_bytes)))
         return f'"{digest.hexdigest()}"'
+
+
+def _map_behind(array: NDArray[Any]) -> tuple[mmap.mmap | None, int]:
+    """Return the map of a file that an array lies in as it is in the file, and where it begins there."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    if not isinstance(owner, mmap.mmap) or not array.flags.c_contiguous or not memoryview(owner).readonly:
+        return None, 0
+    return owner, array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
 
 
 @dataclass(frozen=True)
