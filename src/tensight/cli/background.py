@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tensight.errors import TensightError
-from tensight.server.app import Ready
 from tensight.server.logs import LOG_FOLDER
-from tensight.server.occupancy import ServerRecord
+from tensight.server.occupancy import Ready, ServerRecord
 from tensight.server.settings import option_name
 
 CRASH_NAME = "stderr.log"

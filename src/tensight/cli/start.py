@@ -12,7 +12,7 @@ from tensight.cli.options import Config, Workspace
 from tensight.cli.output import visible
 
 if TYPE_CHECKING:
-    from tensight.server.app import Ready
+    from tensight.server.occupancy import Ready
 
 
 def start(

@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import grpc
 
@@ -27,7 +26,7 @@ from tensight.server.listening import (
     reachable_host,
 )
 from tensight.server.logs import server_log
-from tensight.server.occupancy import ServerRecord, WorkspaceLock
+from tensight.server.occupancy import Ready, ServerRecord, WorkspaceLock
 from tensight.server.settings import Settings
 from tensight.server.tls import Tls, load_tls
 from tensight.sessions.online import Attachments, OnlineSettings
@@ -37,30 +36,6 @@ from tensight.sessions.workspace import Workspace
 REASON = "the debug server is shutting down"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A server that answers.
-
-    Attributes
-    ----------
-    record : ServerRecord
-    http_elsewhere : str or None
-        Address for other machines, if it is another one than that in the record.
-    token_file : str or None
-        File with the access token, None if none is needed.
-    new_token : str or None
-        An access token that was made just now and that nobody knows yet.
-    in_the_clear : bool
-        Other machines reach the server, and what they exchange with it is not encrypted.
-    """
-
-    record: ServerRecord
-    http_elsewhere: str | None
-    token_file: str | None
-    new_token: str | None
-    in_the_clear: bool
 
 
 async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on_stderr: bool = True) -> None:

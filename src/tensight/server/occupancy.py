@@ -70,6 +70,30 @@ class ServerRecord:
         return max(time.time() - self.started, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A server that answers.
+
+    Attributes
+    ----------
+    record : ServerRecord
+    http_elsewhere : str or None
+        Address for other machines, if it is another one than that in the record.
+    token_file : str or None
+        File with the access token, None if none is needed.
+    new_token : str or None
+        An access token that was made just now and that nobody knows yet.
+    in_the_clear : bool
+        Other machines reach the server, and what they exchange with it is not encrypted.
+    """
+
+    record: ServerRecord
+    http_elsewhere: str | None
+    token_file: str | None
+    new_token: str | None
+    in_the_clear: bool
+
+
 class WorkspaceLock:
     """The right to serve a workspace; the system takes it back when the process ends, however it ends.
 
