@@ -75,6 +75,7 @@ class Attachments:
         self._by_peer: dict[str, TrainingProcess] = {}
         self._online: dict[str, OnlineSession] = {}
         self._early_hits: dict[str, deque[ReceivedHit]] = {}
+        self._early_periods_s: dict[str, int] = {}
         self._closing = ""
 
     # --- one method for each call ---
@@ -142,10 +143,13 @@ class Attachments:
             return wire.failed(
                 f"a heartbeat every {message.period} s is not accepted; {SHORTEST_PERIOD_S} to {LONGEST_PERIOD_S} s are"
             )
-        # A process that is not known (any more) is known again when it asks for a command; until then it lives on.
+        # MindSpore's first heartbeat comes before the process has said who it is, and its second half a minute later.
+        # One that is not known any more is known again when it asks for a command; until then it lives on.
         process = self._find(caller)
         if process is not None:
             process.beat(message.period)
+        else:
+            _bounded(self._early_periods_s)[caller.peer] = message.period
         return wire.ok()
 
     async def send_statistics(self, caller: Caller, batches: AsyncIterator[StatisticsRows]) -> Receipt:
@@ -217,9 +221,7 @@ class Attachments:
                 hits.append(wire.received_hit(item))
             except wire.WireError as error:
                 return wire.failed(str(error))
-        while len(self._early_hits) >= _MOST_STRANGERS:
-            self._early_hits.pop(next(iter(self._early_hits)))
-        self._early_hits[caller.peer] = hits
+        _bounded(self._early_hits)[caller.peer] = hits
         return wire.ok()
 
     # --- who calls ---
@@ -238,6 +240,9 @@ class Attachments:
         return process
 
     def _note(self, caller: Caller, process: TrainingProcess) -> None:
+        period_s = self._early_periods_s.pop(caller.peer, None)
+        if period_s is not None:
+            process.beat(period_s)
         if caller.process_key:
             self._by_key[caller.process_key] = process
             return
@@ -368,6 +373,13 @@ class Attachments:
         self._online = {number: session for number, session in self._online.items() if not session.is_closing}
         self._by_key = {key: one for key, one in self._by_key.items() if not one.session.is_closing}
         self._by_peer = {peer: one for peer, one in self._by_peer.items() if not one.session.is_closing}
+
+
+def _bounded(of_strangers: dict[str, _Item]) -> dict[str, _Item]:
+    """Make room for one more; who called first without saying who they are is forgotten first."""
+    while len(of_strangers) >= _MOST_STRANGERS:
+        of_strangers.pop(next(iter(of_strangers)))
+    return of_strangers
 
 
 def _refusal(message: str) -> Receipt:

@@ -150,11 +150,14 @@ class Conductor:
                 process.graphs,
                 process.identity,
                 process.sent,
-                generation,
             )
         except TensightError as error:
             session.warn(f"rank {process.rank} cannot be told what to watch: {error}")
+            if process.preparing is asyncio.current_task():
+                process.preparing = None
             self.stop()
+            self.advance()
+            return
         if process.preparing is not asyncio.current_task():
             return
         process.preparing = None

@@ -150,8 +150,6 @@ class Inspection:
                 f"{tensor.address} has to come from the training process, and that is"
                 f" {process.state.value}; pause the training first"
             )
-        if not process.is_connected:
-            raise UnavailableError(f"{tensor.address} has to come from the training process: {process.message}")
         previous = not tensor.producer.is_constant and tensor.iteration < process.iteration
         return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous)
 

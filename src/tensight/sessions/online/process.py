@@ -106,6 +106,7 @@ class TrainingProcess:
         self._hits: list[ReceivedHit] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
         self._grace: asyncio.TimerHandle | None = None
+        self._noting: asyncio.Task[None] | None = None
 
     # --- what others want to know ---
 
@@ -357,7 +358,18 @@ class TrainingProcess:
         self.questions.refuse(gone)
         if self.state is not State.TERMINATED:
             self.set_state(state, message)
+        if self._hits:
+            self._noting = asyncio.create_task(self._note_last_hits())
         self.session.left(self)
+
+    async def _note_last_hits(self) -> None:
+        """Note the hits of a process that ended before it arrived anywhere with them: they may say why."""
+        if self.released == self.place:
+            self.session.moved(self, self.step, self.step + 1)
+            self.step += 1
+        hits, self._hits = self._hits, []
+        await self.session.take_hits(self, hits)
+        self.session.announce(news=True)
 
     def stop_timers(self) -> None:
         """Stop watching the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from tensight.dumps.execution import UNMATCHED
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 
+_VERSIONS = itertools.count(1)
+
+
 class RankGraphs:
     """The graphs of a rank as they are at one moment; other graphs make another object.
 
@@ -21,10 +25,16 @@ class RankGraphs:
     graphs : tuple of Graph
     order : ExecutionOrder or None
         Of their nodes.
+
+    Attributes
+    ----------
+    version : int
+        No other object has the same.
     """
 
     def __init__(self, graphs: tuple[Graph, ...] = (), order: ExecutionOrder | None = None) -> None:
         self.graphs = graphs
+        self.version = next(_VERSIONS)
         self._order = order
         self._by_name = {graph.name: graph for graph in graphs}
         # A process knows nodes by the name in the file, which the graph makes unique where it is not.

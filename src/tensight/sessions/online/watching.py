@@ -72,7 +72,6 @@ def watch_changes(
     graphs: RankGraphs,
     identity: Identity,
     sent: Mapping[int, Signature | None],
-    generation: int,
 ) -> WatchChanges:
     """Compare what a process watches with what it should watch; takes seconds for large graphs.
 
@@ -86,15 +85,13 @@ def watch_changes(
         Of the process.
     sent : mapping of int to Signature or None
         What it has; None for what it may have.
-    generation : int
-        Version of the graphs.
     """
     changes = WatchChanges([], dict(sent), [])
     wanted: set[int] = set()
     for watchpoint in watchpoints:
         if not watchpoint.enabled:
             continue
-        signature = (watchpoint.version, generation)
+        signature = (watchpoint.version, graphs.version)
         unchanged = [
             number for number, has in sent.items() if watchpoint_of(number) == watchpoint.id and has == signature
         ]
