@@ -45,7 +45,7 @@ def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_ba
         end(first, how)
         training.wait_for("failure 1")
         assert "< WaitCMD exit true" not in training.story()
-        before = training.timeline[-1]
+        before = training.now
 
         with running_server(tmp_path / "workspace", *same_ports(first)) as second, Person(second.url) as person:
             session = person.session_of(0)
@@ -70,8 +70,9 @@ def test_processes_that_wait_when_the_server_ends_are_told_and_not_terminated(tm
         trainings = [
             stack.enter_context(Training(server.debugger, device=device, retry_unit_s=0.05)) for device in (0, 1)
         ]
-        for training in trainings:
-            training.wait_for("> WaitCMD step 0")
+        with Person(server.url) as person:
+            for training in trainings:
+                person.session_of(training.device).wait("paused")
         assert server.stop() == 0
         for training in trainings:
             # An old process asks again some times, and ends the training when nobody comes back.

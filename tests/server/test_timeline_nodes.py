@@ -30,7 +30,7 @@ counts = pytest.mark.parametrize("late", [False, True], ids=["the step that runs
 def test_next_node_stops_at_each_operator_in_turn(attach: Callable[..., Attached], late: bool) -> None:
     training, session = attach("gpu", **({"counts_late": True} if late else {}))
     assert session.record()["capabilities"]["can_next_node"]
-    before = training.timeline[-1]
+    before = training.now
     step = 0 if late else 1
     for node in KERNELS[:3]:
         record = session.proceed("next_node")
@@ -43,7 +43,7 @@ def test_run_to_node_goes_there_by_single_operators_without_ever_naming_it(
     attach: Callable[..., Attached], late: bool
 ) -> None:
     training, session = attach("gpu", **({"counts_late": True} if late else {}))
-    before = training.timeline[-1]
+    before = training.now
     step = 0 if late else 1
     record = session.proceed("run_to_node", node=DENSE)
     assert (record["node"], record["step"]) == (DENSE, step)
@@ -75,7 +75,7 @@ def test_a_hit_at_a_node_stops_a_training_that_runs_by_steps(attach: Callable[..
     training, session = attach("gpu", counts_late=True)
     session.watch("tensor_too_large", DENSE, max_gt=-1000)
     assert session.proceed(steps=3)["node"] == DENSE
-    before = training.timeline[-1]
+    before = training.now
     record = session.proceed(steps=1)
     # The rest of the step ran; what had hit already is not reported twice.
     assert record["step"] == 1

@@ -20,7 +20,7 @@ RUN = "< WaitCMD run_cmd step 1"
 def test_a_watchpoint_is_sent_just_before_the_training_goes_on(attach: Callable[..., Attached]) -> None:
     training, session = attach()
     at_one = session.proceed(steps=1)
-    before = training.timeline[-1]
+    before = training.now
     watchpoint = session.watch("tensor_too_large", DENSE, max_gt=1e9)
     assert training.story(before) == []
     session.proceed(steps=1)
@@ -84,11 +84,11 @@ def test_only_what_changed_is_sent(attach: Callable[..., Attached]) -> None:
     session.proceed(steps=1)
     assert len(training.all("< WaitCMD set_cmd")) == 3
 
-    before = training.timeline[-1]
+    before = training.now
     session.proceed(steps=1)
     assert training.story(before) == [RUN, "> WaitCMD step 3"]
 
-    before = training.timeline[-1]
+    before = training.now
     session.change(first, parameters={"max_gt": 1e8})
     session.change(second, further_edits=[{"path": DENSE}])
     session.delete(third)
@@ -111,11 +111,11 @@ def test_a_disabled_watchpoint_is_deleted_in_the_process_and_comes_back_when_ena
     number = session.watch("tensor_overflow", CONV)["id"]
     session.proceed(steps=1)
     session.change(number, enabled=False)
-    before = training.timeline[-1]
+    before = training.now
     session.proceed(steps=1)
     assert training.story(before)[0] == f"< WaitCMD set_cmd delete {number}"
     session.change(number, enabled=True)
-    before = training.timeline[-1]
+    before = training.now
     session.proceed(steps=1)
     assert training.story(before)[0] == f"< WaitCMD set_cmd {number}"
 
@@ -125,7 +125,7 @@ def test_before_the_first_step_watchpoints_are_checked_first_and_a_hit_keeps_the
 ) -> None:
     training, session = attach()
     number = session.watch("weight_initialization", zero_percentage_ge=100)["id"]
-    before = training.timeline[-1]
+    before = training.now
     record = session.proceed()
     assert training.story(before) == [
         f"< WaitCMD set_cmd {number}",
@@ -143,7 +143,7 @@ def test_before_the_first_step_watchpoints_are_checked_first_and_a_hit_keeps_the
 def test_before_the_first_step_without_a_hit_the_training_starts(attach: Callable[..., Attached]) -> None:
     training, session = attach()
     number = session.watch("weight_initialization", "fc1.weight", zero_percentage_ge=100)["id"]
-    before = training.timeline[-1]
+    before = training.now
     assert session.proceed(steps=1)["step"] == 1
     assert training.story(before) == [
         f"< WaitCMD set_cmd {number}",
@@ -242,7 +242,7 @@ def test_recheck_sends_the_differences_and_replaces_the_hits(attach: Callable[..
     assert len(session.hit_list()) == 2
     session.change(number, edits=[{"path": MEAN}])
     assert session.record()["outdated"]
-    before = training.timeline[-1]
+    before = training.now
     session.proceed("recheck")
     assert training.story(before) == [
         f"< WaitCMD set_cmd {number}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -47,8 +49,10 @@ class Training:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
         )
+        assert self.process.stdout
+        self._pipe = self.process.stdout.fileno()
+        self._unread = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -66,17 +70,30 @@ class Training:
         return "\n".join([f"device {self.device}:", *(each["text"] for each in self.timeline), *self.noise])
 
     def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
+        while not self._over:
+            select.select([self._pipe], [], [])
             with self._changed:
-                if line.startswith("{"):
+                self._take()
+                self._changed.notify_all()
+
+    def _take(self) -> None:
+        """Take in what the process has written so far; whoever calls holds the lock, so the order is kept."""
+        while not self._over and select.select([self._pipe], [], [], 0)[0]:
+            data = os.read(self._pipe, 2**16)
+            self._over = not data
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            for line in lines:
+                if line.startswith(b"{"):
                     self.timeline.append(json.loads(line))
                 else:
-                    self.noise.append(line.rstrip())
-                self._changed.notify_all()
+                    self.noise.append(line.decode(errors="replace"))
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """The last entry of the timeline."""
         with self._changed:
-            self._over = True
-            self._changed.notify_all()
+            self._take()
+            return self.timeline[-1]
 
     def wait_for(self, text: str, *, count: int = 1, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Return the entry of the timeline that is the `count`-th to begin with `text`, as soon as there is one."""
@@ -92,12 +109,17 @@ class Training:
     def all(self, text: str) -> list[dict[str, Any]]:
         """Return all entries so far that begin with `text`."""
         with self._changed:
+            self._take()
             return [each for each in self.timeline if each["text"].startswith(text)]
 
     def story(self, after: dict[str, Any] | None = None) -> list[str]:
-        """Return the texts in order, without heartbeats; only what came after an entry, if one is given."""
+        """Return the texts in order, without heartbeats; only what came after an entry, if one is given.
+
+        What the process has sent is in it by the time that the server has answered to it.
+        """
         first = after["number"] if after else 0
         with self._changed:
+            self._take()
             return [
                 each["text"] for each in self.timeline if each["number"] > first and not each["text"].startswith(BESIDE)
             ]
@@ -105,7 +127,7 @@ class Training:
     def release(self) -> None:
         """Let a held process go on."""
         assert self.process.stdin
-        self.process.stdin.write("\n")
+        self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
     def freeze(self) -> None:
