@@ -141,7 +141,7 @@ def tensor_messages(mib: int, asked: pb.TensorProto) -> list[bytes]:
     size = mib * 2**20
     content = bytes(CHUNK_BYTES)
     header = {"data_type": FLOAT32, "dims": [size // (4 * ROW), ROW]}
-    header |= {"node_name": asked.node_name, "slot": asked.slot, "iter": asked.iter, "truncate": asked.truncate}
+    header |= {name: getattr(asked, name) for name in ("node_name", "slot", "iter", "truncate", "graph", "io")}
     middle = pb.TensorProto(tensor_content=content, **header).SerializeToString()
     whole, rest = divmod(size, CHUNK_BYTES)
     last = pb.TensorProto(tensor_content=content[: rest or CHUNK_BYTES], finished=True, **header).SerializeToString()
