@@ -56,9 +56,8 @@ class HttpServer(uvicorn.Server):
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=FINISH_S,
             h11_max_incomplete_event_size=LONGEST_HEADERS,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls.http,
         )
-        config.load()
-        config.ssl = None if tls is None else tls.http
         super().__init__(config)
         self._application = application
         self._listening = asyncio.Event()
