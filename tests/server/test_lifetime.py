@@ -10,9 +10,12 @@ import httpx
 import pytest
 from calling import calling
 from running import RunningServer, running_server
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from tensight.wire.debugger_pb2 import EventReply, Heartbeat, Metadata
 
+STREAM = "/api/v1/events/stream"
 HELLO = Metadata(device_name=b"0:0", ms_version=b"2.0.0", graph_num=1).SerializeToString()
 
 
@@ -47,6 +50,14 @@ def test_requests_that_wait_for_events_do_not_hold_it_up(tmp_path: Path) -> None
             with socket.create_connection(("127.0.0.1", port)) as half:
                 half.sendall(b"GET /api/v1/sessions HTTP/1.1\r\nHost")
                 assert server.stop() == 0
+
+
+def test_subscribers_are_sent_away(tmp_path: Path) -> None:
+    with running_server(tmp_path / "w") as server, connect(f"{server.url.replace('http', 'ws')}{STREAM}") as follower:
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed):
+            follower.recv(timeout=30)
+        assert server.wait() == 0
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
