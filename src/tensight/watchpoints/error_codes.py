@@ -29,4 +29,4 @@ _WORDS = {
 
 def error_words(code: int) -> tuple[str, ...]:
     """Return the text of every bit that is set in an error code, lowest bit first; unknown bits have none."""
-    return tuple(text for bit, text in _WORDS.items() if code & bit)
+    return tuple(text for bit, text in _WORDS.items() if code & bit) if code else ()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tensight.sessions.online.identity import Identity
     from tensight.sessions.online.rank_graphs import RankGraphs
     from tensight.sessions.watchpoint_list import SessionWatchpoint
-    from tensight.watchpoints import Condition
     from tensight.wire import ReceivedHit, ReceivedParameter
     from tensight.wire.debugger_pb2 import SetCMD
 
@@ -156,8 +155,12 @@ def session_hits(
     Hits on nodes that no graph has, and of watchpoints that are deleted, are hits all the same.
     """
     by_id = {watchpoint.id: watchpoint for watchpoint in watchpoints}
+    causes: dict[tuple[int, int], _Cause] = {}
     found: list[SessionHit] = []
     for hit in received:
+        number = (hit.watchpoint, hit.condition)
+        if number not in causes:
+            causes[number] = _Cause(watchpoint_of(hit.watchpoint), by_id, hit.condition)
         known = graphs.meant(hit.node, hit.graph, root_id)
         node = known[1] if known else None
         found.append(
@@ -167,7 +170,7 @@ def session_hits(
                 node=node.name if node else hit.node,
                 slot=hit.slot,
                 iteration=iteration,
-                hit=_hit_record(hit, by_id.get(watchpoint_of(hit.watchpoint)), identity),
+                hit=causes[number].record(hit, with_actual=not hit.error_code or identity.is_agent),
                 io=hit.io,
                 position=graphs.position(node) if node else None,
                 type=node.type if node else "",
@@ -177,31 +180,38 @@ def session_hits(
     return found
 
 
-def _hit_record(hit: ReceivedHit, watchpoint: SessionWatchpoint | None, identity: Identity) -> HitRecord:
-    named_by_number = next(iter(conditions_by_wire_number(hit.condition)), None)
-    condition = watchpoint.watchpoint.check.condition if watchpoint else named_by_number
-    harmless = ErrorCode.NAN | ErrorCode.INF if condition is not None and condition.flag is not None else 0
-    is_hit = not hit.error_code & ~harmless or any(parameter.hit for parameter in hit.parameters)
-    return HitRecord(
-        watchpoint=watchpoint_of(hit.watchpoint),
-        name=watchpoint.watchpoint.name if watchpoint else "",
-        condition=condition.id if condition else f"condition {hit.condition}",
-        abbreviation=condition.abbreviation if condition else "",
-        severity=watchpoint.watchpoint.severity.value if watchpoint else "warning",
-        hit=is_hit,
-        parameters=tuple(
-            _hit_parameter(parameter, declared, with_actual=not hit.error_code or identity.is_agent)
-            for parameter in hit.parameters
-            if not parameter.disabled and (declared := _declared(condition, parameter.name)) is not None
-        ),
-        error_code=hit.error_code,
-        errors=error_words(hit.error_code),
-    )
+class _Cause:
+    """What hits: a watchpoint as the session knows it, and as the process names it. Found once for many hits."""
 
+    def __init__(self, number: int, watchpoints: Mapping[int, SessionWatchpoint], wire_number: int) -> None:
+        self._number = number
+        self._watchpoint = watchpoints.get(number)
+        named_by_number = next(iter(conditions_by_wire_number(wire_number)), None)
+        self._condition = self._watchpoint.watchpoint.check.condition if self._watchpoint else named_by_number
+        self._condition_id = self._condition.id if self._condition else f"condition {wire_number}"
+        flag = self._condition.flag if self._condition is not None else None
+        self._harmless = int(ErrorCode.NAN | ErrorCode.INF) if flag is not None else 0
+        shown = self._condition.parameters if self._condition is not None else ()
+        self._shown = {parameter.name: parameter for parameter in shown if parameter.kind is not ParameterKind.HIDDEN}
 
-def _declared(condition: Condition | None, name: str) -> Parameter | None:
-    declared = condition.parameter(name) if condition else None
-    return None if declared is None or declared.kind is ParameterKind.HIDDEN else declared
+    def record(self, hit: ReceivedHit, *, with_actual: bool) -> HitRecord:
+        """Return what a session tells about one of its hits."""
+        watchpoint = self._watchpoint.watchpoint if self._watchpoint else None
+        return HitRecord(
+            watchpoint=self._number,
+            name=watchpoint.name if watchpoint else "",
+            condition=self._condition_id,
+            abbreviation=self._condition.abbreviation if self._condition else "",
+            severity=watchpoint.severity.value if watchpoint else "warning",
+            hit=not hit.error_code & ~self._harmless or any(parameter.hit for parameter in hit.parameters),
+            parameters=tuple(
+                _hit_parameter(parameter, declared, with_actual=with_actual)
+                for parameter in hit.parameters
+                if not parameter.disabled and (declared := self._shown.get(parameter.name)) is not None
+            ),
+            error_code=hit.error_code,
+            errors=error_words(hit.error_code),
+        )
 
 
 def _hit_parameter(parameter: ReceivedParameter, declared: Parameter, *, with_actual: bool) -> HitParameter:
