@@ -106,14 +106,19 @@ class Attachments:
             return wire.failed(self._closing)
         process = self._find(caller)
         if process is None:
-            async with self._joining:
-                process = self._find(caller) or await self._recover(caller, message)
+            try:
+                async with self._joining:
+                    process = self._find(caller) or await self._recover(caller, message)
+            except TensightError as error:
+                _log.warning("a recorded run cannot go on: %s", error)
+                return wire.failed(str(error))
         if process is None:
             return wire.failed(_UNKNOWN)
+        process.still_answers()
         hits = self._early_hits.pop(caller.peer, None)
         if hits:
             process.report(list(hits))
-        return await self._guarded(process, process.wait_cmd(message), wire.failed)
+        return await self._guarded(caller, process, process.wait_cmd(message), wire.failed)
 
     async def send_graph(self, caller: Caller, chunks: AsyncIterator[Chunk], multiple: bool) -> EventReply:
         """Take in one graph, or several."""
@@ -187,7 +192,8 @@ class Attachments:
             async for _ in items:
                 pass
             return wire.failed(self._closing or _UNKNOWN)
-        return await self._guarded(process, handle(process), wire.failed)
+        process.still_answers()
+        return await self._guarded(caller, process, handle(process), wire.failed)
 
     async def _received(
         self, caller: Caller, items: AsyncIterator[_Item], handle: Callable[[TrainingProcess], Awaitable[Receipt]]
@@ -197,10 +203,14 @@ class Attachments:
             async for _ in items:
                 pass
             return _refusal(self._closing or _UNKNOWN)
-        return await self._guarded(process, handle(process), _refusal)
+        return await self._guarded(caller, process, handle(process), _refusal)
 
     async def _guarded(
-        self, process: TrainingProcess, handling: Awaitable[_Answer], refuse: Callable[[str], _Answer]
+        self,
+        caller: Caller,
+        process: TrainingProcess,
+        handling: Awaitable[_Answer],
+        refuse: Callable[[str], _Answer],
     ) -> _Answer:
         """Await a handler; what is wrong with a message is told to the process and to the clients of its session."""
         try:
@@ -210,7 +220,9 @@ class Attachments:
             process.session.warn(f"rank {process.rank}: {error}")
             return refuse(str(error))
         except BaseException:
-            process.disconnect()
+            # It may have come back over another connection before this one was known to be broken.
+            if process.caller == caller:
+                process.disconnect()
             raise
 
     async def _keep_early_hits(self, caller: Caller, items: AsyncIterator[WatchpointHit]) -> EventReply:
@@ -274,7 +286,12 @@ class Attachments:
         process = TrainingProcess(session, identity, caller, recorder)
         session.join(process)
         if is_new:
-            self._list(session)
+            try:
+                self._list(session)
+            except TensightError:
+                await session.detach()
+                session.recording.close()
+                raise
         self._note(caller, process)
         _log.info("session %s (%s): rank %d attached from %s", session.id, session.name, process.rank, caller.address)
         await self._drop_ended()
@@ -337,7 +354,7 @@ class Attachments:
     async def _recover(self, caller: Caller, message: Metadata) -> TrainingProcess | None:
         """Return the process that asks for a command over a new connection, or after the server was restarted."""
         identity = identity_of(caller, message)
-        process = self._known_before(identity)
+        process = self._known_before(identity, message.cur_step)
         if process is None:
             restored = await self._recorded.restore(identity, self._settings, self._writers)
             if restored is None:
@@ -349,13 +366,15 @@ class Attachments:
         process.hear(caller)
         return process
 
-    def _known_before(self, identity: Identity) -> TrainingProcess | None:
+    def _known_before(self, identity: Identity, step: int) -> TrainingProcess | None:
         """Return the attached process that has most likely lost its connection and comes back with another."""
         alike = [
             process
             for session in self._online.values()
             for process in session.processes.values()
             if (process.is_live or process.state is State.LOST) and process.identity.looks_like(identity)
+            # A process does not go back, and one that waits still stands where it stood.
+            if process.step <= step and not (process.is_waiting and process.step != step)
         ]
         # Of several on one device: whose connection broke, who was given up, who runs, who waits.
         return min(

@@ -40,6 +40,7 @@ class Conductor:
         self._session = session
         self._run: Run | None = None
         self._preparing: set[asyncio.Task[None]] = set()
+        self._left: set[int] = set()
         self.generation = 0
 
     @property
@@ -58,6 +59,10 @@ class Conductor:
     def advance(self) -> None:
         """Tell every waiting process what it is to be told next, if there is something."""
         live = self._session.live
+        for process in live:
+            if not process.sent and not len(self._session.watchpoint_list):
+                process.prepared = self.generation
+        self._left = {one.place for one in live if one.state is State.RUNNING and one.released == one.place}
         # Nobody leaves a place before all ranks have reached it, and have been told all that they must know there.
         last = min((process.place for process in live), default=0)
         may_leave = all(process.is_settled for process in live if process.place == last)
@@ -98,7 +103,7 @@ class Conductor:
             process.set_state(State.SENDING)
             process.reply(process.queue.popleft())
             return
-        run = self._run
+        run = self._run or self._debt_of(process)
         command = None if run is None else run.command(process)
         if run is None or command is None:
             return
@@ -121,13 +126,21 @@ class Conductor:
             process.set_state(State.RUNNING)
             process.reply(command)
 
+    def _debt_of(self, process: TrainingProcess) -> Run | None:
+        """Return the step that a process has to do although nobody may go on; None if there is none.
+
+        If others have left a place before it came there, they may wait for it within the step.
+        """
+        is_owed = process.released != process.place and process.place in self._left
+        return Steps(process.place + 1) if is_owed else None
+
     def _is_done(self, process: TrainingProcess) -> bool:
         run = self._run
         return process.is_waiting and not process.queue and (run is None or run.command(process) is None)
 
     def _ask(self, process: TrainingProcess) -> None:
         """Note that a process stands still; have it answer what people want to see."""
-        if process.is_waiting and process.state is not State.MISMATCH:
+        if process.is_waiting and process.state is not State.MISMATCH and self._debt_of(process) is None:
             process.set_state(State.PAUSED)
             question = process.questions.command()
             if question is not None:

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
+from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.answers import Answers
 from tensight.sessions.online.graph_stream import GraphStream
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 _TERMINATED = "terminated from the debug server"
 
 
+def _replaced() -> EventReply:
+    return wire.failed("another WaitCMD of the same process took the place of this one")
+
+
 class TrainingProcess:
     """A training process as the server sees it.
 
@@ -53,6 +58,8 @@ class TrainingProcess:
     state : State
     message : str
         What a person should know about it.
+    remark : str
+        What a person should know about it for as long as it lives.
     step : int
         Steps done.
     offset : int
@@ -62,6 +69,8 @@ class TrainingProcess:
     root_id : int or None
         Number of the root graph in which it stands.
     graphs : RankGraphs
+    graph_bytes : dict of str to int
+        Their sizes as they were sent, by name.
     sent : dict of int to Signature
         The watchpoints that it has; the signature is None for one that it may have or not.
     prepared : int or None
@@ -83,11 +92,13 @@ class TrainingProcess:
         self.recorder = recorder
         self.state = State.CONNECTING
         self.message = ""
+        self.remark = ""
         self.step = 0
         self.offset = 0
         self.node = ""
         self.root_id: int | None = None
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
+        self.graph_bytes: dict[str, int] = {}
         self.questions = Questions(knows_graphs=identity.is_agent)
         self.answers = Answers(self)
         self.sent: dict[int, Signature | None] = {}
@@ -100,6 +111,7 @@ class TrainingProcess:
         self.is_connected = True
         self.last_seen = time.time()
         self.last_answer = time.monotonic()
+        self._version_remark = ""
         self._expects_graphs = True
         self._wants_exit = False
         self._waiting: asyncio.Future[EventReply] | None = None
@@ -137,14 +149,14 @@ class TrainingProcess:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other process of its run is alive."""
-        return all(one is self for one in self.session.live)
+        """Whether its run has no other ranks."""
+        return self.identity.world_size == 1 and self.session.live == [self]
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left to do for it where it stands, as far as the other ranks are concerned."""
         ready = self.is_waiting and not self.queue and self.prepared == self.session.conductor.generation
-        return ready or self.released == self.place
+        return ready or self.released == self.place or self.state is State.MISMATCH
 
     def record(self) -> RankRecord:
         """Return what a session tells about it."""
@@ -189,6 +201,7 @@ class TrainingProcess:
         self.root_id = root_graph_of(message)
         # What it was told before, it may have forgotten.
         self._doubt()
+        self.remark = self._version_remark = check.message
         self.set_state(State.CONNECTING if check.matched else State.MISMATCH, check.message)
         return wire.version_reply(check.matched, check.message)
 
@@ -202,9 +215,12 @@ class TrainingProcess:
             return wire.exit_command(_TERMINATED)
         if self.state is not State.MISMATCH and self._expects_graphs and not self.graphs.graphs:
             return wire.failed("no graph has arrived; send the graph before asking for commands")
+        if not self.is_live:
+            self.set_state(State.RUNNING, self.remark)
         self.questions.close(UnavailableError("the process went on without an answer"))
-        self.reply(wire.failed("another WaitCMD of the same process came"))
+        self.reply(_replaced())
         await self._arrive(message)
+        self.reply(_replaced())
         waiting: asyncio.Future[EventReply] = asyncio.get_running_loop().create_future()
         self._waiting = waiting
         self.session.advance()
@@ -231,32 +247,37 @@ class TrainingProcess:
         where = f"rank {self.rank} of {self.session.name}"
         most_bytes = self.session.settings.most_graph_bytes
         stream = GraphStream(self.recorder, several=several, most_bytes=most_bytes, where=where)
-        received = await stream.receive(chunks)
-        await self.session.take_graphs(self, received)
+        try:
+            received = await stream.receive(chunks)
+            await self.session.take_graphs(self, received)
+        except TensightError as error:
+            self.remark = f"the graph was refused: {error}"
+            self.set_state(self.state, self.remark)
+            raise
+        self.remark = self._version_remark
+        self.set_state(self.state, self.remark)
         return wire.ok()
 
     async def send_watchpoint_hits(self, items: AsyncIterator[WatchpointHit]) -> EventReply:
         """Take in hits; they count once the process stands still and asks what to do."""
         hits: list[ReceivedHit] = []
-        dropped = 0
+        senseless: wire.WireError | None = None
         async for item in items:
-            try:
-                hit = wire.received_hit(item)
-            except wire.WireError as error:
-                self.session.warn(f"rank {self.rank} reported a hit that makes no sense: {error}")
-                continue
-            if len(hits) < MOST_HITS:
-                hits.append(hit)
-            else:
-                dropped += 1
-        if dropped:
-            self.session.warn(f"rank {self.rank} reported {dropped:,} hits more than are kept of one step")
+            if len(hits) <= MOST_HITS:
+                try:
+                    hits.append(wire.received_hit(item))
+                except wire.WireError as error:
+                    senseless = error
+        if senseless is not None:
+            self.session.warn(f"rank {self.rank} reported hits that make no sense: {senseless}")
         self.report(hits)
         return wire.ok()
 
     def report(self, hits: list[ReceivedHit]) -> None:
         """Take in hits that the process reported."""
-        self._hits += hits
+        if len(self._hits) + len(hits) > MOST_HITS:
+            self.session.warn(f"rank {self.rank} reported more than {MOST_HITS:,} hits; the others are not shown")
+        self._hits = (self._hits + hits)[:MOST_HITS]
         if hits:
             self.session.conductor.stop_at_hits()
 
@@ -287,6 +308,9 @@ class TrainingProcess:
         if self.is_waiting:
             self.reply(wire.exit_command(_TERMINATED))
             self.end(State.TERMINATED, "")
+        elif self.is_live:
+            self.remark = "ends as soon as it asks what to do"
+            self.set_state(self.state, self.remark)
 
     @property
     def wants_exit(self) -> bool:
@@ -298,7 +322,6 @@ class TrainingProcess:
     def hear(self, caller: Caller) -> None:
         """Note that the process has said something."""
         self.last_seen = time.time()
-        self.last_answer = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
@@ -309,10 +332,10 @@ class TrainingProcess:
         self.caller = caller
         self.is_connected = True
         if self.state is State.LOST:
-            self.set_state(State.RUNNING if self.graphs.graphs else State.CONNECTING, "")
+            self.set_state(State.RUNNING if self.graphs.graphs else State.CONNECTING, self.remark)
             self.session.returned()
-        elif self.message and self.state is not State.MISMATCH:
-            self.set_state(self.state, "")
+        elif self.is_live:
+            self.set_state(self.state, self.remark)
 
     def come_back(self, step: int, offset: int, node: str, root_id: int | None, sent: Iterable[int]) -> None:
         """Stand where the process stood when an earlier server last heard of it."""
@@ -327,7 +350,7 @@ class TrainingProcess:
 
     def disconnect(self) -> None:
         """Note that a call of the process broke off; it has some time to come back."""
-        self._waiting = None
+        self.reply(wire.failed("the connection broke; ask again"))
         if not self.is_live or not self.is_connected or self.session.is_closing:
             return
         self.is_connected = False
@@ -347,7 +370,7 @@ class TrainingProcess:
         """Give the process up; it may come back all the same."""
         if self.is_live:
             self.reply(wire.failed(why))
-            self.end(State.LOST, why)
+            self.end(State.TERMINATED if self._wants_exit else State.LOST, why)
 
     def end(self, state: State, message: str) -> None:
         """Note that nothing more is expected of the process."""

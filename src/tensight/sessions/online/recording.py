@@ -113,9 +113,10 @@ class HitHistory:
 
     def set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
         """Note the hits of a step in place of those that were noted of it."""
+        hits = hits[:MOST_HITS]
         self._total += len(hits) - len(self._steps.pop(step, ()))
         if hits:
-            self._steps[step] = hits[:MOST_HITS]
+            self._steps[step] = hits
         while self._total > MOST_HITS and len(self._steps) > 1:
             self._total -= len(self._steps.pop(next(iter(self._steps))))
 

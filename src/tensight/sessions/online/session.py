@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from tensight import wire
-from tensight.sessions.errors import NotFoundError, StateError, StorageError
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
 from tensight.sessions.online.executions import Executions
+from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, LivingFile, hits_as_json, storing
@@ -166,6 +167,7 @@ class OnlineSession(Session):
             state=self.state,
             message=self._message(),
             step=self.step,
+            total_steps=self.step if self.state in (State.FINISHED, State.TERMINATED) else None,
             node=ranks[0].node if ranks else "",
             graph=ranks[0].graph if ranks else "",
             framework=self.identity.framework,
@@ -261,7 +263,6 @@ class OnlineSession(Session):
 
     def paused(self) -> None:
         """Note that all processes stand where a command wanted them."""
-        self.announce(news=True)
         self.changed()
 
     def moved(self, process: TrainingProcess, before: int, now: int) -> None:
@@ -270,20 +271,27 @@ class OnlineSession(Session):
         executions.add(before if before < now else max(now - 1, 0), now, process.root_id)
 
     async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
-        """Take in the graphs of a process; a run that goes on stops, because its watchpoints do not know them."""
+        """Take in the graphs of a process; if it ran before, all stop, because watchpoints do not know them."""
 
         def keep() -> RankGraphs:
             with storing(self.recording.folder):
                 process.recorder.keep_graphs(received.graphs, received.orders)
             return RankGraphs(process.recorder.graphs, process.recorder.order)
 
-        async with process.recording:
-            try:
+        sizes = {**process.graph_bytes, **{graph.name: file.size_bytes for file, graph in received.graphs}}
+        try:
+            if len(sizes) > MOST_GRAPHS or sum(sizes.values()) > self.settings.most_graph_bytes:
+                most = f"{MOST_GRAPHS:,} graphs or {self.settings.most_graph_bytes:,} bytes"
+                raise LimitError(f"rank {process.rank} has sent graphs before; more than {most} are not accepted")
+            async with process.recording:
                 process.graphs = await to_the_end(keep)
-            finally:
-                received.discard()
-        self.conductor.stop()
-        self.conductor.watch_anew()
+        finally:
+            received.discard()
+        process.graph_bytes = sizes
+        process.queue.clear()
+        process.prepared = process.preparing = None
+        if process.released is not None:
+            self.conductor.stop()
         if received.sources:
             self.texts.update(received.sources)
             self._sources_file.changed()
