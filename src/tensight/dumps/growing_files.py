@@ -10,6 +10,7 @@ import mmap
 import os
 from typing import TYPE_CHECKING, Any
 
+from tensight.dumps.direct_writes import WORTH_IT_BYTES, DirectWrites
 from tensight.errors import GraphError
 from tensight.graph import Graph, parse_graph_proto
 
@@ -33,16 +34,23 @@ class PartFile:
     ----------
     path : Path
         Where it grows.
+    expected_bytes : int
+        How large it will be, as far as that is known.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, expected_bytes: int = 0) -> None:
         self.path = path
         self.size_bytes = 0
         self._is_moved = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._direct = DirectWrites(self._file) if expected_bytes >= WORTH_IT_BYTES else None
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Append pieces, without putting them together first."""
+        if self._direct is not None:
+            self._direct.write(pieces)
+            self.size_bytes += sum(map(len, pieces))
+            return
         waiting = list(pieces)
         while waiting:
             written = os.writev(self._file, waiting[:512])
@@ -54,23 +62,32 @@ class PartFile:
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Replace bytes that are written already."""
+        self._complete()
         os.pwrite(self._file, data, offset)
 
     def map(self) -> memoryview:
         """Return what is written, read-only, without reading it."""
+        self._complete()
         return memoryview(mmap.mmap(self._file, 0, access=mmap.ACCESS_READ))
 
     def move_to(self, path: Path) -> None:
         """Close the file and put it in its place, where it replaces what was there."""
+        self._complete()
         self._close()
         os.replace(self.path, path)
         self._is_moved = True
 
     def discard(self) -> None:
         """Delete the file, if it has not been moved."""
+        if self._direct is not None:
+            self._direct.discard()
         self._close()
         if not self._is_moved:
             self.path.unlink(missing_ok=True)
+
+    def _complete(self) -> None:
+        if self._direct is not None:
+            self._direct.end()
 
     def _close(self) -> None:
         if self._file >= 0:

@@ -209,7 +209,8 @@ class RankRecorder:
 
     def new_tensor(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorWriter:
         """Begin to receive a tensor."""
-        return TensorWriter(self._new_part(), dtype, shape)
+        expected_bytes = math.prod(shape) * dtype.itemsize
+        return TensorWriter(self._new_part(expected_bytes), dtype, shape)
 
     def keep_tensor(
         self, writer: TensorWriter, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
@@ -268,8 +269,8 @@ class RankRecorder:
         self._last_time = max(self._last_time + 1, time.time_ns() // 1000)
         return self._last_time
 
-    def _new_part(self) -> PartFile:
-        return PartFile(self._scratch / f"{os.getpid()}-{next(_PARTS)}.part")
+    def _new_part(self, expected_bytes: int = 0) -> PartFile:
+        return PartFile(self._scratch / f"{os.getpid()}-{next(_PARTS)}.part", expected_bytes)
 
     def _number_of(self, graph: Graph) -> int:
         """Return the number in the name of a graph's file: its id, unless another graph has that."""

@@ -26,6 +26,7 @@ from tensight.server.listening import (
     reachable_host,
 )
 from tensight.server.logs import server_log
+from tensight.server.memory import prepare_memory
 from tensight.server.occupancy import Ready, ServerRecord, WorkspaceLock
 from tensight.server.settings import Settings
 from tensight.server.tls import Tls, load_tls
@@ -60,6 +61,7 @@ async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on
             lifetime = Lifetime(at_once=lock.withdraw)
             lifetime.obey_signals()
             allow_many_connections()
+            prepare_memory()
             await _Process(settings, lock).run(lifetime, on_ready)
     finally:
         lock.withdraw()
