@@ -96,6 +96,9 @@ class Ward:
     casualties: dict[str, Casualty]
     bystander: Training
     bystanding: Inspection
+    widow: Training
+    """Rank 0 of a job whose rank 1 died."""
+    widowed: Inspection
 
 
 def drive(point: Point, session: Inspection, asking: ThreadPoolExecutor) -> Future[int] | None:
@@ -109,6 +112,16 @@ def drive(point: Point, session: Inspection, asking: ThreadPoolExecutor) -> Futu
     return None
 
 
+def job_without_its_second_rank(server: RunningServer, person: Person, stack: ExitStack) -> tuple[Training, Inspection]:
+    job = {"job": "job", "world_size": 2, "device": 98, "steps": 100, "heartbeat_period": 5}
+    ranks = [stack.enter_context(Training(server.debugger, key=f"key-{n}", rank=n, **job)) for n in (0, 1)]
+    session = person.session_of(98)
+    session.wait_until(lambda: [rank["state"] for rank in session.record()["ranks"]] == ["paused"] * 2, "complete")
+    session.proceed(steps=2)
+    ranks[1].kill()
+    return ranks[0], session
+
+
 @pytest.fixture(scope="module")
 def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     """Processes brought to all points and killed, at the same time: the server takes half a minute to give one up."""
@@ -119,6 +132,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         bystander = stack.enter_context(Training(server.debugger, device=99, steps=100))
         bystanding = person.session_of(99)
         bystanding.wait("paused")
+        widow, widowed = job_without_its_second_rank(server, person, stack)
         casualties = {}
         for device, point in enumerate(POINTS):
             hold = [] if point.place == "waiting" else [point.place]
@@ -131,7 +145,8 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
             training.kill()
         for casualty in casualties.values():
             casualty.record = casualty.session.wait("lost", timeout_s=NOTICED_WITHIN_S)
-        yield Ward(casualties, bystander, bystanding)
+        widowed.wait_until(lambda: widowed.record()["ranks"][1]["state"] == "lost", "without rank 1")
+        yield Ward(casualties, bystander, bystanding, widow, widowed)
 
 
 @pytest.mark.slow
@@ -160,6 +175,15 @@ def test_a_process_that_lives_notices_nothing_of_the_dead(ward: Ward) -> None:
     step = ward.bystanding.proceed(steps=1)["step"]
     assert ward.bystander.story()[-2:] == ["< WaitCMD run_cmd step 1", f"> WaitCMD step {step}"]
     assert not ward.bystander.all("failure")
+
+
+@pytest.mark.slow
+def test_a_job_that_lost_a_rank_says_so_and_can_go_on_without_it(ward: Ward) -> None:
+    record = ward.widowed.record()
+    assert record["state"] == "paused"
+    assert "rank 1" in record["message"]
+    assert ward.widowed.proceed(steps=1)["ranks"][0]["step"] == 3
+    assert ward.widow.story()[-1] == "> WaitCMD step 3"
 
 
 def test_a_process_killed_before_it_announced_itself_leaves_no_session(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 import pytest
 from mindspore_client import EXIT_GAVE_UP
-from mindspore_network import replay
+from mindspore_network import BigTensor, replay
 from nodes import CONV, DENSE, GRAPH, address
-from person import Person
+from person import Inspection, Person
 from running import RunningServer, running_server
 from training import Training
 
@@ -100,6 +102,76 @@ def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: 
             # Nobody knows any more how far it was to run, so it waits for a word.
             assert session.wait("paused")["step"] == 3
             assert session.proceed(steps=1)["step"] == 4
+
+
+def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(tmp_path: Path) -> None:
+    with (
+        ThreadPoolExecutor(1) as asking,
+        running_server(tmp_path / "workspace") as first,
+        Training(first.debugger, "big-tensor", steps=20, hold=["in SendTensors#3"]) as training,
+    ):
+        here = address("embedding.weight", step=0)
+        with Person(first.url) as person:
+            session = person.session_of(0)
+            session.wait("paused")
+            answer = asking.submit(session.try_values, here, slice="[0, :5]")
+            training.wait_for("hold in SendTensors")
+            first.kill()
+            assert isinstance(answer.exception(timeout=30), httpx.HTTPError)
+        training.release()
+        training.wait_for("failure 1")
+        with running_server(tmp_path / "workspace", *same_ports(first)) as second, Person(second.url) as person:
+            session = person.session_of(0)
+            session.wait("paused")
+            assert not list((tmp_path / "workspace" / "tempdata").glob("*"))
+            whole = person.http.get(f"{session.path}/tensor/file", params={"address": here}).content
+            assert whole[128:] == b"".join(BigTensor.of_size(32).pieces())
+
+
+def test_a_server_that_was_killed_in_the_middle_of_a_graph_tells_the_process_that_it_has_none(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path / "workspace") as first,
+        Training(first.debugger, "big-graph", hold=["in SendGraph#2"], retry_unit_s=0.3) as training,
+    ):
+        training.wait_for("hold in SendGraph")
+        first.kill()
+        with running_server(tmp_path / "workspace", *same_ports(first)):
+            training.release()
+            # An old process never sends its graph again; without one it cannot be debugged, and it must not hang.
+            assert training.finish() == EXIT_GAVE_UP
+            assert "< WaitCMD FAILED" in training.story()
+
+
+def test_the_ranks_of_a_job_are_one_session_again_after_the_server_came_back(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(running_server(tmp_path / "workspace"))
+        ranks = [
+            stack.enter_context(
+                Training(first.debugger, job="job", key=f"key-{rank}", rank=rank, world_size=2, steps=20)
+            )
+            for rank in (0, 1)
+        ]
+        with Person(first.url) as person:
+            session = person.session_of(0)
+            session.wait_until(lambda: all_paused(session, step=0), "two ranks that wait")
+            session.watch("tensor_too_large", CONV, max_gt=-1000)
+            session.proceed(steps=1)
+        first.kill()
+        for rank in ranks:
+            rank.wait_for("failure 1")
+        second = stack.enter_context(running_server(tmp_path / "workspace", *same_ports(first)))
+        person = stack.enter_context(Person(second.url))
+        session = person.session_of(0)
+        session.wait_until(lambda: all_paused(session, step=1), "two ranks that wait again")
+        assert [record["name"] for record in person.sessions()] == ["job"]
+        assert len(session.watchpoints()) == 1
+        session.proceed(steps=1)
+        assert all_paused(session, step=2)
+        assert [node["rank"] for node in session.hits()["nodes"]] == [0, 1]
+
+
+def all_paused(session: Inspection, *, step: int) -> bool:
+    return [(rank["state"], rank["step"]) for rank in session.record()["ranks"]] == [("paused", step)] * 2
 
 
 def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(tmp_path: Path) -> None:
