@@ -14,7 +14,7 @@ from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.graph import Graph, TensorAddress
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.hit_list import SessionHit
-from tensight.sessions.online.recording import hits_as_json
+from tensight.sessions.online.recording import HitsEncoder
 from tensight.sessions.records import Frame, HitParameter, HitRecord, WatchpointSpec
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
@@ -58,7 +58,7 @@ def keep_about(workspace: Workspace, number: str) -> None:
         parameters=(HitParameter(name="max_gt", preset=5.0, actual=9.0, hit=True),),
     )
     kept = SessionHit(0, GRAPH, RELU, 0, 1, hit, position=0, type="ReLU", line=Frame(file="/home/me/net.py", line=7))
-    workspace.write_json(f"runs/{number}/hits.json", hits_as_json({2: (kept,)}))
+    workspace.write(f"runs/{number}/hits.json", HitsEncoder()({2: (kept,)}))
     workspace.write_json(f"runs/{number}/sources.json", {"/home/me/net.py": "x = relu(w)\n"})
     about = {"format": 1, "name": "my job", "identity": {"framework": "torch"}}
     workspace.write_json(f"runs/{number}/session.json", about)

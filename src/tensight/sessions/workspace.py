@@ -61,14 +61,24 @@ class Workspace:
         return f"Workspace({str(self.folder)!r})"
 
     def write_json(self, relative: str, data: Any) -> None:
-        """Write data as JSON: a reader sees the old file or the new one, never a part.
+        """Write data as JSON; see `write`.
+
+        Parameters
+        ----------
+        relative : str
+        data : object
+            What JSON can hold.
+        """
+        self.write(relative, as_json(data))
+
+    def write(self, relative: str, content: bytes) -> None:
+        """Write a file: a reader sees the old one or the new one, never a part.
 
         Parameters
         ----------
         relative : str
             Path below the workspace, parts separated by slashes; folders are created as needed.
-        data : object
-            What JSON can hold.
+        content : bytes
 
         Raises
         ------
@@ -76,7 +86,6 @@ class Workspace:
             If the file cannot be written; the old one is still there.
         """
         path = self._inside(relative)
-        content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         temporary = ""
         try:
             os.makedirs(path.parent, mode=_FOLDER_MODE, exist_ok=True)
@@ -184,6 +193,11 @@ class Workspace:
         except OSError as error:
             raise _storage_error(self.tempdata, "cannot be emptied", error) from error
         _make_folder(self.tempdata)
+
+
+def as_json(data: Any) -> bytes:
+    """Return data as compact JSON; names of files may hold what is no character."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def _make_folder(path: Path) -> None:

@@ -24,7 +24,7 @@ from tensight.sessions.errors import StorageError
 from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.online.statistics_store import FILE, StatisticsStore
 from tensight.sessions.records import Frame, HitRecord
-from tensight.sessions.workspace import RUNS
+from tensight.sessions.workspace import RUNS, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,6 +43,8 @@ ARRIVING = "arriving"
 MOST_HITS = 50_000
 """Hits kept of a run, all steps together; those of the oldest steps are dropped first."""
 
+_HITS_AT_ONCE = 500
+
 MOST_EXPORTED = 10_000
 """Iterations whose statistics become a part of the dump, which has a folder for each."""
 
@@ -58,7 +60,7 @@ class LivingFile:
     content : callable
         Returns what is to be written; called in the event loop.
     encode : callable
-        Makes of it what JSON can hold; called in a thread.
+        Makes JSON of it; called in a thread.
     failed : callable
         Told when a write has failed.
     """
@@ -69,7 +71,7 @@ class LivingFile:
         relative: str,
         content: Callable[[], Any],
         failed: Callable[[StorageError], None],
-        encode: Callable[[Any], Any] = lambda content: content,
+        encode: Callable[[Any], bytes] = as_json,
     ) -> None:
         self._workspace = workspace
         self._relative = relative
@@ -101,7 +103,7 @@ class LivingFile:
             self._writing = None
 
     def _write_now(self, content: Any) -> None:
-        self._workspace.write_json(self._relative, self._encode(content))
+        self._workspace.write(self._relative, self._encode(content))
 
 
 class HitHistory:
@@ -129,12 +131,26 @@ class HitHistory:
         return dict(self._steps)
 
 
-def hits_as_json(steps: Mapping[int, Iterable[SessionHit]]) -> dict[str, Any]:
-    """Return what ``hits.json`` holds."""
-    return {
-        "format": 1,
-        "steps": [{"step": step, "hits": [_hit_as_json(hit) for hit in hits]} for step, hits in sorted(steps.items())],
-    }
+class HitsEncoder:
+    """Makes the content of ``hits.json``; what it made of a step is kept, for only one of many steps is new."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[tuple[SessionHit, ...], bytes]] = {}
+
+    def __call__(self, steps: Mapping[int, tuple[SessionHit, ...]]) -> bytes:
+        """Return the content for these hits, by step."""
+        made = {step: self._known(step, hits) for step, hits in sorted(steps.items())}
+        self._made = made
+        return b'{"format":1,"steps":[%s]}' % b",".join(content for _, content in made.values())
+
+    def _known(self, step: int, hits: tuple[SessionHit, ...]) -> tuple[tuple[SessionHit, ...], bytes]:
+        known = self._made.get(step)
+        if known is not None and known[0] is hits:
+            return known
+        # Not all at once: nothing else runs in this process while a list becomes JSON.
+        parts = (hits[first : first + _HITS_AT_ONCE] for first in range(0, len(hits), _HITS_AT_ONCE))
+        listed = b",".join(as_json([_hit_as_json(hit) for hit in part])[1:-1] for part in parts)
+        return hits, b'{"step":%d,"hits":[%s]}' % (step, listed)
 
 
 def _hit_as_json(hit: SessionHit) -> dict[str, Any]:

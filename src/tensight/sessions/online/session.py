@@ -13,7 +13,7 @@ from tensight.sessions.online.executions import Executions
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.rank_graphs import RankGraphs
-from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, LivingFile, hits_as_json, storing
+from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, HitsEncoder, LivingFile, storing
 from tensight.sessions.online.threads import to_the_end
 from tensight.sessions.online.watching import session_hits
 from tensight.sessions.records import Capabilities, Execution, ExecutionPage, SessionRecord, State
@@ -112,7 +112,7 @@ class OnlineSession(Session):
         path = recording.name
         self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
         self._hits_file = LivingFile(
-            workspace, f"{path}/{HITS}", lambda: self.hit_history.snapshot(), self._complain, hits_as_json
+            workspace, f"{path}/{HITS}", lambda: self.hit_history.snapshot(), self._complain, HitsEncoder()
         )
         self._sources_file = LivingFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
 
