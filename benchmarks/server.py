@@ -266,7 +266,6 @@ def events(options: argparse.Namespace) -> None:
 
 
 def tensor(options: argparse.Namespace) -> None:
-    touch_memory((options.repeats + 1) * options.mib)
     with ExitStack() as stack:
         peer = stack.enter_context(Child("server_peers.py", "grpc"))
         plain_address = f"127.0.0.1:{peer.line()}"
@@ -304,17 +303,6 @@ def tensor(options: argparse.Namespace) -> None:
         f"longest {max(later_slices) * 1000:.0f} ms", "<= 100 ms", median(later_slices) <= 0.1,
     )  # fmt: skip
     row("  a picture of 8,192,000 elements", f"median {median(pictures) * 1000:.0f} ms")
-
-
-def touch_memory(mib: int) -> None:
-    """Fill the page cache once and empty it.
-
-    A virtual machine gets its memory when it first touches it, which is several times slower than writing to it; that
-    would be measured in place of the server.
-    """
-    with tempfile.TemporaryFile() as file:
-        for _ in range(mib):
-            file.write(bytes(2**20))
 
 
 def rate(streamed: dict[str, Any]) -> float:
@@ -381,7 +369,7 @@ def graph(options: argparse.Namespace) -> None:
 def hits(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(started())
-        child = stack.enter_context(Child("server_training.py", server.debugger, "hits", "--nodes", options.hits))
+        child = stack.enter_context(Child("server_training.py", server.debugger, "hits", "--nodes", options.hits * 4 // 5))
         (session,) = settled(server.person, 1)
         session.watch("tensor_too_large", max_gt=1, on="all")
         paused, first, pages, listed = [], [], [], []
