@@ -66,7 +66,7 @@ def test_a_tensor_that_cannot_be_written_fails_in_words_and_the_session_goes_on(
 def test_with_no_room_at_all_the_training_still_goes_on_and_nothing_is_half_done(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "workspace") as server,
-        Training(server.debugger, steps=10) as training,
+        Training(server.debugger, steps=10),
         Person(server.url) as person,
     ):
         session = person.session_of(0)
