@@ -6,12 +6,14 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tensight.dumps.execution import UNMATCHED
+from tensight.sessions.sources import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.dumps.execution import ExecutionOrder
     from tensight.graph import Graph, Node
+    from tensight.sessions.records import Frame
 
 
 _VERSIONS = itertools.count(1)
@@ -36,6 +38,7 @@ class RankGraphs:
         self.graphs = graphs
         self.version = next(_VERSIONS)
         self._order = order
+        self._lines: dict[Node, Frame | None] = {}
         self._by_name = {graph.name: graph for graph in graphs}
         # A process knows nodes by the name in the file, which the graph makes unique where it is not.
         self._nodes: dict[str, list[tuple[Graph, Node]]] = {}
@@ -86,6 +89,13 @@ class RankGraphs:
             return None
         position = self._order.position(node)
         return position if 0 <= position < UNMATCHED else None
+
+    def line(self, node: Node) -> Frame | None:
+        """Return the person's line of code behind a node; kept, for nodes that hit once hit again."""
+        try:
+            return self._lines[node]
+        except KeyError:
+            return self._lines.setdefault(node, user_line(node))
 
     def graph_of_root(self, root_id: int | None) -> Graph | None:
         """Return the root graph of a number, or any graph that belongs to it."""

@@ -312,6 +312,8 @@ class OnlineSession(Session):
         iteration, root_id = process.iteration, process.root_id
         hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
         self.hit_list.add(hits)
+        # Whoever asks next finds them grouped; for many hits that takes too long for the event loop.
+        await asyncio.to_thread(lambda: self.hit_list.tensors)
         self._hits_changed()
 
     def clear_hits(self) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tensight import wire
 from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.records import HitParameter, HitRecord
-from tensight.sessions.sources import user_line
 from tensight.watchpoints import ErrorCode, Parameter, ParameterKind, conditions_by_wire_number, error_words
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def session_hits(
                 io=hit.io,
                 position=graphs.position(node) if node else None,
                 type=node.type if node else "",
-                line=user_line(node),
+                line=graphs.line(node) if node else None,
             )
         )
     return found
