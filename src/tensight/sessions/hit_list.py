@@ -232,9 +232,9 @@ class _Node:
         return TensorAddress(self.rank, self.graph, self.name, slot, iteration, "input" if is_input else "output")
 
     @property
-    def place(self) -> tuple[float, int]:
-        """Place in the order of execution; nodes without one come last, as they came."""
-        return (math.inf if self.position is None else self.position, self.first)
+    def place(self) -> tuple[float, int, int]:
+        """Place in the order of execution, the same node of several ranks by rank; those without one come last."""
+        return (math.inf if self.position is None else self.position, self.rank, self.first)
 
     def record(self, watchpoint: int | None) -> NodeHits:
         tensors = []
