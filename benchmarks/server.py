@@ -242,19 +242,16 @@ def events(options: argparse.Namespace) -> None:
         server = stack.enter_context(started())
         stack.enter_context(Child("server_training.py", server.debugger, "steps"))
         (session,) = settled(server.person, 1)
+        watchpoint = session.watch("tensor_overflow")
         before = session.summary.last_event
         url = server.person.url.replace("http", "ws", 1)
         path = f"{url}/api/v1/sessions/{session.id}/events/stream?after={before}"
-        watchpoint = session.watch("tensor_overflow")
 
         def act(number: int) -> None:
             session.change_watchpoint(watchpoint, enabled=bool(number % 2))
 
         ours = latencies(stack, path, count, act, repeats)
-        first = session.summary.last_event - before
-        # What happened before they subscribed is no measure.
-        ours = {number: took for number, took in ours.items() if took < 1.0}
-    assert len(ours) >= repeats <= len(plain), (len(ours), len(plain), first)
+    assert len(ours) >= repeats <= len(plain), (len(ours), len(plain))
     row(
         f"event to the last of {count} subscribers", f"median {median(ours.values()) * 1000:.1f} ms",
         f"bare broadcast {median(plain.values()) * 1000:.1f} ms",
@@ -369,7 +366,9 @@ def graph(options: argparse.Namespace) -> None:
 def hits(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(started())
-        child = stack.enter_context(Child("server_training.py", server.debugger, "hits", "--nodes", options.hits * 4 // 5))
+        child = stack.enter_context(
+            Child("server_training.py", server.debugger, "hits", "--nodes", options.hits * 4 // 5)
+        )
         (session,) = settled(server.person, 1)
         session.watch("tensor_too_large", max_gt=1, on="all")
         paused, first, pages, listed = [], [], [], []
