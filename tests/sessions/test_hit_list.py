@@ -53,6 +53,12 @@ def test_nodes_come_in_the_order_in_which_they_ran_and_then_as_they_arrived() ->
     assert nodes(found) == ["early", "late", "unknown1", "unknown2"]
 
 
+def test_hits_of_several_ranks_stand_in_one_order_whichever_rank_reported_first() -> None:
+    late, early = [[hit(name, rank=rank, position=place) for place, name in enumerate("ab")] for rank in (1, 0)]
+    found = filled(*late, *early)
+    assert [(node.rank, node.node) for node in found.page().nodes] == [(0, "a"), (1, "a"), (0, "b"), (1, "b")]
+
+
 def test_a_node_groups_its_tensors_and_a_tensor_its_watchpoints_by_id() -> None:
     found = filled(hit("a", 3, slot=1), hit("a", 2), hit("a", 1, slot=1), hit("a", 2, slot=1))
     (node,) = found.page().nodes
@@ -75,7 +81,7 @@ def test_filters_by_rank_graph_and_watchpoint_apply_together() -> None:
     found = filled(hit("a", 1), hit("a", 2), hit("b", 2, rank=1), hit("c", 2, graph="h"), hit("d", 3, graph="h"))
     assert nodes(found, rank=0) == ["a", "c", "d"]
     assert nodes(found, graph="h") == ["c", "d"]
-    assert nodes(found, watchpoint=2) == ["a", "b", "c"]
+    assert nodes(found, watchpoint=2) == ["a", "c", "b"]
     assert nodes(found, rank=0, graph="h", watchpoint=2) == ["c"]
     page = found.page(watchpoint=2)
     assert [one.watchpoint for one in page.nodes[0].tensors[0].hits] == [2]
