@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 
-KEPT_FREE_BYTES = 64 * 2**20
+KEPT_FREE_BYTES = 32 * 2**20
 """Freed memory that stays with the process; several messages of a tensor are under way at once."""
 
 _LARGEST_ON_HEAP_BYTES = 32 * 2**20
