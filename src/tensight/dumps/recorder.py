@@ -123,10 +123,10 @@ class DumpRecorder:
             recorder = RankRecorder(self.folder / f"rank_{rank}", self._scratch)
             self._ranks[rank] = recorder
             self._devices[rank] = device or Device(rank, device_id=rank)
-            self._describe()
+            self._describe(recorder)
         return recorder
 
-    def _describe(self) -> None:
+    def _describe(self, recorder: RankRecorder) -> None:
         settings = {
             "common_dump_settings": {
                 "dump_mode": 0, "path": "", "net_name": NET_NAME, "iteration": "all", "saved_data": "full",
@@ -140,10 +140,15 @@ class DumpRecorder:
             listed = {"device_id": str(device.device_id), "rank_id": str(device.rank)}
             servers.setdefault(device.server, []).append(listed)
         table = {"server_list": [{"server_id": server, "device": devices} for server, devices in servers.items()]}
-        for recorder in self._ranks.values():
-            folder = recorder.folder / metadata.FOLDER
-            for name, data in (("data_dump.json", settings), ("config.json", machine), ("hccl.json", table)):
-                _write_whole(folder / name, json.dumps(data).encode())
+        folder = recorder.folder / metadata.FOLDER
+        # The table of devices is looked for in the folder of the first rank.
+        first = self._ranks[min(self._ranks)].folder / metadata.FOLDER
+        for path, data in (
+            (folder / "data_dump.json", settings),
+            (folder / "config.json", machine),
+            (first / "hccl.json", table),
+        ):
+            _write_whole(path, json.dumps(data).encode())
 
 
 class RankRecorder:

@@ -43,11 +43,14 @@ class Answers:
     ----------
     has_levels : bool
         Whether the process can send statistics without values; MindSpore's first clients could not.
+    missing : set of (TensorKey, int)
+        What the process has no value of where it stands, with the iteration.
     """
 
     def __init__(self, process: TrainingProcess) -> None:
         self._process = process
         self.has_levels = True
+        self.missing: set[tuple[TensorKey, int]] = set()
 
     # --- values ---
 
@@ -84,6 +87,11 @@ class Answers:
                     if isinstance(error, wire.WireError) and arriving is not None:
                         arriving.fail(error)
                         arriving = None
+            if arriving is not None:
+                done, arriving = arriving, None
+                error = await done.tensor.why_incomplete()
+                done.fail(error)
+                problem = problem or error
         finally:
             if arriving is not None:
                 arriving.fail(UnavailableError(f"{arriving.name} broke off before its end"))
@@ -114,6 +122,7 @@ class Answers:
 
     def _miss(self, piece: TensorPiece) -> None:
         for question in self._process.questions.of_request(piece.request):
+            self.missing.add((question.key, question.iteration))
             if question.asked is Asked.STATISTICS:
                 question.resolve(None)
             else:
@@ -169,8 +178,7 @@ class Answers:
             told = wire.received_statistics(item)
             if number < len(groups):
                 rows += [row for question in groups[number] if (row := self._row(question, told)) is not None]
-                for question in groups[number]:
-                    question.resolve(told)
+                self._resolve(groups[number], told)
             number += 1
         await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
         return wire.ok()
@@ -185,10 +193,16 @@ class Answers:
             if base is not None:
                 count = math.prod(base.shape)
                 told = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, count)
-            for question in groups[number] if number < len(groups) else ():
-                question.resolve(told)
+            if number < len(groups):
+                self._resolve(groups[number], told)
             number += 1
         return wire.ok()
+
+    def _resolve(self, questions: list[Question], told: ReceivedStatistics | None) -> None:
+        for question in questions:
+            question.resolve(told)
+            if told is None:
+                self.missing.add((question.key, question.iteration))
 
     def _row(self, question: Question, told: ReceivedStatistics | None) -> ToldRow | None:
         if told is None:

@@ -158,6 +158,8 @@ class Inspection:
         patience_s = self._session.settings.answer_within_s
         answer = process.questions.ask(question).answer
         asked = time.monotonic()
+        # Whoever asks at the same time shall be answered by the same command.
+        await asyncio.sleep(0)
         self._session.advance()
         while not answer.done():
             silent_s = time.monotonic() - max(asked, process.last_answer)
@@ -251,7 +253,7 @@ class Inspection:
             found = next((one for key in tensor.keys if (one := store.of(key, tensor.iteration)) is not None), None)
             if found is None or found.partial:
                 found = self._computed_statistics(tensor) or found
-            if found is not None:
+            if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.answers.missing:
                 known[tensor.address] = found
         return known
 

@@ -235,7 +235,10 @@ class TrainingProcess:
         """Note where the process stands, and the hits that it has sent on its way."""
         step, root_id = max(message.cur_step, 0), root_graph_of(message)
         self.root_id = self.root_id if root_id is None else root_id
-        self.node = wire.text(message.cur_node, wire.MOST_NAME)
+        node = wire.text(message.cur_node, wire.MOST_NAME)
+        if (step, node) != (self.step, self.node):
+            self.answers.missing.clear()
+        self.node = node
         if step != self.step:
             self.session.moved(self, self.step, step)
             self.step = step

@@ -221,12 +221,23 @@ class ArrivingTensor:
         writer, self._writer = self._writer, None
         return writer
 
+    async def why_incomplete(self) -> TensightError:
+        """Return why a tensor whose pieces have ended is not complete."""
+        await self._written()
+        missing = f"{self._missing_bytes:,} bytes" if self._missing_bytes else "the word that it is complete"
+        return self.error or wire.WireError(f"{self._name} ends before its end; {missing} did not come")
+
     def discard(self) -> None:
         """Delete what was written, if it is not in its place, as soon as nothing is being written."""
         if self._writing is None:
             self._discard_now()
         else:
-            self._writing.add_done_callback(lambda _: self._discard_now())
+            self._writing.add_done_callback(self._discard_after)
+
+    def _discard_after(self, writing: asyncio.Future[None]) -> None:
+        # Looked at, so that it does not count as an error that nobody has seen.
+        _ = writing.cancelled() or writing.exception()
+        self._discard_now()
 
     def _discard_now(self) -> None:
         writer = self._writer
