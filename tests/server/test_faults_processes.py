@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from nodes import CONV, RELU, address
 from person import Inspection, Person
@@ -36,15 +37,13 @@ def finish(session: Inspection) -> None:
     session.command("continue")
 
 
-def read_value(session: Inspection) -> int:
-    return session.try_values(address("embedding.weight", step=0), slice="[0, :5]").status_code
+def read_value(session: Inspection) -> httpx.Response:
+    return session.try_values(address("embedding.weight", step=0), slice="[0, :5]")
 
 
-def read_statistics(session: Inspection) -> int:
-    response = session.person.http.get(
-        f"{session.path}/tensors", params={"rank": 0, "graph": "kernel_graph_0", "node": RELU}
-    )
-    return response.status_code
+def read_statistics(session: Inspection) -> httpx.Response:
+    parameters = {"rank": 0, "graph": "kernel_graph_0", "node": RELU}
+    return session.person.http.get(f"{session.path}/tensors", params=parameters)
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Casualty:
     """A process that was killed at a point, and what the server made of it."""
 
     session: Inspection
-    answer: Future[int] | None
+    answer: Future[httpx.Response] | None
     record: dict[str, Any] = field(default_factory=dict)
 
 
@@ -101,7 +100,7 @@ class Ward:
     widowed: Inspection
 
 
-def drive(point: Point, session: Inspection, asking: ThreadPoolExecutor) -> Future[int] | None:
+def drive(point: Point, session: Inspection, asking: ThreadPoolExecutor) -> Future[httpx.Response] | None:
     """Do what brings the process to the point; return the answer that somebody waits for, if anybody does."""
     if not point.drive:
         return None
@@ -158,7 +157,8 @@ def test_a_process_killed_at_this_point_is_lost_and_the_person_is_told(ward: War
     assert [rank["state"] for rank in record["ranks"]] == ["lost"]
     assert casualty.session.try_command("continue").status_code == 409
     if casualty.answer:
-        assert casualty.answer.result(timeout=5) in (200, 404)
+        answer = casualty.answer.result(timeout=5)
+        assert answer.status_code in (200, 404), answer.text
 
 
 @pytest.mark.slow
