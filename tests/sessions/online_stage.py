@@ -129,12 +129,15 @@ class OldProcess:
         self.backend = backend
         self.host = host
         self.caller = Caller(f"ipv4:{host}:{port}")
+        self._session: OnlineSession | None = None
 
     @property
     def session(self) -> OnlineSession:
         process = self.calls._lookup(self.caller)
-        assert process is not None
-        return process.session
+        # With a new connection it is only known again when it asks for a command.
+        self._session = process.session if process is not None else self._session
+        assert self._session is not None
+        return self._session
 
     def metadata(self, step: int = 0, node: str = "", root: int = 0, **more: Any) -> pb.Metadata:
         return pb.Metadata(

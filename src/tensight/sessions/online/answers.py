@@ -89,9 +89,9 @@ class Answers:
                         arriving = None
             if arriving is not None:
                 done, arriving = arriving, None
-                error = await done.tensor.why_incomplete()
-                done.fail(error)
-                problem = problem or error
+                why = await done.tensor.why_incomplete()
+                done.fail(why)
+                problem = problem or why
         finally:
             if arriving is not None:
                 arriving.fail(UnavailableError(f"{arriving.name} broke off before its end"))

@@ -356,7 +356,7 @@ class Attachments:
         identity = identity_of(caller, message)
         process = self._known_before(identity, message.cur_step)
         if process is None:
-            restored = await self._recorded.restore(identity, self._settings, self._writers)
+            restored = await self._recorded.restore(identity, message.cur_step, self._settings, self._writers)
             if restored is None:
                 return None
             session, process = restored

@@ -69,7 +69,9 @@ class Conductor:
         for process in live:
             if process.is_waiting:
                 self._tell(process, may_leave=may_leave and process.place == last)
-        if self._run is not None and all(map(self._is_done, self._session.live)):
+        live = self._session.live
+        # A run of a process that is lost goes on when it comes back.
+        if self._run is not None and live and all(map(self._is_done, live)):
             self._run = None
             self._session.paused()
         if self._run is None:

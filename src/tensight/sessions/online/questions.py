@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
+from tensight.sessions.errors import UnavailableError
 
 if TYPE_CHECKING:
     from tensight.errors import TensightError
@@ -87,7 +88,9 @@ class Question:
             self.answer.set_result(answer)
 
     def fail(self, error: TensightError) -> None:
-        """Answer that there is no answer."""
+        """Answer that there is no answer. What the process got wrong is no fault of whoever asked."""
+        if isinstance(error, wire.WireError):
+            error = UnavailableError(str(error))
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -162,7 +165,12 @@ class Questions:
 
     def of_request(self, request: TensorRequest) -> list[Question]:
         """Return the questions that a tensor from the process answers."""
-        return self._by_request.get(self._name(request), [])
+        found = self._by_request.get(self._name(request))
+        if found is None and not request.graph:
+            # The process did not repeat the name of the graph.
+            short = (request.node, request.slot, request.previous)
+            found = next((group for name, group in self._by_request.items() if name[:3] == short), None)
+        return found or []
 
     def _name(self, request: TensorRequest) -> tuple[object, ...]:
         known_everywhere = (request.node, request.slot, request.previous)

@@ -71,9 +71,18 @@ class RecordedRuns:
         self._runs: list[_RecordedRun] | None = None
 
     async def restore(
-        self, identity: Identity, settings: OnlineSettings, writers: ValueWriters
+        self, identity: Identity, step: int, settings: OnlineSettings, writers: ValueWriters
     ) -> tuple[OnlineSession, TrainingProcess] | None:
         """Return the newest run in which a process took part, as a session again, and the process; None if none is.
+
+        Parameters
+        ----------
+        identity : Identity
+            Of the process.
+        step : int
+            Where it stands; it cannot have gone back.
+        settings : OnlineSettings
+        writers : ValueWriters
 
         Raises
         ------
@@ -83,7 +92,7 @@ class RecordedRuns:
         if self._runs is None:
             self._runs = await asyncio.to_thread(self._live_runs)
         for run in self._runs:
-            rank = next((one.identity.rank for one in run.processes if one.is_live and _is(one, identity)), None)
+            rank = next((one.identity.rank for one in run.processes if _is(one, identity, step)), None)
             if rank is not None:
                 self._runs.remove(run)
                 session = await self._restore(run, settings, writers)
@@ -166,8 +175,8 @@ class RecordedRuns:
             session.warn(str(error))
 
 
-def _is(recorded: _RecordedProcess, identity: Identity) -> bool:
-    return recorded.identity.looks_like(identity)
+def _is(recorded: _RecordedProcess, identity: Identity, step: int) -> bool:
+    return recorded.is_live and recorded.step <= step and recorded.identity.looks_like(identity)
 
 
 def _recorded_process(data: Any) -> _RecordedProcess:
