@@ -115,6 +115,7 @@ class TrainingProcess:
         self._expects_graphs = True
         self._wants_exit = False
         self._waiting: asyncio.Future[EventReply] | None = None
+        self._latest: asyncio.Future[EventReply] | None = None
         self._hits: list[ReceivedHit] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
         self._grace: asyncio.TimerHandle | None = None
@@ -222,12 +223,13 @@ class TrainingProcess:
         await self._arrive(message)
         self.reply(_replaced())
         waiting: asyncio.Future[EventReply] = asyncio.get_running_loop().create_future()
-        self._waiting = waiting
+        self._waiting = self._latest = waiting
         self.session.advance()
         try:
             return await waiting
         except asyncio.CancelledError:
-            if self._waiting in (waiting, None):
+            # It may have come back over another connection before this one was known to be broken.
+            if self._latest is waiting:
                 self.disconnect()
             raise
 

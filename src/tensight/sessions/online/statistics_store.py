@@ -38,6 +38,8 @@ SORT_COLUMNS = ("position", "rank", "slot", *_TEXTS, *_NUMBERS)
 MOST_TENSORS = 2_000_000
 """Different tensors of a run of which statistics are kept."""
 
+_LARGEST = 2**63 - 1
+
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS tensors (
     id INTEGER PRIMARY KEY, rank INTEGER, graph TEXT, node TEXT, io TEXT, slot INTEGER, type TEXT, position INTEGER,
@@ -304,13 +306,13 @@ def _storable(value: object) -> object:
     """Return a value for a question: half a surrogate pair, or a number beyond 64 bits, is found nowhere."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
-    return min(value, 2**63 - 1) if isinstance(value, int) else value
+    return min(value, _LARGEST) if isinstance(value, int) else value
 
 
-def _number(value: float | None) -> float | int | str | None:
+def _number(value: float | None) -> float | None:
     """Return what a column holds; SQLite has no integers beyond 64 bits and takes NaN for unknown."""
-    if isinstance(value, int) and value >= 2**63:
-        return float(value)
+    if isinstance(value, int):
+        return min(value, _LARGEST)
     return None if value is None or math.isnan(value) else value
 
 

@@ -1,0 +1,139 @@
+"""Statistics in a database file: millions of rows, pages and curves of them in little memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensight.errors import InputError
+from tensight.sessions.errors import StorageError
+from tensight.sessions.online.statistics_store import SORT_COLUMNS, StatisticsStore, TensorKey, ToldRow, told_of
+from tensight.tensors import statistics
+from tensight.wire import ReceivedStatistics
+
+
+def key(node: str = "conv1", slot: int = 0, rank: int = 0) -> TensorKey:
+    return TensorKey(rank, "kernel_graph_0", node, "output", slot)
+
+
+def row(value: float = 1.0, iteration: int = 0, position: int | None = 0, **of: Any) -> ToldRow:
+    array = np.array([value, -1.0, 0.0], np.float32)
+    return ToldRow(key(**of), iteration, told_of(statistics(array)), "Conv2D", position)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StatisticsStore]:
+    made = StatisticsStore(tmp_path / "statistics.sqlite", 1000)
+    yield made
+    made.close()
+
+
+def test_statistics_come_back_as_they_were_told(store: StatisticsStore) -> None:
+    assert store.is_empty
+    store.add([row(5.0)])
+    found = store.of(key(), 0)
+    assert found is not None
+    whole = statistics(np.array([5.0, -1, 0], np.float32))
+    for name in ("dtype", "shape", "size_bytes", "count", "zero_count", "negative_count", "min", "max", "mean", "std"):
+        assert getattr(found, name) == getattr(whole, name)
+    assert found.content_hash == f"{whole.content_hash:016x}"
+    assert (found.partial, found.unknown) == (False, ())
+    assert store.of(key(), 1) is None
+    assert store.of(key("another"), 0) is None
+    assert not store.is_empty
+
+
+def test_what_was_not_told_is_unknown_and_numbers_that_do_not_exist_are_none(store: StatisticsStore) -> None:
+    told = ReceivedStatistics("float16", (), 2, 1, max=math.nan, min=-math.inf)
+    store.add([ToldRow(key(), -1, told)])
+    found = store.of(key(), -1)
+    assert found is not None
+    assert (found.shape, found.partial, found.count, found.nan_count) == ((), True, 1, 0)
+    assert "nan_count" in found.unknown
+    assert "count" not in found.unknown
+    assert (found.max, found.min, found.mean) == (None, None, None)
+
+
+def test_statistics_told_again_replace_the_first(store: StatisticsStore) -> None:
+    store.add([row(5.0)])
+    store.add([row(7.0)])
+    assert [one.statistics.max for one in store.history(key())] == [7]
+
+
+def test_a_curve_has_all_iterations_in_order(store: StatisticsStore) -> None:
+    store.add([row(float(iteration), iteration) for iteration in (3, 1, 2)])
+    assert [(one.iteration, one.statistics.max) for one in store.history(key())] == [(1, 1), (2, 2), (3, 3)]
+    assert store.iterations() == [1, 2, 3]
+    assert [one.address for one in store.of_iteration(2)] == ["0/kernel_graph_0/conv1:0@2"]
+
+
+def test_pages_are_sorted_filtered_and_cut(store: StatisticsStore) -> None:
+    store.add([row(float(10 - number), 0, number, node=f"Layer{number}/Conv") for number in range(10)])
+    store.add([row(99.0, 0, None, node="Layer3/ReLU", rank=1)])
+    page = store.page(0, limit=3, offset=1)
+    assert (page.total, [one.position for one in page.rows]) == (11, [1, 2, 3])
+    assert store.page(0).rows[-1].rank == 1
+    page = store.page(0, sort="max", descending=True)
+    assert [one.statistics.max for one in page.rows][:3] == [99, 10, 9]
+    assert store.page(0, query="LAYER3 conv").total == 2
+    assert store.page(0, query="layer3/relu").total == 1
+    assert store.page(0, rank=1).total == 1
+    assert store.page(7).total == 0
+    for column in SORT_COLUMNS:
+        for descending in (False, True):
+            assert store.page(0, sort=column, descending=descending).total == 11
+
+
+def test_pages_that_make_no_sense_are_refused(store: StatisticsStore) -> None:
+    with pytest.raises(InputError, match="sorted by"):
+        store.page(0, sort="1; DROP TABLE tensors")
+    with pytest.raises(InputError, match="negative"):
+        store.page(0, offset=-1)
+    assert store.page(0, query="' OR 1=1 --").total == 0
+    assert store.page(2**200, offset=2**80, query="\ud800").total == 0
+
+
+def test_the_oldest_iterations_make_room(tmp_path: Path) -> None:
+    store = StatisticsStore(tmp_path / "statistics.sqlite", 25)
+    for iteration in range(10):
+        store.add([row(1.0, iteration, node=f"node{number}") for number in range(10)])
+    assert store.iterations() == [8, 9]
+    # The newest stay, however many they are.
+    store.add([row(1.0, 10, node=f"node{number}") for number in range(50)])
+    assert store.iterations() == [10]
+    store.close()
+
+
+def test_a_store_is_continued(tmp_path: Path) -> None:
+    first = StatisticsStore(tmp_path / "statistics.sqlite", 100)
+    first.add([row(5.0, 3)])
+    first.close()
+    second = StatisticsStore(tmp_path / "statistics.sqlite", 100)
+    assert not second.is_empty
+    second.add([row(6.0, 4)])
+    assert [one.statistics.max for one in second.history(key())] == [5, 6]
+    second.close()
+
+
+def test_a_closed_or_damaged_store_says_so(tmp_path: Path, store: StatisticsStore) -> None:
+    store.close()
+    with pytest.raises(StorageError, match=r"statistics\.sqlite"):
+        store.page(0)
+    with pytest.raises(StorageError):
+        store.add([row()])
+    (tmp_path / "no.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StorageError, match=r"no\.sqlite"):
+        StatisticsStore(tmp_path / "no.sqlite", 10)
+
+
+def test_integers_beyond_64_bits_do_not_stop_it(store: StatisticsStore) -> None:
+    told = ReceivedStatistics("float32", (1,), 2**63, 2**64 - 1, nan_count=2**63)
+    store.add([ToldRow(key(), 0, told)])
+    found = store.of(key(), 0)
+    assert found is not None
+    assert found.count == found.nan_count == 2**63 - 1
