@@ -149,7 +149,7 @@ class OldProcess:
         )
 
     async def announce(self, version: str = "2.0.0", **more: Any) -> pb.EventReply:
-        message = self.metadata(ms_version=version.encode(), graph_num=1, **more)
+        message = self.metadata(ms_version=version.encode(), **{"graph_num": 1, **more})
         return await self.calls.send_metadata(self.caller, message)
 
     async def done(self) -> pb.EventReply:

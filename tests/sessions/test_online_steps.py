@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from online_stage import CONV, RELU, OldProcess, Play, Stage, command, kind, network, until, watch
+from online_stage import CONV, RELU, OldProcess, Play, Stage, command, kind, network, proto, stream, until, watch
 
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
+from tensight.wire import debugger_pb2 as pb
 
 
 def test_a_process_is_paused_when_it_asks_for_a_command(on_stage: Play) -> None:
@@ -470,5 +473,84 @@ def test_two_trainings_on_equal_devices_of_two_machines_have_different_names(on_
         first = await stage.process(host="10.0.0.1").attach()
         second = await stage.process(host="10.0.0.2").attach()
         assert (first.name, second.name) == ("mindspore-0", "mindspore-0-2")
+
+    on_stage(scene)
+
+
+def test_graphs_larger_than_accepted_are_refused_in_words(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        reply = await process.send_graphs(network())
+        assert kind(reply) == "failed"
+        assert b"more than 300 bytes" in reply.message
+        assert "refused" in stage.session().record().message
+
+    on_stage(scene, most_graph_bytes=300)
+
+
+def test_graphs_sent_one_after_the_other_count_together(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        assert kind(await process.send_graphs(network())) == "nothing"
+        # Sent again it takes no more room than before.
+        assert kind(await process.send_graphs(network())) == "nothing"
+        assert kind(await process.send_graphs(network("kernel_graph_1"))) == "failed"
+        assert [graph.name for graph in stage.session().graphs(0)] == ["kernel_graph_0"]
+
+    on_stage(scene, most_graph_bytes=600)
+
+
+def test_a_stream_that_ends_within_a_graph_is_refused(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        data = proto(network())
+        chunks = [pb.Chunk(buffer=data, finished=True), pb.Chunk(buffer=data[:50])]
+        reply = await process.calls.send_graph(process.caller, stream(chunks), True)
+        assert kind(reply) == "failed"
+        assert stage.session().graphs(0) == ()
+        # One graph needs no mark at its end.
+        reply = await process.calls.send_graph(process.caller, stream([pb.Chunk(buffer=data)]), False)
+        assert kind(reply) == "nothing"
+
+    on_stage(scene)
+
+
+def test_a_connection_that_breaks_within_a_graph_leaves_nothing(on_stage: Play, tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        begun = asyncio.Event()
+
+        async def breaking() -> AsyncIterator[pb.Chunk]:
+            yield pb.Chunk(buffer=bytes(9 * 2**20))
+            begun.set()
+            await asyncio.Event().wait()
+
+        call = asyncio.create_task(process.calls.send_graph(process.caller, breaking(), False))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        assert "connection broke" in stage.session().record().message
+        assert stage.session().graphs(0) == ()
+        assert list((tmp_path / "runs" / "1" / "arriving").iterdir()) == []
+
+    on_stage(scene)
+
+
+def test_all_ranks_can_be_ended_at_once_however_many_they_are(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agents = [stage.agent(rank=rank, world_size=200) for rank in range(200)]
+        for agent in agents:
+            await agent.announce(graph_num=0)
+        session = stage.session()
+        waiting = [agent.ask() for agent in agents]
+        await until(session, lambda: all(process.is_waiting for process in session.processes.values()))
+        await command(session, "terminate")
+        assert {kind(await one) for one in waiting} == {"exit"}
+        assert session.state is State.TERMINATED
 
     on_stage(scene)

@@ -41,6 +41,7 @@ class Conductor:
         self._run: Run | None = None
         self._preparing: set[asyncio.Task[None]] = set()
         self._left: set[int] = set()
+        self._is_advancing = self._is_due = False
         self.generation = 0
 
     @property
@@ -58,6 +59,20 @@ class Conductor:
 
     def advance(self) -> None:
         """Tell every waiting process what it is to be told next, if there is something."""
+        # What a process is told can make others ask for this again.
+        self._is_due = True
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self._is_due:
+                self._is_due = False
+                self._advance_once()
+        finally:
+            self._is_advancing = False
+        self._session.announce()
+
+    def _advance_once(self) -> None:
         live = self._session.live
         for process in live:
             if not process.sent and not len(self._session.watchpoint_list):
@@ -77,7 +92,6 @@ class Conductor:
         if self._run is None:
             for process in self._session.live:
                 self._ask(process)
-        self._session.announce()
 
     def stop(self) -> None:
         """Let no process go on from where it is next."""

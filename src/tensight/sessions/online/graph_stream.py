@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight import wire
@@ -27,7 +28,12 @@ MOST_SOURCE_BYTES = 64 * 2**20
 MOST_OPERATORS = 5_000_000
 """In the order of execution of one graph."""
 
+MOST_NODES = 5_000_000
+"""Nodes of one graph; a node can be two bytes of a message, and hundreds in memory."""
+
 _UNWRITTEN_BYTES = 8 * 2**20
+_FEW_BYTES = 4 * 2**20
+_NODES = (1, 3, 5)
 
 
 @dataclass(slots=True)
@@ -153,6 +159,10 @@ class GraphStream:
 
     def _read(self) -> Graph:
         file = self._write()
+        if file.size_bytes > _FEW_BYTES:
+            nodes = (number for number, _ in file.fields(self._where) if number in _NODES)
+            if next(islice(nodes, MOST_NODES, None), None) is not None:
+                raise LimitError(f"{self._where}: a graph of more than {MOST_NODES:,} nodes is not accepted")
         graph = file.parse(self._where)
         self._received.graphs.append((file, graph))
         self._file = None

@@ -132,9 +132,9 @@ class OnlineSession(Session):
 
     @property
     def step(self) -> int:
-        """Steps that all live ranks have done; of those that have ended, the most that one did."""
-        live = [process.step for process in self.live]
-        return min(live) if live else max((process.step for process in self.processes.values()), default=0)
+        """Steps that all live ranks have done together; of those that have ended, the most that one did."""
+        places = [process.place for process in self.live if process.state is not State.CONNECTING]
+        return min(places) if places else max((process.place for process in self.processes.values()), default=0)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -245,8 +245,8 @@ class OnlineSession(Session):
         self.advance()
         self.announce(news=True)
         self.changed()
-        if not self.live and self._ending is None and not self.is_closing:
-            self._ending = asyncio.create_task(self._finish())
+        if not self.live and not self.is_closing:
+            self._ending = asyncio.create_task(self._finish(self._ending))
 
     def returned(self) -> None:
         """Note that a process which was given up has come back."""
@@ -304,8 +304,8 @@ class OnlineSession(Session):
 
     async def take_hits(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
         """Note where a process has arrived; hits that it reported on the way belong to that place."""
-        if process.step > self.hit_list.step:
-            self.hit_list.replace(process.step, ())
+        if process.place > self.hit_list.step:
+            self.hit_list.replace(process.place, ())
         if not received:
             return
         points, graphs = self.watchpoint_list.all(), process.graphs
@@ -463,8 +463,10 @@ class OnlineSession(Session):
         if stretches:
             await to_the_end(record)
 
-    async def _finish(self) -> None:
-        """Make the recording a dump that has everything."""
+    async def _finish(self, before: asyncio.Task[None] | None) -> None:
+        """Make the recording a dump that has everything; once more if it was one before, and the run went on."""
+        if before is not None:
+            await before
         try:
             for process in self.processes.values():
                 async with process.recording:
@@ -474,8 +476,6 @@ class OnlineSession(Session):
                 await to_the_end(lambda: self.recording.export_statistics(graphs))
         except StorageError as error:
             self._complain(error)
-        finally:
-            self._ending = None
 
     def _complain(self, error: StorageError) -> None:
         self.warn(str(error))
@@ -503,9 +503,7 @@ class OnlineSession(Session):
         for process in self.processes.values():
             process.stop_timers()
         await self.conductor.close()
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._finish())
-        await self._ending
+        await self._finish(self._ending)
         self.changed()
         for file in (self._session_file, self._hits_file, self._sources_file):
             await file.written()
