@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PATIENT = {"retry_unit_s": 2}
+"""A busy machine may need many seconds to start a server; with five retries that take 2, 4, 6… s there is time."""
+
+
 def same_ports(server: RunningServer) -> list[str]:
     assert server.debugger
     return ["--port", server.url.split(":")[2], "--debugger-port", server.debugger.split(":")[1]]
@@ -34,7 +38,7 @@ def end(server: RunningServer, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_back(tmp_path: Path, how: str) -> None:
-    with running_server(tmp_path / "workspace") as first, Training(first.debugger, steps=20) as training:
+    with running_server(tmp_path / "workspace") as first, Training(first.debugger, steps=20, **PATIENT) as training:
         with Person(first.url) as person:
             session = person.session_of(0)
             session.wait("paused")
@@ -87,7 +91,7 @@ def test_processes_that_wait_when_the_server_ends_are_told_and_not_terminated(tm
 def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "workspace") as first,
-        Training(first.debugger, steps=20, hold=["in step#3"]) as training,
+        Training(first.debugger, steps=20, hold=["in step#3"], **PATIENT) as training,
     ):
         with Person(first.url) as person:
             session = person.session_of(0)
@@ -108,7 +112,7 @@ def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(
     with (
         ThreadPoolExecutor(1) as asking,
         running_server(tmp_path / "workspace") as first,
-        Training(first.debugger, "big-tensor", steps=20, hold=["in SendTensors#3"]) as training,
+        Training(first.debugger, "big-tensor", steps=20, hold=["in SendTensors#3"], **PATIENT) as training,
     ):
         here = address("embedding.weight", step=0)
         with Person(first.url) as person:
@@ -147,7 +151,7 @@ def test_the_ranks_of_a_job_are_one_session_again_after_the_server_came_back(tmp
         first = stack.enter_context(running_server(tmp_path / "workspace"))
         ranks = [
             stack.enter_context(
-                Training(first.debugger, job="job", key=f"key-{rank}", rank=rank, world_size=2, steps=20)
+                Training(first.debugger, job="job", key=f"key-{rank}", rank=rank, world_size=2, steps=20, **PATIENT)
             )
             for rank in (0, 1)
         ]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from mindspore_checks import Outcome, Watchpoint
     from mindspore_timeline import Timeline
 
-LOWEST_DOUBLE = -1.7976931348623157e308
+# How often gRPC tries to connect anew is none of the protocol's business; soon, so that tests need not wait.
+RECONNECT = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
 
 
 def failed_reply() -> Any:
@@ -62,7 +63,7 @@ class Link:
         encode: Callable[[Any], bytes] = lambda message: message.SerializeToString(),
     ) -> None:
         self._timeline = timeline
-        self._channel = grpc.insecure_channel(address)
+        self._channel = grpc.insecure_channel(address, options=RECONNECT)
         self.has_key = bool(key)
         self._metadata = (("tensight-process", key),) if key else ()
         self._calls = {}
