@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from person import Inspection, Person
+from attached import Attached, devices
+from person import Person
 from running import running_server
 from training import Training
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from running import RunningServer
-
-devices = itertools.count(100)
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +28,6 @@ def debug_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
 def person(debug_server: RunningServer) -> Iterator[Person]:
     with Person(debug_server.url) as person:
         yield person
-
-
-class Attached(NamedTuple):
-    """A training process and its session; unpacks into the two."""
-
-    training: Training
-    session: Inspection
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from attached import devices
 from mindspore_network import BigTensor, replay
 from nodes import CONV, DENSE, address
 from proxy import Proxy
 from training import Training
-
-from conftest import devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

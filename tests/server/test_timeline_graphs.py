@@ -12,9 +12,8 @@ from nodes import DENSE, address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from attached import Attached
     from person import Person
-
-    from conftest import Attached
 
 DENSE_OF_SECOND = f"{NETWORK}/fc1-Dense/MatMul-op107"
 

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
+from attached import devices
 from mindspore_network import replay
 from nodes import CONV, DENSE, WEIGHTS, address
 from training import Training
 
-from conftest import devices
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from attached import Attached
     from person import Inspection, Person
     from running import RunningServer
-
-    from conftest import Attached
 
 
 def test_two_processes_on_the_same_device_are_two_sessions(attach: Callable[..., Attached], person: Person) -> None:

@@ -12,7 +12,7 @@ from nodes import CONV, DENSE, FLATTEN, MEAN, RELU, UPDATE_KERNEL, address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Attached
+    from attached import Attached
 
 KERNELS = [kernel.full_name for kernel in make_network().kernels()]
 NODE = "< WaitCMD run_cmd node"

@@ -10,7 +10,7 @@ from training import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Attached
+    from attached import Attached
 
 ARRIVAL = [
     "> SendMetadata version 2.0.0",

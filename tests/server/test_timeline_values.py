@@ -15,9 +15,8 @@ from nodes import CAST, CONV, CROSS_ENTROPY, DENSE, GRAPH, GREATER, MEAN, RELU, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from attached import Attached
     from running import RunningServer
-
-    from conftest import Attached
 
 NPY_HEADER_BYTES = 128
 

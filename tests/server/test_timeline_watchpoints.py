@@ -12,7 +12,7 @@ from nodes import BIAS, CONV, DENSE, GRAPH, MEAN, RELU, UPDATE_BIAS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Attached
+    from attached import Attached
 
 RUN = "< WaitCMD run_cmd step 1"
 
