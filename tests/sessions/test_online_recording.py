@@ -313,3 +313,46 @@ def test_hits_of_the_oldest_steps_make_room() -> None:
     assert history.of(4) == ()
     history.set(9, many * 3)
     assert len(history.of(9)) == MOST_HITS
+
+
+def test_a_run_of_which_nothing_arrived_leaves_no_folder(on_stage: Play, tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        await process.done()
+        kept = stage.process(device="1")
+        await kept.attach()
+        await kept.done()
+        for session in stage.sessions.all():
+            await stage.sessions.close(session.id)
+        assert [path.name for path in (tmp_path / "runs").iterdir()] == ["2"]
+
+    on_stage(scene)
+
+
+def test_hits_of_a_process_that_died_before_it_stood_still_are_kept(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        session = await process.attach()
+        asking = await process.stand()
+        await command(session, "continue")
+        await asking
+        await process.report((CONV, 1))
+        await process.done()
+        await until(session, lambda: len(session.hit_list) == 1)
+        (node,) = (await session.hits()).nodes
+        assert (node.node, node.step, session.step) == (CONV, 1, 1)
+
+    on_stage(scene)
+
+
+def test_a_session_that_there_is_no_room_for_is_refused_and_leaves_nothing(on_stage: Play, tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.sessions._max_sessions = 1
+        await stage.process(device="0").attach()
+        reply = await stage.process(device="1").announce()
+        assert kind(reply) == "failed"
+        assert b"sessions already" in reply.message
+        assert [path.name for path in (tmp_path / "runs").iterdir()] == ["1"]
+
+    on_stage(scene)

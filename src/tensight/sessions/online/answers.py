@@ -160,7 +160,7 @@ class Answers:
             return KeptValue(path, writer.dtype, writer.shape, writer.offset, writer.offset + writer.data_bytes)
 
         async with process.recording:
-            await process.session.record_executions(process)
+            await process.record_executions()
             kept = await to_the_end(keep)
         dropped = kept_values.add(done.key, done.iteration, kept)
         if dropped:

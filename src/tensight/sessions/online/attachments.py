@@ -8,7 +8,6 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from tensight import wire
-from tensight.dumps import Device
 from tensight.errors import TensightError
 from tensight.sessions.errors import LimitError
 from tensight.sessions.online.heartbeat import LONGEST_PERIOD_S, SHORTEST_PERIOD_S
@@ -277,24 +276,26 @@ class Attachments:
             raise LimitError(f"{attached} training processes are attached, which is all that there can be; end some")
         self._supersede(caller, identity)
         session = self._session_for(identity)
-        is_new = session is None
-        if session is None:
+        if session is not None:
+            process = await self._join(session, caller, identity)
+        else:
             session = await self._new_session(identity)
-        device = int(identity.device) if identity.device.isdecimal() and len(identity.device) < 10 else identity.rank
-        place = Device(identity.rank, identity.machine or caller.address.rpartition(":")[0], device)
-        recorder = await asyncio.to_thread(session.recording.dump.rank, identity.rank, place)
-        process = TrainingProcess(session, identity, caller, recorder)
-        session.join(process)
-        if is_new:
             try:
+                process = await self._join(session, caller, identity)
                 self._list(session)
             except TensightError:
-                await session.detach()
-                session.recording.close()
+                await session.abandon()
                 raise
         self._note(caller, process)
         _log.info("session %s (%s): rank %d attached from %s", session.id, session.name, process.rank, caller.address)
         await self._drop_ended()
+        return process
+
+    async def _join(self, session: OnlineSession, caller: Caller, identity: Identity) -> TrainingProcess:
+        place = identity.place(caller.address)
+        recorder = await asyncio.to_thread(session.recording.rank, identity.rank, place)
+        process = TrainingProcess(session, identity, caller, recorder)
+        session.join(process)
         return process
 
     def _supersede(self, caller: Caller, identity: Identity) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tensight.sessions.records import Execution, ExecutionPage
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
+
+    from tensight.sessions.online.rank_graphs import RankGraphs
 
 MOST_STRETCHES = 100_000
 """Times that the graph changed; what ran after that is not told."""
@@ -48,6 +52,35 @@ class Executions:
         """Return what was added since this was asked last."""
         stretches, self._unrecorded = self._unrecorded, []
         return stretches
+
+
+def execution_page(
+    executions: Executions, graphs: RankGraphs, with_data: Container[int], offset: int, limit: int
+) -> ExecutionPage:
+    """Return what a session tells about some of the iterations of a rank.
+
+    Parameters
+    ----------
+    executions : Executions
+    graphs : RankGraphs
+        Of the rank.
+    with_data : container of int
+        The iterations of which values were kept.
+    offset, limit : int
+    """
+    found = []
+    for iteration, root_id in executions.page(max(offset, 0), limit):
+        root = graphs.graph_of_root(root_id)
+        family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
+        found.append(
+            Execution(
+                step=iteration + 1,
+                graph=root.name if root else "",
+                graphs=tuple(family),
+                has_data=iteration in with_data,
+            )
+        )
+    return ExecutionPage(total=len(executions), offset=offset, executions=tuple(found))
 
 
 def _append(stretches: list[Stretch], stretch: Stretch) -> None:

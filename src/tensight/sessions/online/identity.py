@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
+from tensight.dumps import Device
 from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 200
 _MOST_RANKS = 2**20
+_MOST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,12 @@ class Identity:
     def name(self) -> str:
         """What its session is called."""
         return self.job or f"{self.framework or 'training'}-{self.device or self.rank}"
+
+    def place(self, address: str) -> Device:
+        """Return where it runs, as a dump says it; `address` is the host and port that it calls from."""
+        is_number = self.device.isdecimal() and len(self.device) < _MOST_DIGITS
+        machine = self.machine or address.rpartition(":")[0]
+        return Device(self.rank, machine, int(self.device) if is_number else self.rank)
 
     def looks_like(self, other: Identity) -> bool:
         """Whether this may be the same process with a new connection: same machine, device and backend.

@@ -14,11 +14,14 @@ from tensight import wire
 from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.answers import Answers
+from tensight.sessions.online.executions import Executions
 from tensight.sessions.online.graph_stream import GraphStream
 from tensight.sessions.online.heartbeat import Watchdog
 from tensight.sessions.online.identity import root_graph_of
 from tensight.sessions.online.questions import Questions
 from tensight.sessions.online.rank_graphs import RankGraphs
+from tensight.sessions.online.recording import storing
+from tensight.sessions.online.threads import to_the_end
 from tensight.sessions.online.watching import MOST_HITS
 from tensight.sessions.records import RankRecord, State
 from tensight.wire.telemetry_pb2 import PollReply
@@ -64,6 +67,8 @@ class TrainingProcess:
         Steps done.
     offset : int
         Steps that the ranks of its run had done together when it joined them.
+    executions : Executions
+        Which graph ran in which iteration.
     node : str
         Full name of the operator at which it stands, if it stops at operators.
     root_id : int or None
@@ -83,6 +88,8 @@ class TrainingProcess:
         The place from which it was last let go.
     queue : deque of EventReply
         Commands that it gets before anything else.
+    recording : Lock
+        Held while its recorder works.
     """
 
     def __init__(self, session: OnlineSession, identity: Identity, caller: Caller, recorder: RankRecorder) -> None:
@@ -108,6 +115,7 @@ class TrainingProcess:
         self.released: int | None = None
         self.queue: deque[EventReply] = deque()
         self.recording = asyncio.Lock()
+        self.executions = Executions()
         self.is_connected = True
         self.last_seen = time.time()
         self.last_answer = time.monotonic()
@@ -119,7 +127,6 @@ class TrainingProcess:
         self._hits: list[ReceivedHit] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
         self._grace: asyncio.TimerHandle | None = None
-        self._noting: asyncio.Task[None] | None = None
 
     # --- what others want to know ---
 
@@ -242,10 +249,27 @@ class TrainingProcess:
             self.answers.missing.clear()
         self.node = node
         if step != self.step:
-            self.session.moved(self, self.step, step)
-            self.step = step
+            self._move(step)
         hits, self._hits = self._hits, []
         await self.session.take_hits(self, hits)
+
+    def _move(self, step: int) -> None:
+        """Note that the process has done some steps."""
+        self.executions.add(self.step if self.step < step else max(step - 1, 0), step, self.root_id)
+        self.step = step
+
+    async def record_executions(self) -> None:
+        """Write down which iterations have run; whoever calls holds the lock of the recorder."""
+        stretches, roots = self.executions.unrecorded(), self.graphs.root_ids
+
+        def record() -> None:
+            with storing(self.recorder.folder):
+                for first, end, root_id in stretches:
+                    for root in (root_id,) if root_id in roots else roots:
+                        self.recorder.record_executions(root, range(first, end))
+
+        if stretches:
+            await to_the_end(record)
 
     async def send_graph(self, chunks: AsyncIterator[Chunk], several: bool) -> EventReply:
         """Take in the graphs of the process."""
@@ -293,8 +317,7 @@ class TrainingProcess:
     def poll(self, step: int) -> PollReply:
         """Tell the process, which runs, whether somebody wants it to stop."""
         if step > self.step:
-            self.session.moved(self, self.step, step)
-            self.step = step
+            self._move(step)
             self.session.announce()
         return PollReply(pause=self._wants_exit or not self.session.conductor.is_running, exit=self._wants_exit)
 
@@ -387,14 +410,13 @@ class TrainingProcess:
         if self.state is not State.TERMINATED:
             self.set_state(state, message)
         if self._hits:
-            self._noting = asyncio.create_task(self._note_last_hits())
+            self.session.later(self._note_last_hits())
         self.session.left(self)
 
     async def _note_last_hits(self) -> None:
         """Note the hits of a process that ended before it arrived anywhere with them: they may say why."""
         if self.released == self.place:
-            self.session.moved(self, self.step, self.step + 1)
-            self.step += 1
+            self._move(self.step + 1)
         hits, self._hits = self._hits, []
         await self.session.take_hits(self, hits)
         self.session.announce(news=True)

@@ -13,6 +13,7 @@ The folder of a run, ``runs/ID`` in the workspace, holds::
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from tensight.dumps import Device
+    from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph
     from tensight.sessions.records import StatisticsRow
     from tensight.sessions.workspace import Workspace
@@ -241,6 +244,11 @@ class Recording:
             )
         self.statistics = StatisticsStore(self.folder / FILE, most_rows)
 
+    def rank(self, rank: int, device: Device) -> RankRecorder:
+        """Return the recorder of a rank; StorageError if its folder cannot be written."""
+        with storing(self.folder):
+            return self.dump.rank(rank, device)
+
     def export_statistics(self, graphs: Mapping[int, tuple[Graph, ...]]) -> None:
         """Write the statistics into the dump, where its readers look for them; at most of the newest iterations.
 
@@ -262,6 +270,10 @@ class Recording:
     def close(self) -> None:
         """Close the files."""
         self.statistics.close()
+
+    def delete(self) -> None:
+        """Delete the whole folder, as far as that is possible."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def recorded_row(row: StatisticsRow) -> RecordedRow:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensight.dumps import Device, open_dump, tensor_header
+from tensight.dumps import open_dump, tensor_header
 from tensight.errors import DumpError, TensightError
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online.identity import Identity
@@ -145,9 +145,7 @@ class RecordedRuns:
         session.created = run.created
         for recorded in run.processes:
             own = recorded.identity
-            device = int(own.device) if own.device.isdecimal() and len(own.device) < 10 else own.rank
-            place = Device(own.rank, own.machine or recorded.address.rpartition(":")[0], device)
-            recorder = await asyncio.to_thread(recording.dump.rank, own.rank, place)
+            recorder = await asyncio.to_thread(recording.rank, own.rank, own.place(recorded.address))
             process = TrainingProcess(session, own, Caller("", own.key), recorder)
             process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
             state = State.LOST if recorded.is_live else recorded.state

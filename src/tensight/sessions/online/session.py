@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from tensight import wire
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
-from tensight.sessions.online.executions import Executions
+from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, HitsEncoder, LivingFile, storing
 from tensight.sessions.online.threads import to_the_end
 from tensight.sessions.online.watching import session_hits
-from tensight.sessions.records import Capabilities, Execution, ExecutionPage, SessionRecord, State
+from tensight.sessions.records import Capabilities, SessionRecord, State
 from tensight.sessions.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from typing import Any
 
     import numpy as np
@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from tensight.sessions.online.recording import Recording
     from tensight.sessions.online.settings import OnlineSettings
     from tensight.sessions.online.values import ValueWriters
-    from tensight.sessions.records import Command, OriginRecord, StatisticsPage, StatisticsRow, TensorRecord, Which
+    from tensight.sessions.records import (
+        Command,
+        ExecutionPage,
+        OriginRecord,
+        StatisticsPage,
+        StatisticsRow,
+        TensorRecord,
+        Which,
+    )
     from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
     from tensight.wire import ReceivedHit
@@ -104,9 +112,9 @@ class OnlineSession(Session):
         self.hit_history = HitHistory()
         self.conductor = Conductor(self)
         self.inspection = Inspection(self, writers)
-        self._executions: dict[int, Executions] = {}
         self.texts: dict[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
+        self._later: set[asyncio.Task[None]] = set()
         self._told: tuple[State, str] | None = None
         self._told_at = 0.0
         path = recording.name
@@ -265,11 +273,6 @@ class OnlineSession(Session):
         """Note that all processes stand where a command wanted them."""
         self.changed()
 
-    def moved(self, process: TrainingProcess, before: int, now: int) -> None:
-        """Note that a process has done some steps."""
-        executions = self._executions.setdefault(process.rank, Executions())
-        executions.add(before if before < now else max(now - 1, 0), now, process.root_id)
-
     async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
         """Take in the graphs of a process; if it ran before, all stop, because watchpoints do not know them."""
 
@@ -299,6 +302,12 @@ class OnlineSession(Session):
         await self.graphs_changed()
         self.changed()
         self.announce(news=True)
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done soon, and before the session is closed."""
+        task = asyncio.create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
 
     # --- hits ---
 
@@ -406,22 +415,8 @@ class OnlineSession(Session):
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return which graphs ran in which step."""
-        graphs = self.process_of(rank).graphs
-        executions = self._executions.get(rank) or Executions()
-        with_data = self.inspection.kept.iterations()
-        found = []
-        for iteration, root_id in executions.page(max(offset, 0), limit):
-            root = graphs.graph_of_root(root_id)
-            family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
-            found.append(
-                Execution(
-                    step=iteration + 1,
-                    graph=root.name if root else "",
-                    graphs=tuple(family),
-                    has_data=iteration in with_data,
-                )
-            )
-        return ExecutionPage(total=len(executions), offset=offset, executions=tuple(found))
+        process = self.process_of(rank)
+        return execution_page(process.executions, process.graphs, self.inspection.kept.iterations(), offset, limit)
 
     async def origins(self) -> tuple[OriginRecord, ...]:
         """Return nothing: where an anomaly began is looked for in the recorded run."""
@@ -448,21 +443,6 @@ class OnlineSession(Session):
             "processes": [process.as_json() for process in self.processes.values()],
         }
 
-    async def record_executions(self, process: TrainingProcess) -> None:
-        """Write down which iterations a process has run; whoever calls holds the lock of its recorder."""
-        executions = self._executions.get(process.rank)
-        stretches = executions.unrecorded() if executions is not None else []
-        roots = process.graphs.root_ids
-
-        def record() -> None:
-            with storing(self.recording.folder):
-                for first, end, root_id in stretches:
-                    for root in (root_id,) if root_id in roots else roots:
-                        process.recorder.record_executions(root, range(first, end))
-
-        if stretches:
-            await to_the_end(record)
-
     async def _finish(self, before: asyncio.Task[None] | None) -> None:
         """Make the recording a dump that has everything; once more if it was one before, and the run went on."""
         if before is not None:
@@ -470,7 +450,7 @@ class OnlineSession(Session):
         try:
             for process in self.processes.values():
                 async with process.recording:
-                    await self.record_executions(process)
+                    await process.record_executions()
             if not self.live:
                 graphs = {rank: process.graphs.graphs for rank, process in self.processes.items()}
                 await to_the_end(lambda: self.recording.export_statistics(graphs))
@@ -490,9 +470,24 @@ class OnlineSession(Session):
         """
         if self.live and not self.is_closing:
             raise StateError("a training is attached; terminate it first, or let it end")
+        is_empty = not self.live and not self._has_anything
         await self.detach()
         self.events.append("closed", reason=reason)
         self.recording.close()
+        if is_empty:
+            await asyncio.to_thread(self.recording.delete)
+
+    @property
+    def _has_anything(self) -> bool:
+        """Whether the run has anything that somebody could want to look at."""
+        has_graphs = any(process.graphs.graphs for process in self.processes.values())
+        return has_graphs or not self.recording.statistics.is_empty or bool(self.hit_history.snapshot())
+
+    async def abandon(self) -> None:
+        """Leave nothing of a session that could not begin."""
+        await self.detach()
+        self.recording.close()
+        await asyncio.to_thread(self.recording.delete)
 
     async def detach(self) -> None:
         """Tell the processes that wait that nobody is there any more, and write down what there is."""
@@ -503,6 +498,7 @@ class OnlineSession(Session):
         for process in self.processes.values():
             process.stop_timers()
         await self.conductor.close()
+        await asyncio.gather(*self._later, return_exceptions=True)
         await self._finish(self._ending)
         self.changed()
         for file in (self._session_file, self._hits_file, self._sources_file):

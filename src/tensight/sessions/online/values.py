@@ -138,13 +138,15 @@ class ValueWriters:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="tensight-values")
+        self._is_closed = False
 
     def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Do some work in one of the threads."""
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+        """Do some work in one of the threads; when they have ended, in any other."""
+        return asyncio.get_running_loop().run_in_executor(None if self._is_closed else self._pool, work)
 
     def close(self) -> None:
         """Let the threads end when their work is done."""
+        self._is_closed = True
         self._pool.shutdown(wait=False)
 
 
