@@ -15,8 +15,10 @@ from tensight.dumps import CONSTANTS, Device, open_dump, read_tensor
 from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.errors import GraphError
 from tensight.graph import Graph, TensorAddress
+from tensight.graph.protobuf_fields import length_delimited_fields
 
 SCOPE = "Default/network/conv1-Conv2d"
+MODEL_GRAPH = 4
 
 
 def recorder(tmp_path: Path) -> DumpRecorder:
@@ -262,3 +264,34 @@ def test_many_pieces_are_written_without_losing_one(tmp_path: Path) -> None:
     rank.keep_tensor(writer, graph, graph.node("conv1.weight"), 0, -1)
     initial = list((tmp_path / "run" / "dump" / "rank_0" / "network" / "0" / "init").iterdir())
     np.testing.assert_array_equal(np.load(initial[0]), array)
+
+
+@pytest.mark.parametrize("source", ["dump_200", "dump_210", "dump_200_second"])
+def test_a_dump_of_mindspore_recorded_anew_has_the_same_tensors(
+    source: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder: Path = request.getfixturevalue(source)
+    original = open_dump(folder)
+    rank = recorder(tmp_path).rank(0)
+    received = []
+    for path in sorted((folder / "rank_0" / "graphs").glob("*.pb")):
+        for number, content in length_delimited_fields(path.read_bytes()):
+            if number == MODEL_GRAPH:
+                file = rank.new_graph()
+                file.write([content])
+                received.append((file, file.parse(path.name)))
+    rank.keep_graphs(received)
+    graphs = {graph.name: graph for graph in rank.graphs}
+    expected = {}
+    for tensor in original.tensors(iterations=[CONSTANTS, 0, 1]):
+        if tensor.node is not None:
+            array = read_tensor(tensor)
+            expected[tensor.address] = (array.dtype, array.shape, array.tobytes())
+            is_input = tensor.io == "input"
+            keep(rank, graphs[tensor.graph], tensor.node, tensor.iteration, array, tensor.slot, is_input=is_input)
+    found = {}
+    for tensor in open_dump(tmp_path / "run").tensors():
+        array = read_tensor(tensor)
+        found[tensor.address] = (array.dtype, array.shape, array.tobytes())
+    assert len(expected) > 50
+    assert found == expected

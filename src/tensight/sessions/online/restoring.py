@@ -143,9 +143,19 @@ class RecordedRuns:
             writers=writers,
         )
         session.created = run.created
+        try:
+            await self._restore_processes(session, run)
+        except TensightError:
+            recording.close()
+            raise
+        await self._restore_contents(session, run)
+        await session.graphs_changed()
+        return session
+
+    async def _restore_processes(self, session: OnlineSession, run: _RecordedRun) -> None:
         for recorded in run.processes:
             own = recorded.identity
-            recorder = await asyncio.to_thread(recording.rank, own.rank, own.place(recorded.address))
+            recorder = await asyncio.to_thread(session.recording.rank, own.rank, own.place(recorded.address))
             process = TrainingProcess(session, own, Caller("", own.key), recorder)
             process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
             state = State.LOST if recorded.is_live else recorded.state
@@ -153,9 +163,6 @@ class RecordedRuns:
             session.processes[own.rank] = process
             for problem in recorder.problems:
                 session.warn(str(problem))
-        await self._restore_contents(session, run)
-        await session.graphs_changed()
-        return session
 
     async def _restore_contents(self, session: OnlineSession, run: _RecordedRun) -> None:
         """Bring back hits, texts and values, as far as they can be read."""

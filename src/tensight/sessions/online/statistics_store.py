@@ -124,11 +124,15 @@ class StatisticsStore:
         self._lock = threading.Lock()
         self._ids: dict[TensorKey, int] = {}
         try:
-            # What is lost when the machine crashes is not worth a flush for every step.
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._storage_error(error) from error
+        try:
+            # What is lost when the machine crashes is not worth a flush for every step.
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _SCHEMA)
             self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
         except sqlite3.Error as error:
+            self._database.close()
             raise self._storage_error(error) from error
         self.is_empty = not self._rows
 
