@@ -269,3 +269,24 @@ def test_calls_of_strangers_do_no_harm(on_stage: Play) -> None:
         assert stage.sessions.all() == []
 
     on_stage(scene)
+
+
+def test_a_process_that_dies_while_it_attaches_is_lost_and_does_no_harm(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        call = asyncio.create_task(process.announce())
+        await until_begun(stage)
+        call.cancel()
+        await asyncio.wait({call})
+        session = stage.session()
+        await until(session, State.LOST)
+        other = await stage.process().attach()
+        assert other.name == session.name
+
+    on_stage(scene, lost_after_s=0.01)
+
+
+async def until_begun(stage: Stage) -> None:
+    """Wait until the server is busy with a process that announces itself."""
+    while not stage.attachments._joining.locked():
+        await asyncio.sleep(0)

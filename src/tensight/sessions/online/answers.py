@@ -13,7 +13,7 @@ from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.questions import Asked
 from tensight.sessions.online.recording import storing
 from tensight.sessions.online.statistics_store import TensorKey, ToldRow, told_of
-from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.values import ArrivingTensor, KeptValue, delete
 from tensight.tensors import statistics
 from tensight.wire.telemetry_pb2 import Receipt

@@ -17,6 +17,7 @@ from tensight.sessions.online.recording import Recording
 from tensight.sessions.online.restoring import RecordedRuns
 from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.online.settings import OnlineSettings
+from tensight.sessions.online.uninterrupted import uninterrupted
 from tensight.sessions.online.values import ValueWriters
 from tensight.sessions.records import State
 from tensight.wire.telemetry_pb2 import PollReply, Receipt
@@ -86,18 +87,14 @@ class Attachments:
         process = self._find(caller)
         if message.training_done:
             return process.announce(message) if process is not None else wire.version_reply(True)
-        identity = identity_of(caller, message)
         try:
-            async with self._joining:
-                process = self._find(caller)
-                if process is None or not self._goes_on(process, identity):
-                    process = await self._attach(caller, identity)
+            return await uninterrupted(self._introduce(caller, message))
         except TensightError as error:
             _log.warning("a training process cannot attach: %s", error)
             return wire.failed(str(error))
-        reply = process.announce(message)
-        process.session.announce(news=True)
-        return reply
+        except asyncio.CancelledError:
+            await self.disconnected(caller)
+            raise
 
     async def wait_cmd(self, caller: Caller, message: Metadata) -> EventReply:
         """Return the next command for a process; may take as long as a person thinks."""
@@ -106,8 +103,7 @@ class Attachments:
         process = self._find(caller)
         if process is None:
             try:
-                async with self._joining:
-                    process = self._find(caller) or await self._recover(caller, message)
+                process = await uninterrupted(self._recover(caller, message))
             except TensightError as error:
                 _log.warning("a recorded run cannot go on: %s", error)
                 return wire.failed(str(error))
@@ -269,6 +265,17 @@ class Attachments:
 
     # --- processes come ---
 
+    async def _introduce(self, caller: Caller, message: Metadata) -> EventReply:
+        """Learn of a process."""
+        identity = identity_of(caller, message)
+        async with self._joining:
+            process = self._find(caller)
+            if process is None or not self._goes_on(process, identity):
+                process = await self._attach(caller, identity)
+            reply = process.announce(message)
+        process.session.announce(news=True)
+        return reply
+
     async def _attach(self, caller: Caller, identity: Identity) -> TrainingProcess:
         """Make a process known, in a session that waits for it or in one of its own."""
         attached = sum(len(session.live) for session in self._online.values())
@@ -355,17 +362,18 @@ class Attachments:
     async def _recover(self, caller: Caller, message: Metadata) -> TrainingProcess | None:
         """Return the process that asks for a command over a new connection, or after the server was restarted."""
         identity = identity_of(caller, message)
-        process = self._known_before(identity, message.cur_step)
-        if process is None:
-            restored = await self._recorded.restore(identity, message.cur_step, self._settings, self._writers)
-            if restored is None:
-                return None
-            session, process = restored
-            self._list(session)
-            _log.info("session %s (%s): goes on after a restart of the server", session.id, session.name)
-        self._note(caller, process)
-        process.hear(caller)
-        return process
+        async with self._joining:
+            process = self._find(caller) or self._known_before(identity, message.cur_step)
+            if process is None:
+                restored = await self._recorded.restore(identity, message.cur_step, self._settings, self._writers)
+                if restored is None:
+                    return None
+                session, process = restored
+                self._list(session)
+                _log.info("session %s (%s): goes on after a restart of the server", session.id, session.name)
+            self._note(caller, process)
+            process.hear(caller)
+            return process
 
     def _known_before(self, identity: Identity, step: int) -> TrainingProcess | None:
         """Return the attached process that has most likely lost its connection and comes back with another."""

@@ -10,7 +10,7 @@ from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import LimitError
 from tensight.sessions.online.recording import storing
-from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.uninterrupted import to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

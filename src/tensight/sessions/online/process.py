@@ -21,7 +21,7 @@ from tensight.sessions.online.identity import root_graph_of
 from tensight.sessions.online.questions import Questions
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import storing
-from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.watching import MOST_HITS
 from tensight.sessions.records import RankRecord, State
 from tensight.wire.telemetry_pb2 import PollReply

@@ -14,7 +14,7 @@ from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, HitsEncoder, LivingFile, storing
-from tensight.sessions.online.threads import to_the_end
+from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.watching import session_hits
 from tensight.sessions.records import Capabilities, SessionRecord, State
 from tensight.sessions.session import Session
