@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from attached import devices
 from mindspore_network import NETWORK, replay
 from nodes import DENSE, address
 
@@ -117,12 +118,13 @@ def test_metadata_sent_again_is_a_new_session_and_the_old_one_is_given_up(
 def test_the_next_process_on_a_device_gets_the_watchpoints_of_the_one_before(
     attach: Callable[..., Attached],
 ) -> None:
-    training, session = attach(device=90)
+    device = next(devices)
+    training, session = attach(device=device)
     session.watch("tensor_too_large", DENSE, max_gt=-1000)
     session.command("terminate")
     training.finish()
     session.wait("terminated")
-    again, new = attach(device=90)
+    again, new = attach(device=device)
     assert new.id != session.id
     assert [each["text"] for each in new.watchpoints()] == [each["text"] for each in session.watchpoints()]
     new.proceed(steps=1)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from running import RunningServer
 
 
-def test_two_processes_on_the_same_device_are_two_sessions(attach: Callable[..., Attached], person: Person) -> None:
-    first, one = attach(device=91)
-    second = attach(device=92)
+def test_two_processes_are_two_sessions(attach: Callable[..., Attached], person: Person) -> None:
+    first, one = attach()
+    second = attach()
     assert one.id != second.session.id
     one.proceed(steps=2)
     assert second.session.record()["step"] == 0
@@ -38,9 +38,10 @@ def test_two_processes_on_the_same_device_are_two_sessions(attach: Callable[...,
 def test_two_processes_that_call_themselves_alike_stay_apart(
     attach: Callable[..., Attached], debug_server: RunningServer, person: Person
 ) -> None:
-    _, one = attach(device=93)
-    with Training(debug_server.debugger, device=93) as second:
-        two = person.session_of(93, besides=(one.id,))
+    device = next(devices)
+    _, one = attach(device=device)
+    with Training(debug_server.debugger, device=device) as second:
+        two = person.session_of(device, besides=(one.id,))
         two.wait("paused")
         assert one.proceed(steps=2)["step"] == 2
         assert two.record()["step"] == 0

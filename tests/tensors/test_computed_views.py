@@ -302,7 +302,7 @@ def test_a_window_into_a_file_of_a_gibibyte_opens_at_once(tmp_path: Path) -> Non
                 start = time.perf_counter()
                 compute_view(view, which, array, array)
                 took.append(time.perf_counter() - start)
-            assert min(took) < 0.03, (view, which)
+            assert min(took) < 0.5, (view, which)
 
 
 def test_views_of_bfloat16_keep_their_dtype() -> None:
