@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tensight.server.occupancy import (
+    Announcement,
     OccupiedError,
-    ServerRecord,
     WorkspaceLock,
     in_use,
     running_server,
@@ -24,7 +24,7 @@ from tensight.server.occupancy import (
 )
 from tensight.sessions.errors import StorageError
 
-RECORD = ServerRecord(
+RECORD = Announcement(
     pid=os.getpid(),
     machine=socket.gethostname(),
     http="http://127.0.0.1:8080",
@@ -65,9 +65,9 @@ def test_what_a_killed_server_left_behind_does_not_count(tmp_path: Path) -> None
     script = (
         "import sys, os, signal\n"
         "from pathlib import Path\n"
-        "from tensight.server.occupancy import ServerRecord, WorkspaceLock\n"
+        "from tensight.server.occupancy import Announcement, WorkspaceLock\n"
         "lock = WorkspaceLock(Path(sys.argv[1]))\n"
-        "lock.announce(ServerRecord(os.getpid(), 'm', 'http://h', None, 0.0, '1', 'w'))\n"
+        "lock.announce(Announcement(os.getpid(), 'm', 'http://h', None, 0.0, '1', 'w'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)

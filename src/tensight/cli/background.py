@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from tensight.errors import TensightError
 from tensight.server.logs import LOG_FOLDER
-from tensight.server.occupancy import Ready, ServerRecord
+from tensight.server.occupancy import Announcement, Ready
 from tensight.server.settings import option_name
 
 CRASH_NAME = "stderr.log"
@@ -92,7 +92,7 @@ def _arguments(given: Mapping[str, object], config: Path | None) -> Iterable[str
 
 def _ready(said: str) -> Ready:
     data = json.loads(said)
-    return Ready(**{**data, "record": ServerRecord(**data["record"])})
+    return Ready(**{**data, "record": Announcement(**data["record"])})
 
 
 def _failed(process: subprocess.Popen[bytes]) -> NoReturn:

@@ -15,7 +15,7 @@ from tensight.cli.output import console, print_json, table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.server.occupancy import ServerRecord
+    from tensight.server.occupancy import Announcement
 
 ANSWER_WITHIN_S = 5.0
 NOT_RUNNING = FOUND
@@ -42,7 +42,7 @@ def status(workspace: Workspace = None, config: Config = None, json: Json = Fals
         _print(console(), server, sessions, problem)
 
 
-def _sessions(server: ServerRecord) -> tuple[list[dict[str, Any]] | None, str]:
+def _sessions(server: Announcement) -> tuple[list[dict[str, Any]] | None, str]:
     """Return the sessions as the API tells them; None and why not, if it does not."""
     import httpx
 
@@ -67,14 +67,14 @@ def _sessions(server: ServerRecord) -> tuple[list[dict[str, Any]] | None, str]:
         return None, f"it does not answer: {error or type(error).__name__}"
 
 
-def _token_header(server: ServerRecord) -> dict[str, str]:
+def _token_header(server: Announcement) -> dict[str, str]:
     if server.token_file is None:
         return {}
     with open(server.token_file, encoding="ascii") as file:
         return {"Authorization": f"Bearer {file.read().strip()}"}
 
 
-def _trust(server: ServerRecord) -> ssl.SSLContext | bool:
+def _trust(server: Announcement) -> ssl.SSLContext | bool:
     """Return how to know the server again: by the very certificate that it was started with, whatever name is in it."""
     if server.tls_cert is None:
         return True
@@ -85,7 +85,7 @@ def _trust(server: ServerRecord) -> ssl.SSLContext | bool:
     return context
 
 
-def _print(out: Console, server: ServerRecord, sessions: list[dict[str, Any]] | None, problem: str) -> None:
+def _print(out: Console, server: Announcement, sessions: list[dict[str, Any]] | None, problem: str) -> None:
     from rich.markup import escape
 
     out.print(f"[bold]{escape(server.http)}[/]")

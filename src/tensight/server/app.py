@@ -27,7 +27,7 @@ from tensight.server.listening import (
 )
 from tensight.server.logs import server_log
 from tensight.server.memory import prepare_memory
-from tensight.server.occupancy import Ready, ServerRecord, WorkspaceLock
+from tensight.server.occupancy import Announcement, Ready, WorkspaceLock
 from tensight.server.settings import Settings
 from tensight.server.tls import Tls, load_tls
 from tensight.sessions.online import Attachments, OnlineSettings
@@ -150,9 +150,9 @@ class _Process:
         if self._http is not None:
             await self._http.running
 
-    def _record(self, port: int, debugger: str | None) -> ServerRecord:
+    def _record(self, port: int, debugger: str | None) -> Announcement:
         settings, token, tls_cert = self._settings, self._http_token, self._settings.tls_cert
-        return ServerRecord(
+        return Announcement(
             pid=os.getpid(),
             machine=socket.gethostname(),
             http=self._http_address(reachable_host(settings.host), port),
@@ -165,7 +165,7 @@ class _Process:
             client_certificates=settings.tls_client_ca is not None,
         )
 
-    def _ready(self, record: ServerRecord, port: int) -> Ready:
+    def _ready(self, record: Announcement, port: int) -> Ready:
         settings = self._settings
         tokens = [token for token in (self._http_token, self._grpc_token) if token is not None]
         for_all = reachable_host(settings.host) != settings.host

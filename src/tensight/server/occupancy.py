@@ -24,7 +24,7 @@ class OccupiedError(TensightError):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerRecord:
+class Announcement:
     """What others need to know about a running server; kept as `server.json` in its workspace.
 
     Attributes
@@ -76,7 +76,7 @@ class Ready:
 
     Attributes
     ----------
-    record : ServerRecord
+    record : Announcement
     http_elsewhere : str or None
         Address for other machines, if it is another one than that in the record.
     token_file : str or None
@@ -87,7 +87,7 @@ class Ready:
         Other machines reach the server, and what they exchange with it is not encrypted.
     """
 
-    record: ServerRecord
+    record: Announcement
     http_elsewhere: str | None
     token_file: str | None
     new_token: str | None
@@ -124,7 +124,7 @@ class WorkspaceLock:
             raise OccupiedError(_occupied(workspace)) from None
         (workspace / RECORD_NAME).unlink(missing_ok=True)
 
-    def announce(self, record: ServerRecord) -> None:
+    def announce(self, record: Announcement) -> None:
         """Write `server.json`: the server is ready."""
         handle, name = tempfile.mkstemp(dir=self._workspace, prefix=RECORD_NAME)
         try:
@@ -145,7 +145,7 @@ class WorkspaceLock:
         os.close(self._file)
 
 
-def running_server(workspace: Path) -> ServerRecord | None:
+def running_server(workspace: Path) -> Announcement | None:
     """Return the server that serves a workspace and is ready; None if there is none.
 
     A `server.json` that a killed server left behind does not count: nobody holds the lock.
@@ -154,7 +154,7 @@ def running_server(workspace: Path) -> ServerRecord | None:
         return None
     try:
         data = json.loads((workspace / RECORD_NAME).read_text(encoding="utf-8"))
-        return ServerRecord(**{field.name: data[field.name] for field in fields(ServerRecord)})
+        return Announcement(**{field.name: data[field.name] for field in fields(Announcement)})
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
