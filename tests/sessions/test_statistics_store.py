@@ -12,7 +12,8 @@ import pytest
 
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.statistics_store import SORT_COLUMNS, StatisticsStore, TensorKey, ToldRow, told_of
+from tensight.sessions.online.statistics_store import StatisticsStore, TensorKey, ToldRow, told_of
+from tensight.sessions.statistics_pages import SORT_COLUMNS
 from tensight.tensors import statistics
 from tensight.wire import ReceivedStatistics
 

@@ -10,9 +10,9 @@ import numpy as np
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES, NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.dumps.execution import UNMATCHED
-from tensight.errors import InputError
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.sessions.statistics_pages import require_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +30,6 @@ _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
     "io": lambda table, row: table.files[row].io,
     "dtype": lambda table, row: table.dtypes[row],
 }
-_NUMBER_COLUMNS = ("count", "size_bytes", *COUNTS, *MEASURES)
-
-SORT_COLUMNS = ("position", "rank", "slot", *_TEXT_COLUMNS, *_NUMBER_COLUMNS)
-"""What a page of statistics can be sorted by."""
 
 
 def position_of(dump: Dump, file: TensorFile) -> int | None:
@@ -107,7 +103,7 @@ def statistics_page(
     query : str
         Words, parts of the node's name or the operator's type in any case; all must be there.
     sort : str
-        One of `SORT_COLUMNS`. Tensors that have no such number come last either way.
+        One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
     descending : bool
     offset, limit : int
 
@@ -116,10 +112,7 @@ def statistics_page(
     InputError
         There is no such column, or `offset` or `limit` is negative.
     """
-    if sort not in SORT_COLUMNS:
-        raise InputError(f"the statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
-    if offset < 0 or limit < 0:
-        raise InputError(f"offset {offset} and limit {limit} must not be negative")
+    require_page(sort, offset, limit)
     known = rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))]
     words = query.lower().split()
     if words:

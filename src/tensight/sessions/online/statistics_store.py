@@ -13,10 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tensight.errors import InputError
+from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.sessions.statistics_pages import require_page
 from tensight.wire import ReceivedStatistics
 
 if TYPE_CHECKING:
@@ -27,13 +28,7 @@ if TYPE_CHECKING:
 
 FILE = "statistics.sqlite"
 
-COUNTS = ("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
-MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
 _NUMBERS = ("size_bytes", "count", *COUNTS, *MEASURES)
-_TEXTS = ("node", "graph", "type", "io", "dtype")
-
-SORT_COLUMNS = ("position", "rank", "slot", *_TEXTS, *_NUMBERS)
-"""What a page of statistics can be sorted by."""
 
 MOST_TENSORS = 2_000_000
 """Different tensors of a run of which statistics are kept."""
@@ -195,7 +190,7 @@ class StatisticsStore:
         query : str
             Words, parts of the node's name or the operator's type in any case; all must be there.
         sort : str
-            One of `SORT_COLUMNS`. Tensors that have no such number come last either way.
+            One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
         descending : bool
         offset, limit : int
 
@@ -204,10 +199,7 @@ class StatisticsStore:
         InputError
             There is no such column, or `offset` or `limit` is negative.
         """
-        if sort not in SORT_COLUMNS:
-            raise InputError(f"statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
-        if offset < 0 or limit < 0:
-            raise InputError(f"offset {offset} and limit {limit} must not be negative")
+        require_page(sort, offset, limit)
         where, values = "WHERE iteration = ?", [iteration]
         if rank is not None:
             where, values = f"{where} AND rank = ?", [*values, rank]

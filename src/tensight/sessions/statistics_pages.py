@@ -1,0 +1,25 @@
+"""What may be asked of a table of statistics: the same of a dump and of a run that goes on."""
+
+from __future__ import annotations
+
+from tensight.analysis.recorded_statistics import COUNTS, MEASURES
+from tensight.errors import InputError
+
+TEXTS = ("node", "graph", "type", "io", "dtype")
+
+SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, "count", "size_bytes", *COUNTS, *MEASURES)
+"""What a page of statistics can be sorted by."""
+
+
+def require_page(sort: str, offset: int, limit: int) -> None:
+    """Refuse what cannot be asked for.
+
+    Raises
+    ------
+    InputError
+        There is no such column, or `offset` or `limit` is negative.
+    """
+    if sort not in SORT_COLUMNS:
+        raise InputError(f"the statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
+    if offset < 0 or limit < 0:
+        raise InputError(f"offset {offset} and limit {limit} must not be negative")
