@@ -1,0 +1,92 @@
+"""What a step computes, as an adapter saw it: nodes in the order of execution, and where their inputs came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tensight.graph import OutputSlot
+
+Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input"]
+"""What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is no weight; an input is a
+tensor that the step got from outside."""
+
+Source = tuple[str, int]
+"""Full name of the node that produced a tensor, and which of its outputs that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """A line of the user's code.
+
+    Attributes
+    ----------
+    file : str
+    line : int
+    function : str
+    code : str
+        The line itself, without indentation.
+    """
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracedNode:
+    """A node of a step.
+
+    Attributes
+    ----------
+    name : str
+        Full name, unique in the program: ``Default/layer1/conv1/Conv2d-op0``, ``Gradients/Default/…``; of everything
+        that is no operator its plain name: ``layer1.conv1.weight``, ``exp_avg.layer1.conv1.weight``.
+    type : str
+        ``Conv2d``, ``convolution``; ``Parameter`` for everything that is no operator.
+    role : Role
+    inputs : tuple of Source or None
+        One for each input slot; None where it came from nothing that is in the program.
+    outputs : tuple of OutputSlot
+        dtype and shape of each output slot, as seen when the node was traced.
+    stack : tuple of StackFrame
+        The user's code that ran it, innermost first; of a gradient that of its forward node.
+    attributes : mapping of str to value
+        What people want to know of it: strides, epsilon.
+    """
+
+    name: str
+    type: str
+    role: Role = "operator"
+    inputs: tuple[Source | None, ...] = ()
+    outputs: tuple[OutputSlot, ...] = ()
+    stack: tuple[StackFrame, ...] = ()
+    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> str:
+        """The scope of an operator; empty for everything else."""
+        return self.name.rpartition("/")[0] if self.role == "operator" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a step computes. Steps that compute the same share one program.
+
+    Attributes
+    ----------
+    name : str
+        ``kernel_graph_0``: of the graph that it becomes.
+    number : int
+        0 for the first program of a run, and so on.
+    nodes : tuple of TracedNode
+        First everything that is no operator, then operators in the order of execution.
+    """
+
+    name: str
+    number: int
+    nodes: tuple[TracedNode, ...]

@@ -1,0 +1,176 @@
+"""What a person chose for the agent in a training process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OnDisconnect = Literal["continue", "wait"]
+Capture = Literal["modules", "ops"]
+StepOn = Literal["optimizer", "forward", "call"]
+
+DEFAULT_PORT = 50051
+_MOST_RING = 1_000_000
+_YES = ("1", "true", "yes", "on")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How a training is debugged.
+
+    Attributes
+    ----------
+    host, port : str, int
+        Of the debug server.
+    token : str
+        That it asks for; empty if it asks for none.
+    certificates : str
+        File with the certificates that are trusted, PEM, if the server speaks TLS; empty for a connection without.
+    on_disconnect : {"continue", "wait"}
+        What the training does while no server answers. Without a server from the beginning it always goes on after
+        `connect_within_s`, unless this is "wait".
+    connect_within_s : float
+        How long the start of the training waits for a server.
+    break_at_start : bool
+        Wait for a person before the first step.
+    recommended : bool
+        Have the server set the recommended watchpoints before the first step.
+    capture : {"modules", "ops"}
+        What the nodes are: calls of modules, or every operator.
+    step_on : {"optimizer", "forward", "call"}
+        What ends a step: the optimizer's step, the forward pass of the outermost module, or only a call of ``step()``.
+    record : str
+        "", "ring:K" for the last K steps, "full" for all of them.
+    record_folder : str
+        Where; empty for a new folder in the current one.
+    memory_budget_bytes : int or None
+        For values of this and the previous step; None means a tenth of the memory that is free at the start.
+    partial_memory : bool
+        Keep only what is watched.
+    job : str
+        Name of the run; ranks with one name form one session.
+
+    Raises
+    ------
+    InputError
+        A value is none of the choices, or out of its range.
+    """
+
+    host: str = "localhost"
+    port: int = DEFAULT_PORT
+    token: str = ""
+    certificates: str = ""
+    on_disconnect: OnDisconnect = "continue"
+    connect_within_s: float = 5.0
+    break_at_start: bool = False
+    recommended: bool = False
+    capture: Capture = "modules"
+    step_on: StepOn = "optimizer"
+    record: str = ""
+    record_folder: str = ""
+    memory_budget_bytes: int | None = None
+    partial_memory: bool = False
+    job: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done, before the training has begun."""
+        if not 1 <= self.port <= 65535:
+            raise InputError(f"the port of the debug server is {self.port}; give 1 to 65535")
+        for name, value, choices in (
+            ("on_disconnect", self.on_disconnect, get_args(OnDisconnect)),
+            ("capture", self.capture, get_args(Capture)),
+            ("step_on", self.step_on, get_args(StepOn)),
+        ):
+            if value not in choices:
+                raise InputError(f"{name} is {str(value)[:80]!r}; choose one of {', '.join(choices)}")
+        if self.record not in ("", "full"):
+            _ = self.ring_steps
+        if self.memory_budget_bytes is not None and self.memory_budget_bytes < 0:
+            raise InputError(f"the memory budget is {self.memory_budget_bytes} bytes; give 0 or more")
+
+    @property
+    def ring_steps(self) -> int:
+        """How many steps a ring holds; 0 if there is none.
+
+        Raises
+        ------
+        InputError
+            `record` is no choice that there is.
+        """
+        if self.record in ("", "full"):
+            return 0
+        word, _, digits = self.record.partition(":")
+        if word == "ring" and digits.isascii() and digits.isdecimal() and 1 <= int(digits[:9]) <= _MOST_RING:
+            return int(digits)
+        raise InputError(f'record is {self.record[:80]!r}; give "ring:20" for the last 20 steps, or "full"')
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **chosen: Any) -> AgentSettings:
+        """Return the settings of the environment, those of the original's variables included.
+
+        Parameters
+        ----------
+        environment : mapping of str to str, optional
+            By default that of the process.
+        **chosen
+            Fields that go before the environment; None means not chosen.
+
+        Raises
+        ------
+        InputError
+            A variable has a value that cannot be used.
+        """
+        variables = os.environ if environment is None else environment
+        found: dict[str, Any] = {}
+        for field, names in _VARIABLES.items():
+            name = next((name for name in names if variables.get(name)), None)
+            if name is not None:
+                found[field] = _value(field, name, variables[name])
+        if wants_original_debugger(variables) and "break_at_start" not in found:
+            found["break_at_start"] = True
+        return replace(cls(), **{**found, **{name: value for name, value in chosen.items() if value is not None}})
+
+
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "host": ("TENSIGHT_HOST", "MS_DEBUGGER_HOST"),
+    "port": ("TENSIGHT_PORT", "MS_DEBUGGER_PORT"),
+    "token": ("TENSIGHT_TOKEN",),
+    "certificates": ("TENSIGHT_CERTIFICATES",),
+    "on_disconnect": ("TENSIGHT_ON_DISCONNECT",),
+    "break_at_start": ("TENSIGHT_BREAK_AT_START",),
+    "recommended": ("TENSIGHT_RECOMMENDED",),
+    "capture": ("TENSIGHT_CAPTURE",),
+    "step_on": ("TENSIGHT_STEP_ON",),
+    "record": ("TENSIGHT_RECORD",),
+    "record_folder": ("TENSIGHT_RECORD_FOLDER",),
+    "memory_budget_bytes": ("TENSIGHT_MEMORY_BUDGET",),
+    "partial_memory": ("TENSIGHT_PARTIAL_MEMORY", "MS_DEBUGGER_PARTIAL_MEM"),
+    "job": ("TENSIGHT_JOB",),
+}
+
+
+def wants_debugger(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment asks for the debugger: ``TENSIGHT_DEBUG=1``, or the original's variable."""
+    variables = os.environ if environment is None else environment
+    return variables.get("TENSIGHT_DEBUG", "").strip().lower() in _YES or wants_original_debugger(variables)
+
+
+def wants_original_debugger(variables: Mapping[str, str]) -> bool:
+    """Whether the original's variable asks for the debugger; it then waits before the first step, as the original."""
+    return variables.get("ENABLE_MS_DEBUGGER", "").strip().lower() in ("1", "true")
+
+
+def _value(field: str, name: str, text: str) -> object:
+    if field in ("break_at_start", "recommended", "partial_memory"):
+        return text.strip().lower() in _YES
+    if field in ("port", "memory_budget_bytes"):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+            raise InputError(f"{name} is {text[:80]!r}; give a whole number")
+        return int(text)
+    return cast("object", text)

@@ -1,0 +1,1 @@
+"""Debug a PyTorch training: ``with tensight.torch.debug(model, optimizer) as dbg: …``."""
