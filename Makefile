@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FRAMEWORKS := $(VENV)/.frameworks
 PROTOS := $(wildcard src/tensight/*/*.proto)
 
 .PHONY: help demo test lint format bench fixtures conformance lock clean
@@ -20,10 +21,16 @@ $(READY): requirements/dev.lock pyproject.toml build_protos.py $(PROTOS)
 	@$(BIN)/python -m compileall -q src/tensight
 	@touch $@
 
+# A machine that has no build of PyTorch for the CPU alone takes the registry's, which is large; progress is shown.
+$(FRAMEWORKS): requirements/frameworks.txt $(READY)
+	@echo "Installing PyTorch and what integrates with it, for the tests (once, about a minute) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/frameworks.txt
+	@touch $@
+
 demo: $(READY) ## Check the shipped sick training run: what is wrong, where it began, at which line
 	@$(BIN)/tensight demo
 
-test: $(READY) ## Run all tests on all cores, with coverage
+test: $(FRAMEWORKS) ## Run all tests on all cores, with coverage
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 lint: $(READY) ## Check style, types, and the direction of imports
@@ -36,7 +43,7 @@ format: $(READY) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Print the figures that the README quotes, beside the peers, in one run
+bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/graph_parse.py
 	$(BIN)/python benchmarks/info.py
@@ -48,7 +55,7 @@ fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.
 	$(BIN)/python tests/fixtures/scripts/make_fixtures.py --python-2.0.0 .venvs/original/bin/python \
 	  --python-2.10.0 .venvs/mindspore-2.10/bin/python
 
-conformance: $(READY) ## Run the original debugger and compare it with ours, tensor by tensor (installs it)
+conformance: $(FRAMEWORKS) ## Run the original debugger and compare it with ours, tensor by tensor (installs it)
 	tests/conformance/make_env.sh .venvs original original-2.3
 	.venvs/original/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
 	.venvs/original-2.3/bin/python tests/conformance/run_original.py --fixtures tests/fixtures --golden tests/conformance/golden
