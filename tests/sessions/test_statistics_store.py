@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.statistics_store import StatisticsStore, TensorKey, ToldRow, told_of
+from tensight.sessions.online.statistics_store import StatisticsStore, TensorKey, ToldRow, ToldTensor, told_of
 from tensight.sessions.statistics_pages import SORT_COLUMNS
 from tensight.tensors import statistics
 from tensight.wire import ReceivedStatistics
@@ -138,3 +139,29 @@ def test_integers_beyond_64_bits_do_not_stop_it(store: StatisticsStore) -> None:
     found = store.of(key(), 0)
     assert found is not None
     assert found.count == found.nan_count == 2**63 - 1
+
+
+def test_rows_that_come_in_columns_read_like_those_that_come_alone(store: StatisticsStore) -> None:
+    arrays = [np.array([1.5, -2.0, 0.0, np.nan], np.float32), np.array([], np.float64), np.full(2, np.inf, np.float32)]
+    whole = [statistics(array) for array in arrays]
+    declared = [wire.BlockTensor(number, "g", f"n{number}", 0, "output", number) for number in range(3)]
+    message = wire.block_message(
+        4,
+        declared,
+        np.arange(3),
+        np.array([wire.data_type_of(row.dtype) for row in whole]),
+        [row.shape for row in whole],
+        np.array([[getattr(row, name) for name in wire.BLOCK_COUNTS] for row in whole]),
+        np.array([[getattr(row, name) for name in wire.BLOCK_NUMBERS] for row in whole]),
+        np.array([row.content_hash for row in whole], np.uint64),
+    )
+    block = wire.BlockReader().rows(message)
+    tensors = [ToldTensor(TensorKey(0, one.graph, one.node, one.io, one.slot), "Op", one.position) for one in declared]
+    store.add_block(tensors, block)
+    alone = [
+        ToldRow(tensor.key, 5, told_of(row), "Op", tensor.position) for tensor, row in zip(tensors, whole, strict=True)
+    ]
+    store.add(alone)
+    for tensor in tensors:
+        assert store.of(tensor.key, 4) == store.of(tensor.key, 5) is not None
+    assert [row.node for row in store.page(4).rows] == ["n0", "n1", "n2"]

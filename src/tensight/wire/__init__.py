@@ -6,6 +6,14 @@ plain object within known bounds, or a `WireError`.
 
 from __future__ import annotations
 
+from tensight.wire.blocks import (
+    BLOCK_COUNTS,
+    BLOCK_NUMBERS,
+    BlockReader,
+    BlockTensor,
+    ReceivedBlock,
+    block_message,
+)
 from tensight.wire.chunks import chunks
 from tensight.wire.commands import (
     delete_command,
@@ -68,6 +76,8 @@ from tensight.wire.views import (
 )
 
 __all__ = [
+    "BLOCK_COUNTS",
+    "BLOCK_NUMBERS",
     "CHUNK_BYTES",
     "MAX_MESSAGE_BYTES",
     "MOST_COMMAND_BYTES",
@@ -79,7 +89,10 @@ __all__ = [
     "PROTOCOL",
     "TOKEN_METADATA",
     "AssembledView",
+    "BlockReader",
+    "BlockTensor",
     "ReceivedBase",
+    "ReceivedBlock",
     "ReceivedHit",
     "ReceivedParameter",
     "ReceivedRow",
@@ -90,6 +103,7 @@ __all__ = [
     "VersionCheck",
     "ViewAssembler",
     "WireError",
+    "block_message",
     "check_metadata",
     "check_version",
     "chunks",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight import wire
@@ -13,6 +12,7 @@ from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.questions import Asked
 from tensight.sessions.online.recording import storing
 from tensight.sessions.online.statistics_store import TensorKey, ToldRow, told_of
+from tensight.sessions.online.statistics_stream import StatisticsStream
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.values import ArrivingTensor, KeptValue, delete
 from tensight.tensors import statistics
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from tensight.wire import ReceivedStatistics, TensorPiece
     from tensight.wire.debugger_pb2 import EventReply, TensorBase, TensorSummary
     from tensight.wire.telemetry_pb2 import StatisticsRows, ViewPiece
-
-MOST_ROWS = 200_000
-"""Rows of statistics of one message that are looked at; messages are bounded, and so are fewer."""
 
 
 class Answers:
@@ -212,24 +209,11 @@ class Answers:
 
     async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:
         """Take in statistics that the process sends as it runs."""
+        stream = StatisticsStream(self._process)
         async for batch in batches:
             self._process.still_answers()
-            rows = await asyncio.to_thread(self._rows, batch)
-            await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
+            await asyncio.to_thread(stream.take, batch)
         return Receipt(ok=True)
-
-    def _rows(self, batch: StatisticsRows) -> list[ToldRow]:
-        process = self._process
-        rows: list[ToldRow] = []
-        for message in islice(batch.rows, MOST_ROWS):
-            row = wire.received_row(message)
-            if row.statistics is None:
-                continue
-            found = process.graphs.meant(row.node, row.graph, process.root_id)
-            graph, node, kind = (found[0].name, found[1].name, found[1].type) if found else (row.graph, row.node, "")
-            key = TensorKey(process.rank, graph, node, row.io, row.slot)
-            rows.append(ToldRow(key, max(batch.iteration, -1), row.statistics, kind, row.position))
-        return rows
 
     # --- views ---
 

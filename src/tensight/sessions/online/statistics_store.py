@@ -18,17 +18,18 @@ from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import require_page
-from tensight.wire import ReceivedStatistics
+from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tensight.tensors import TensorStatistics
+    from tensight.wire import ReceivedBlock
 
 FILE = "statistics.sqlite"
 
-_NUMBERS = ("size_bytes", "count", *COUNTS, *MEASURES)
+_NUMBERS = ("size_bytes", *BLOCK_COUNTS, *BLOCK_NUMBERS)
 
 MOST_TENSORS = 2_000_000
 """Different tensors of a run of which statistics are kept."""
@@ -97,6 +98,23 @@ class ToldRow:
     position: int | None = None
 
 
+class ToldTensor(NamedTuple):
+    """A tensor whose statistics a process tells again and again.
+
+    Attributes
+    ----------
+    key : TensorKey
+    type : str
+        Of the operator.
+    position : int or None
+        Of the node in the order of execution.
+    """
+
+    key: TensorKey
+    type: str = ""
+    position: int | None = None
+
+
 class StatisticsStore:
     """The statistics of one run.
 
@@ -145,20 +163,41 @@ class StatisticsStore:
             The disk is full, or there are too many different tensors.
         """
         with self._lock:
-            try:
-                self._database.execute("BEGIN")
-                with self._database:
-                    self._add_tensors(rows)
-                    self._database.executemany(_INSERT, map(self._values, rows))
-                    # Replaced rows count as well, so this is only a reason to count.
-                    self._rows += len(rows)
-                    if self._rows > self._most_rows:
-                        self._drop_oldest()
-            except sqlite3.Error as error:
-                # Tensors that were only just added are not there.
-                self._ids.clear()
-                raise self._storage_error(error) from error
-            self.is_empty = not self._rows
+            tensors = [ToldTensor(row.key, row.type, row.position) for row in rows]
+            self._insert(tensors, lambda: map(self._values, rows))
+
+    def add_block(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> None:
+        """Add statistics that came in columns.
+
+        Parameters
+        ----------
+        tensors : sequence of ToldTensor
+            Of each row of the block.
+        block : ReceivedBlock
+
+        Raises
+        ------
+        StorageError
+            The disk is full, or there are too many different tensors.
+        """
+        with self._lock:
+            self._insert(tensors, lambda: self._values_of_block(tensors, block))
+
+    def _insert(self, tensors: Sequence[ToldTensor], values: Callable[[], Iterable[tuple[Any, ...]]]) -> None:
+        try:
+            self._database.execute("BEGIN")
+            with self._database:
+                self._add_tensors(tensors)
+                self._database.executemany(_INSERT, values())
+                # Replaced rows count as well, so this is only a reason to count.
+                self._rows += len(tensors)
+                if self._rows > self._most_rows:
+                    self._drop_oldest()
+        except sqlite3.Error as error:
+            # Tensors that were only just added are not there.
+            self._ids.clear()
+            raise self._storage_error(error) from error
+        self.is_empty = not self._rows
 
     def of(self, key: TensorKey, iteration: int) -> Statistics | None:
         """Return what is known of a tensor in an iteration."""
@@ -220,18 +259,18 @@ class StatisticsStore:
         """Return all that is known of an iteration, as it ran."""
         return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
 
-    def _add_tensors(self, rows: Iterable[ToldRow]) -> None:
-        for row in rows:
-            if row.key in self._ids:
+    def _add_tensors(self, tensors: Iterable[ToldTensor]) -> None:
+        for key, kind, position in tensors:
+            if key in self._ids:
                 continue
             if len(self._ids) >= MOST_TENSORS:
                 raise StorageError(f"statistics of more than {MOST_TENSORS:,} different tensors are not kept")
             found = self._database.execute(
                 "INSERT INTO tensors (rank, graph, node, io, slot, type, position) VALUES (?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET type = excluded.type, position = excluded.position RETURNING id",
-                (*row.key, row.type, row.position),
+                (*key, kind, position),
             )
-            self._ids[row.key] = int(found.fetchone()[0])
+            self._ids[key] = int(found.fetchone()[0])
 
     def _values(self, row: ToldRow) -> tuple[Any, ...]:
         told = row.statistics
@@ -245,6 +284,18 @@ class StatisticsStore:
             told.partial,
             *(_number(getattr(told, name)) for name in _NUMBERS),
         )
+
+    def _values_of_block(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
+        shapes = {shape: json.dumps(shape) for shape in set(block.shapes)}
+        columns = zip(
+            *(tensors, block.dtypes, block.shapes, block.hashes.tolist()),
+            *(block.sizes.tolist(), block.counts.tolist(), block.numbers.tolist()),
+            strict=True,
+        )
+        for (key, *_), dtype, shape, content_hash, size, counts, numbers in columns:
+            named = (block.iteration, self._ids[key], dtype, shapes[shape], f"{content_hash:016x}", False)
+            # A column takes NaN for unknown.
+            yield (*named, size, *counts, *numbers)
 
     def _drop_oldest(self) -> None:
         self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])

@@ -1,0 +1,78 @@
+"""Statistics that a process sends as it runs, into the store."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.sessions.online.statistics_store import TensorKey, ToldRow, ToldTensor
+
+if TYPE_CHECKING:
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.wire import BlockTensor
+    from tensight.wire.telemetry_pb2 import StatisticsRows
+
+MOST_ROWS = 200_000
+"""Rows of statistics of one message that are looked at; messages are bounded, and so are fewer."""
+
+
+class StatisticsStream:
+    """The messages of one call, which may name tensors by numbers.
+
+    Parameters
+    ----------
+    process : TrainingProcess
+        That sends them.
+    """
+
+    def __init__(self, process: TrainingProcess) -> None:
+        self._process = process
+        self._reader = wire.BlockReader()
+        self._told: dict[BlockTensor, ToldTensor] = {}
+        self._graphs = 0
+
+    def take(self, batch: StatisticsRows) -> None:
+        """Keep what a message tells; to be called in a thread, in the order of the messages.
+
+        Raises
+        ------
+        WireError
+            It tells what cannot be.
+        StorageError
+            It cannot be kept.
+        """
+        store = self._process.session.recording.statistics
+        if batch.HasField("block"):
+            block = self._reader.rows(batch)
+            store.add_block(self._tensors(block.tensors), block)
+        if batch.rows:
+            store.add(self._rows(batch))
+
+    def _tensors(self, named: list[BlockTensor]) -> list[ToldTensor]:
+        """Return what the store calls some tensors, found out once for the graphs that there are."""
+        version = self._process.graphs.version
+        if version != self._graphs:
+            self._told, self._graphs = {}, version
+        told = self._told
+        for tensor in named:
+            if tensor not in told:
+                told[tensor] = self._meant(tensor)
+        return [told[tensor] for tensor in named]
+
+    def _meant(self, tensor: BlockTensor) -> ToldTensor:
+        process = self._process
+        found = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
+        graph, node, kind = (found[0].name, found[1].name, found[1].type) if found else (*tensor[1:3], "")
+        return ToldTensor(TensorKey(process.rank, graph, node, tensor.io, tensor.slot), kind, tensor.position)
+
+    def _rows(self, batch: StatisticsRows) -> list[ToldRow]:
+        rows: list[ToldRow] = []
+        for message in islice(batch.rows, MOST_ROWS):
+            row = wire.received_row(message)
+            if row.statistics is not None:
+                key, kind, position = self._meant(
+                    wire.BlockTensor(0, row.graph, row.node, row.slot, row.io, row.position)
+                )
+                rows.append(ToldRow(key, max(batch.iteration, -1), row.statistics, kind, position))
+        return rows

@@ -1,0 +1,293 @@
+"""Statistics of many tensors in one message, in columns.
+
+A training process writes its rows as they lie in memory; nothing is done for each of them in Python. The server reads
+them with the bounds and checks of every other message.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tensight.wire.data_types import numpy_dtype, shape_of
+from tensight.wire.errors import WireError
+from tensight.wire.protocol import MOST_DIMENSIONS
+from tensight.wire.statistics import ReceivedStatistics
+from tensight.wire.telemetry_pb2 import BlockTensor as BlockTensorMessage
+from tensight.wire.telemetry_pb2 import StatisticsBlock, StatisticsRows
+from tensight.wire.text import encoded, name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.wire.tensor_pieces import Io
+
+BLOCK_COUNTS = (
+    *("count", "nan_count", "neg_inf_count", "pos_inf_count"),
+    *("zero_count", "negative_count", "positive_count"),
+)
+"""Columns of the counts of a block."""
+
+BLOCK_NUMBERS = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+"""Columns of the measures of a block."""
+
+MOST_BLOCK_ROWS = 200_000
+"""Rows of one message; so many need some 20 MB, which is more than a message may have."""
+
+MOST_DECLARED = 1_000_000
+"""Tensors that one stream may give a number to."""
+
+MOST_DECLARED_CHARACTERS = 256 * 2**20
+"""In the names of all of them."""
+
+
+class BlockTensor(NamedTuple):
+    """A tensor that rows of a block are about.
+
+    Attributes
+    ----------
+    number : int
+        That rows name it by, for as long as the stream of messages goes on, or until another has it.
+    graph, node : str
+        The node's full name.
+    slot : int
+    io : {"output", "input"}
+    position : int
+        Place in the order of execution.
+    """
+
+    number: int
+    graph: str
+    node: str
+    slot: int
+    io: Io = "output"
+    position: int = 0
+
+
+def block_message(
+    iteration: int,
+    declared: Iterable[BlockTensor],
+    tensors: NDArray[np.integer],
+    data_types: NDArray[np.integer],
+    shapes: Sequence[tuple[int, ...]],
+    counts: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    hashes: NDArray[np.uint64],
+) -> StatisticsRows:
+    """Return rows of statistics as a message.
+
+    Parameters
+    ----------
+    iteration : int
+    declared : iterable of BlockTensor
+        Those that no earlier message of the stream has declared as they are now.
+    tensors : array of int, shape (n,)
+        Number of the tensor of each row.
+    data_types : array of int, shape (n,)
+        DataType numbers; see `data_type_of`.
+    shapes : sequence of tuple of int
+    counts : array of int64, shape (n, 7)
+        In the order of `BLOCK_COUNTS`.
+    numbers : array of float64, shape (n, 6)
+        In the order of `BLOCK_NUMBERS`; NaN where there is no finite element.
+    hashes : array of uint64, shape (n,)
+        Of the content.
+    """
+    block = StatisticsBlock(
+        tensors=tensors.tolist(),
+        data_types=data_types.tolist(),
+        dimensions=list(map(len, shapes)),
+        dims=list(chain.from_iterable(shapes)),
+        counts=np.ascontiguousarray(counts, "<i8").tobytes(),
+        numbers=np.ascontiguousarray(numbers, "<f8").tobytes(),
+        hashes=hashes.tolist(),
+    )
+    block.declared.extend(
+        BlockTensorMessage(
+            number=one.number,
+            graph=encoded(one.graph),
+            node=encoded(one.node),
+            slot=one.slot,
+            input=one.io == "input",
+            position=one.position,
+        )
+        for one in declared
+    )
+    return StatisticsRows(iteration=iteration, block=block)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedBlock:
+    """Rows of statistics of one iteration, in columns; no row contradicts itself.
+
+    Attributes
+    ----------
+    iteration : int
+    tensors : list of BlockTensor
+        Of each row.
+    dtypes : list of str
+        Names; empty for a type that has none here.
+    shapes : list of tuple of int
+    sizes : array of int64, shape (n,)
+        In bytes.
+    counts : array of int64, shape (n, 7)
+        In the order of `BLOCK_COUNTS`.
+    numbers : array of float64, shape (n, 6)
+        In the order of `BLOCK_NUMBERS`; NaN where there is no finite element.
+    hashes : array of uint64, shape (n,)
+    """
+
+    iteration: int
+    tensors: list[BlockTensor]
+    dtypes: list[str]
+    shapes: list[tuple[int, ...]]
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    hashes: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def statistics(self) -> Iterator[ReceivedStatistics]:
+        """Yield the rows one by one, as if each had come alone."""
+        columns = zip(
+            *(self.dtypes, self.shapes, self.sizes.tolist()),
+            *(self.counts.tolist(), self.numbers.tolist(), self.hashes.tolist()),
+            strict=True,
+        )
+        for dtype, shape, size, counts, numbers, content_hash in columns:
+            named = dict(zip((*BLOCK_COUNTS, *BLOCK_NUMBERS), (*counts, *numbers), strict=True))
+            yield ReceivedStatistics(dtype, shape, size, **named, content_hash=content_hash, partial=False)
+
+
+class BlockReader:
+    """Reads the blocks of one stream, which name tensors by numbers that earlier blocks declared."""
+
+    def __init__(self) -> None:
+        self._declared: dict[int, BlockTensor] = {}
+        self._characters = 0
+        self._kinds: dict[tuple[int, tuple[int, ...]], tuple[str, int]] = {}
+
+    def rows(self, message: StatisticsRows) -> ReceivedBlock:
+        """Read a block.
+
+        Raises
+        ------
+        WireError
+            Its columns do not fit together, a tensor is not declared or cannot be, or numbers contradict each other.
+        """
+        block = message.block
+        self._declare(block)
+        amount = len(block.tensors)
+        if amount > MOST_BLOCK_ROWS:
+            raise WireError(f"a block has {amount:,} rows of statistics; at most {MOST_BLOCK_ROWS:,} are accepted")
+        if not amount == len(block.data_types) == len(block.dimensions) == len(block.hashes):
+            raise WireError(
+                f"a block has {amount:,} rows, {len(block.data_types):,} types, {len(block.dimensions):,} shapes and"
+                f" {len(block.hashes):,} hashes"
+            )
+        counts = np.frombuffer(_sized(block.counts, 8 * len(BLOCK_COUNTS) * amount), "<i8")
+        numbers = np.frombuffer(_sized(block.numbers, 8 * len(BLOCK_NUMBERS) * amount), "<f8")
+        shapes = _shapes(block)
+        kinds = [self._kind(data_type, shape) for data_type, shape in zip(block.data_types, shapes, strict=True)]
+        counts = _checked(counts.astype(np.int64).reshape(amount, len(BLOCK_COUNTS)), shapes)
+        return ReceivedBlock(
+            iteration=max(message.iteration, -1),
+            tensors=[self._tensor(number) for number in block.tensors],
+            dtypes=[dtype for dtype, _ in kinds],
+            shapes=shapes,
+            sizes=counts[:, 0] * np.array([item for _, item in kinds], np.int64),
+            counts=counts,
+            numbers=_measures(numbers.astype(np.float64).reshape(amount, len(BLOCK_NUMBERS)), counts),
+            hashes=np.array(block.hashes, np.uint64),
+        )
+
+    def _declare(self, block: StatisticsBlock) -> None:
+        for one in block.declared:
+            if one.number < 0 or one.slot < 0:
+                raise WireError(f"a block declares tensor {one.number} of slot {one.slot}; both count from 0")
+            tensor = BlockTensor(
+                number=one.number,
+                graph=name(one.graph),
+                node=name(one.node),
+                slot=one.slot,
+                io="input" if one.input else "output",
+                position=one.position,
+            )
+            former = self._declared.get(one.number)
+            self._characters += _characters(tensor) - (0 if former is None else _characters(former))
+            self._declared[one.number] = tensor
+        if len(self._declared) > MOST_DECLARED or self._characters > MOST_DECLARED_CHARACTERS:
+            raise WireError(
+                f"a stream declares {len(self._declared):,} tensors, with {self._characters:,} characters in their"
+                f" names; at most {MOST_DECLARED:,} and {MOST_DECLARED_CHARACTERS:,} are accepted"
+            )
+
+    def _tensor(self, number: int) -> BlockTensor:
+        tensor = self._declared.get(number)
+        if tensor is None:
+            raise WireError(f"a block has a row of tensor {number}, which no block of the stream declares")
+        return tensor
+
+    def _kind(self, data_type: int, shape: tuple[int, ...]) -> tuple[str, int]:
+        """Return name and element size of a type; steps have the same ones again and again."""
+        known = self._kinds.get((data_type, shape))
+        if known is None:
+            dtype = numpy_dtype(data_type)
+            item_bytes = dtype.itemsize if dtype is not None else 1
+            shape_of(shape, item_bytes)
+            known = (dtype.name if dtype is not None else "", item_bytes)
+            if len(self._kinds) < MOST_DECLARED:
+                self._kinds[data_type, shape] = known
+        return known
+
+
+def _characters(tensor: BlockTensor) -> int:
+    return len(tensor.graph) + len(tensor.node)
+
+
+def _sized(data: bytes, size_bytes: int) -> bytes:
+    if len(data) != size_bytes:
+        raise WireError(f"the numbers of a block have {len(data):,} bytes; its rows need {size_bytes:,}")
+    return data
+
+
+def _shapes(block: StatisticsBlock) -> list[tuple[int, ...]]:
+    dims = list(block.dims)
+    shapes: list[tuple[int, ...]] = []
+    start = 0
+    for dimensions in block.dimensions:
+        if not 0 <= dimensions <= MOST_DIMENSIONS:
+            raise WireError(f"a tensor has {dimensions:,} dimensions; {MOST_DIMENSIONS} is the most")
+        shapes.append(tuple(dims[start : start + dimensions]))
+        start += dimensions
+    if start != len(dims):
+        raise WireError(f"the shapes of a block have {len(dims):,} lengths; its rows need {start:,}")
+    return shapes
+
+
+def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+    """Refuse counts that no tensor has; the kinds of elements add up to all of them."""
+    elements = np.array([math.prod(shape) for shape in shapes], np.int64)
+    possible = ((counts >= 0) & (counts <= elements[:, None])).all(axis=1) & (counts[:, 0] == elements)
+    wrong = ~possible | (counts[:, 1:].sum(axis=1, dtype=np.float64) != elements)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise WireError(
+            f"statistics of a tensor of shape {list(shapes[row])} count {counts[row, 0]:,} elements,"
+            f" by kind {counts[row, 1:].tolist()}"
+        )
+    return counts
+
+
+def _measures(numbers: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the measures, NaN where no element is finite, whatever arrived there."""
+    numbers[counts[:, 4:].sum(axis=1) == 0] = np.nan
+    return numbers
