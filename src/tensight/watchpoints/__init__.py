@@ -20,16 +20,26 @@ from tensight.watchpoints.conditions import (
 from tensight.watchpoints.description import describe
 from tensight.watchpoints.error_codes import ErrorCode, error_words
 from tensight.watchpoints.evaluation import Evaluation, Status, evaluate
-from tensight.watchpoints.parsing import parse_check
+from tensight.watchpoints.parsing import parse_check, parse_watch
 from tensight.watchpoints.quantities import QUANTITIES, Columns, Quantity, Source
 from tensight.watchpoints.ranges import range_count_bounds, range_count_from_statistics
 from tensight.watchpoints.recommended import RECOMMENDED, Recommendation, recommended, recommended_watchpoints
-from tensight.watchpoints.watchpoint import ALL_TENSORS, Hit, Selector, SelectorKind, Severity, Watchpoint, hits
+from tensight.watchpoints.watchpoint import (
+    ALL_TENSORS,
+    MOST_PERSISTENCE,
+    Hit,
+    Selector,
+    SelectorKind,
+    Severity,
+    Watchpoint,
+    hits,
+)
 
 __all__ = [
     "ADVICE",
     "ALL_TENSORS",
     "CONDITIONS",
+    "MOST_PERSISTENCE",
     "QUANTITIES",
     "RECOMMENDED",
     "Advice",
@@ -63,6 +73,7 @@ __all__ = [
     "evaluate",
     "hits",
     "parse_check",
+    "parse_watch",
     "range_count_bounds",
     "range_count_from_statistics",
     "recommended",

@@ -1,15 +1,20 @@
-"""The text form of a check: ``tensor_too_large(max_gt=1e3, mean_gt=5)``, ``TO``, ``tensor_overflow()``."""
+"""The text form of a check: ``tensor_too_large(max_gt=1e3, mean_gt=5)``, ``TO``, ``tensor_overflow() persist=3``."""
 
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tensight.errors import InputError
 from tensight.watchpoints.catalogue import condition
 from tensight.watchpoints.checks import ConditionCheck
+from tensight.watchpoints.watchpoint import MOST_PERSISTENCE
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.conditions import Condition
 
 MAX_LENGTH = 1000
+PERSIST = "persist"
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -48,11 +53,46 @@ def parse_check(text: str) -> ConditionCheck:
     >>> parse_check("TL(max_gt=1e3)").text
     'tensor_too_large(max_gt=1000)'
     """
+    _require_readable(text)
+    parser = _Parser(text)
+    named, values = parser.check()
+    parser.end()
+    return ConditionCheck(named, values)
+
+
+def parse_watch(text: str) -> tuple[ConditionCheck, int]:
+    """Read a check and its persistence: ``tensor_all_zero persist=3`` holds in three steps in a row before it hits.
+
+    Returns
+    -------
+    check : ConditionCheck
+    persistence : int
+        1 if the text names none.
+
+    Raises
+    ------
+    InputError
+        As for `parse_check`, or the persistence is no whole number from 1.
+
+    Examples
+    --------
+    >>> check, persistence = parse_watch("TZ persist=3")
+    >>> check.text, persistence
+    ('tensor_all_zero(zero_percentage_ge=100)', 3)
+    """
+    _require_readable(text)
+    parser = _Parser(text)
+    named, values = parser.check()
+    persistence = parser.persistence()
+    parser.end()
+    return ConditionCheck(named, values), persistence
+
+
+def _require_readable(text: str) -> None:
     if not text.strip():
         raise InputError("the check is empty; write for example tensor_too_large(max_gt=1000)")
     if len(text) > MAX_LENGTH:
         raise InputError(f"a check has at most {MAX_LENGTH} characters; this one has {len(text)}")
-    return _Parser(text).check()
 
 
 class _Parser:
@@ -64,13 +104,30 @@ class _Parser:
         self.kind, self.lexeme, self.start = "", "", 0
         self._advance()
 
-    def check(self) -> ConditionCheck:
+    def check(self) -> tuple[Condition, dict[str, float | bool]]:
         name = self._take("word", "the name of a condition")
         found = condition(name)
         values = self._parameters() if self.lexeme == "(" else {}
+        return found, values
+
+    def persistence(self) -> int:
+        """Read ``persist=3`` if it comes next."""
+        if self.lexeme.lower() != PERSIST:
+            return 1
+        self._advance()
+        if self.lexeme != "=":
+            self._fail("'='")
+        self._advance()
+        lexeme = self.lexeme
+        if self.kind != "number" or not lexeme.isdecimal() or not 1 <= int(lexeme) <= MOST_PERSISTENCE:
+            self._fail(f"a whole number of steps from 1 to {MOST_PERSISTENCE}")
+        self._advance()
+        return int(lexeme)
+
+    def end(self) -> None:
+        """Refuse whatever else is there."""
         if self.kind != "end":
             self._fail("the end" if self._text.find("(") >= 0 else "'('")
-        return ConditionCheck(found, values)
 
     def _parameters(self) -> dict[str, float | bool]:
         values: dict[str, float | bool] = {}

@@ -99,6 +99,9 @@ class Selector:
 
 ALL_TENSORS = Selector(SelectorKind.ALL)
 
+MOST_PERSISTENCE = 1_000_000
+"""Steps in a row that a watchpoint can ask for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watchpoint:
@@ -116,6 +119,9 @@ class Watchpoint:
         Which tensors are watched.
     severity : Severity
         How bad its hits are; lists show errors first.
+    persistence : int
+        In how many steps in a row the condition must hold on a tensor before it is a hit. Steps in which the tensor was
+        not seen do not count.
     """
 
     id: int
@@ -123,14 +129,24 @@ class Watchpoint:
     check: ConditionCheck
     selection: Selector = ALL_TENSORS
     severity: Severity = Severity.WARNING
+    persistence: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse an id that the protocol could not carry."""
+        """Refuse an id that the protocol could not carry, and a persistence that could never be reached."""
         if not 1 <= self.id < 2**31:
             raise InputError(f"the id of a watchpoint must be from 1 to {2**31 - 1}; got {self.id}")
+        if not 1 <= self.persistence <= MOST_PERSISTENCE:
+            raise InputError(
+                f"the persistence of a watchpoint must be from 1 to {MOST_PERSISTENCE:,} steps; got {self.persistence}"
+            )
+
+    @property
+    def text(self) -> str:
+        """The check, and the persistence if there is one, as a line that ``parse_watch`` reads back."""
+        return self.check.text if self.persistence == 1 else f"{self.check.text} persist={self.persistence}"
 
     def __str__(self) -> str:
-        return f"{self.id}: {self.name or self.check.text} on {self.selection}"
+        return f"{self.id}: {self.name or self.text} on {self.selection}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ def set_command(
         The condition has no number in the protocol, or the command has more than `most_bytes`.
     """
     command = SetCMD(id=watchpoint.id, watch_condition=_watch_condition(watchpoint), selection=encoded(selection))
+    if watchpoint.persistence > 1:
+        command.persistence = watchpoint.persistence
     command.watch_nodes.extend(
         WatchNode(
             node_name=encoded(node.full_name or node.name),
