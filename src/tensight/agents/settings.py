@@ -137,6 +137,18 @@ class AgentSettings:
         return replace(cls(), **{**found, **{name: value for name, value in chosen.items() if value is not None}})
 
 
+def as_variables(chosen: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment variables that hold choices, for a training that is to be started.
+
+    Parameters
+    ----------
+    chosen : mapping
+        Values by field of `AgentSettings`; None means not chosen.
+    """
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return {_VARIABLES[name][0]: str(int(value) if isinstance(value, bool) else value) for name, value in given.items()}
+
+
 _VARIABLES: dict[str, tuple[str, ...]] = {
     "host": ("TENSIGHT_HOST", "MS_DEBUGGER_HOST"),
     "port": ("TENSIGHT_PORT", "MS_DEBUGGER_PORT"),

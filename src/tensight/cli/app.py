@@ -8,7 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from tensight.cli import Stopped, check, convert, demo, export, info, nodes, origin, show, start, stats, status, stop
+from tensight.cli import (
+    Stopped,
+    check,
+    convert,
+    demo,
+    export,
+    info,
+    nodes,
+    origin,
+    run,
+    show,
+    start,
+    stats,
+    status,
+    stop,
+)
 
 
 def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,22 +46,25 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo.demo,
-    info.info,
-    check.check,
-    origin.origin,
-    nodes.nodes,
-    stats.stats,
-    show.show,
-    show.compare_steps,
-    export.export,
-    convert.convert,
-    start.start,
-    stop.stop,
-    status.status,
+# What follows the script's name is the script's, whatever it looks like.
+SCRIPT_LAST = {"allow_interspersed_args": False}
+for command, context in (
+    (demo.demo, {}),
+    (run.run, SCRIPT_LAST),
+    (start.start, {}),
+    (stop.stop, {}),
+    (status.status, {}),
+    (info.info, {}),
+    (check.check, {}),
+    (origin.origin, {}),
+    (nodes.nodes, {}),
+    (stats.stats, {}),
+    (show.show, {}),
+    (show.compare_steps, {}),
+    (export.export, {}),
+    (convert.convert, {}),
 ):
-    app.command()(_stoppable(command))
+    app.command(context_settings=context)(_stoppable(command))
 
 
 def _version(wanted: bool) -> None:

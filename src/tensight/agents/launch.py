@@ -1,0 +1,107 @@
+"""Debug an unchanged script: the agent is installed the moment the script imports its framework.
+
+If the environment asks for the debugger, the interpreter runs `arrange` while it starts: the wheel puts a line into
+site-packages (`tensight_debug.pth`). That happens in every Python process that inherits the environment, so this module
+imports next to nothing; what the agent needs is imported after the framework, in processes that use one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+START_FILE = "tensight_debug.pth"
+"""What the wheel puts into site-packages, and the interpreter runs whenever it starts."""
+
+
+def arrange() -> None:
+    """Have the agent installed when this process imports a framework that there is an agent for."""
+    # A folder that is in the search path twice, as lib and lib64, has its line run twice.
+    if not any(isinstance(finder, _Expectation) and finder.calls is _debug_torch for finder in sys.meta_path):
+        when_imported("torch", _debug_torch)
+
+
+def when_imported(module: str, call: Callable[[], None]) -> None:
+    """Have a function called once, as soon as a top-level module has been imported; at once if it has been.
+
+    Parameters
+    ----------
+    module : str
+        Its name; the module is not imported by this.
+    call : callable
+        Runs in the thread that imports the module, before the importer goes on. It must not raise.
+    """
+    if module in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _Expectation(module, call))
+
+
+class _Expectation:
+    """A finder that finds what the others find, and notices when that has been executed."""
+
+    def __init__(self, module: str, call: Callable[[], None]) -> None:
+        self.calls = call
+        self._module = module
+        self._searching = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return what the other finders find; asking for a spec does not mean that it will be imported."""
+        # Two that expect the same module ask each other.
+        if name != self._module or self._searching:
+            return None
+        self._searching = True
+        try:
+            spec = self._found_by_others(name, path, target)
+        finally:
+            self._searching = False
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self._notice_execution(spec.loader)
+        return spec
+
+    def _found_by_others(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        for finder in tuple(sys.meta_path):
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+    def _notice_execution(self, loader: Any) -> None:
+        """Shadow the loader's method, so that the loader stays what it is for all who ask for its kind."""
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if module.__name__ == self._module and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                loader.__dict__.pop("exec_module", None)
+                self.calls()
+
+        loader.exec_module = exec_module
+
+
+def _debug_torch() -> None:
+    """Install the agent; whatever is wrong with it, the script goes on."""
+    try:
+        from tensight.agents.settings import AgentSettings
+        from tensight.agents.torch.install import install
+
+        install(AgentSettings.from_environment())
+    except Exception as error:
+        _say(error)
+
+
+def _say(error: Exception) -> None:
+    from tensight.agents.notices import say
+    from tensight.errors import TensightError
+
+    what = str(error) if isinstance(error, TensightError) else f"{type(error).__name__}: {error}"
+    say(f"the training goes on without the debugger: {what}")
