@@ -87,6 +87,9 @@ _ROUTES = {
     "complex128": Route.MAGNITUDE,
 }
 
+ELEMENT_NAMES = (*_ROUTES, "bfloat16")
+"""Names of all element types that can be examined."""
+
 
 @lru_cache(maxsize=256)
 def element_type(dtype: np.dtype[Any]) -> ElementType:
@@ -107,6 +110,11 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
         )
     native = np.dtype(np.uint8) if dtype.name == "bool" else dtype.newbyteorder("=")
     return ElementType(dtype.name, native, route)
+
+
+def element_named(name: str) -> ElementType:
+    """Return the element type of one of `ELEMENT_NAMES`."""
+    return element_type(BFLOAT16 if name == "bfloat16" else np.dtype(name))
 
 
 def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 SEGMENT_ELEMENTS = 2**20
@@ -70,6 +72,39 @@ def tensor_hash(block_hashes: int, size_bytes: int, dtype_name: str) -> int:
     """Return the content hash of a tensor from the sum of its blocks' hashes, unsigned 64 bits."""
     kind = zlib.crc32(dtype_name.encode())
     return scramble((block_hashes + scramble((size_bytes * SCRAMBLE_2 + kind) & _MASK)) & _MASK)
+
+
+def tensor_hashes(
+    block_hashes: NDArray[np.uint64], sizes_bytes: NDArray[np.int64], kinds: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return the content hashes of many tensors, see `tensor_hash`; `kinds` are `hash_kinds` of their types."""
+    salts = sizes_bytes.astype(np.uint64) * np.uint64(SCRAMBLE_2) + kinds
+    return _scramble_words(block_hashes + _scramble_words(salts))
+
+
+def hash_kinds(dtype_names: Sequence[str]) -> NDArray[np.uint64]:
+    """Return what stands for element types in content hashes."""
+    return np.array([zlib.crc32(name.encode()) for name in dtype_names], np.uint64)
+
+
+def block_hashes(content_hash: int, size_bytes: int, dtype_name: str) -> int:
+    """Return the sum of the blocks' hashes that a content hash was made from: the inverse of `tensor_hash`."""
+    salt = scramble((size_bytes * SCRAMBLE_2 + zlib.crc32(dtype_name.encode())) & _MASK)
+    return (_unscramble(content_hash) - salt) & _MASK
+
+
+def _unscramble(word: int) -> int:
+    word = _unshift(word, 32) * pow(SCRAMBLE_2, -1, 2**64) & _MASK
+    word = _unshift(word, 29) * pow(SCRAMBLE_1, -1, 2**64) & _MASK
+    return _unshift(word, 32)
+
+
+def _unshift(word: int, bits: int) -> int:
+    """Return x where ``x ^ (x >> bits)`` is the word."""
+    found = word
+    for _ in range(64 // bits):
+        found = word ^ (found >> bits)
+    return found
 
 
 def hash_blocks(elements: NDArray[np.generic], first_block: int) -> int:

@@ -150,7 +150,7 @@ def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float
     else:
         _scan_compiled(kernel, elements, element, first_block, ranges, totals)
     reals, counts = totals.reals.tolist(), totals.counts.tolist()
-    exponent = _rescan_if_out_of_range(elements, element, reals) if route.is_double else 0
+    exponent = rescan_if_out_of_range(elements, element, reals) if route.is_double else 0
     return _partial(index, elements.size, exponent, reals, counts)
 
 
@@ -177,7 +177,7 @@ def _scan_compiled(
         kernel(layout.VALUES, chunk.ctypes.data, chunk.itemsize, values.ctypes.data, chunk.size, block, *beyond)
 
 
-def _rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:
+def rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:
     """Sum again, with scaled values, if squares leave the range of float64; return the exponent of the scale."""
     largest = max(abs(reals[layout.MINIMUM]), abs(reals[layout.MAXIMUM]))
     if not math.isfinite(largest) or largest == 0 or _SMALL <= largest <= _LARGE:
@@ -231,7 +231,7 @@ def merge(
     element = element_type(np.dtype(dtype))
     count = math.prod(shape)
     _require_whole(parts, count)
-    whole = parts[0] if len(parts) == 1 else _joined(parts)
+    whole = parts[0] if len(parts) == 1 else joined(parts)
     size_bytes = count * element.native.itemsize
     low, high, mean, absolute_mean, std, norm = _moments(whole)
     statistics = TensorStatistics(
@@ -269,7 +269,7 @@ def _require_whole(parts: Sequence[Partial], count: int) -> None:
         )
 
 
-def _joined(parts: Sequence[Partial]) -> Partial:
+def joined(parts: Sequence[Partial]) -> Partial:
     """Return what a pass over all segments as one would tell, of none or several segments."""
     finite = [part for part in parts if part.finite]
     count = sum(part.finite for part in finite)

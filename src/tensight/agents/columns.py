@@ -1,0 +1,299 @@
+"""Statistics of all places in columns: the compiled scan writes them where they lie, with no object for a tensor.
+
+A row holds what the scan counts and adds up (`tensors.layout`); means, deviations, norms and hashes are computed from
+it for many rows at once, when somebody asks (`rows`). The results are those of `tensors.statistics`, bit for bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensight.agents.rows import NO_TYPE, Rows, raw_row
+from tensight.errors import InputError
+from tensight.tensors import SEGMENT_ELEMENTS, layout, portable, scan_segment
+from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type, values_of
+from tensight.tensors.native import Kernel
+from tensight.tensors.scratch import scratch_address
+from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
+from tensight.tensors.warm import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from tensight.tensors import TensorStatistics
+    from tensight.tensors.elements import ElementType
+
+NEVER = -2
+"""Iteration of a row that was never written."""
+
+_CAPACITY = 256
+_FIRST_REALS = np.zeros(layout.REALS)
+_FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
+
+
+class _Kind(NamedTuple):
+    """How elements of a dtype are scanned."""
+
+    code: int
+    element: ElementType
+    is_direct: bool
+    is_double: bool
+    stored_as: int
+    item_bytes: int
+
+
+def _kind(dtype: np.dtype[Any]) -> _Kind:
+    element = element_type(dtype)
+    route, native = element.route, element.native
+    code = ELEMENT_NAMES.index(element.name)
+    return _Kind(code, element, route.is_direct and dtype == native, route.is_double, route.stored_as, native.itemsize)
+
+
+_BY_NAME = {name: _kind(element_named(name).native) for name in ELEMENT_NAMES if name != "bool"}
+_BY_NAME["bool"] = _kind(np.dtype(np.bool_))
+
+
+class StatisticsColumns:
+    """One row of statistics for each place, the last one that was written.
+
+    Rows are written by the thread that trains. Whoever looks at them from another one takes a copy (`take`) while that
+    one waits.
+
+    Attributes
+    ----------
+    current_iteration : int
+        That rows are written in; whoever counts the steps sets it.
+    iteration : ndarray of int64
+        In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
+        array when there are more places.
+    """
+
+    def __init__(self) -> None:
+        self.current_iteration = -1
+        self._kinds: dict[np.dtype[Any], _Kind] = {}
+        self._single: Callable[..., object] | None = None
+        self._double: Callable[..., object] | None = None
+        self._capacity = 0
+        self._reals = np.empty((0, layout.REALS))
+        self._counts = np.empty((0, layout.COUNTS), np.int64)
+        self._exponents = np.empty(0, np.int64)
+        self._codes = np.empty(0, np.int64)
+        self._shapes: list[tuple[int, ...]] = []
+        self.iteration = np.empty(0, np.int64)
+        self.reserve(_CAPACITY)
+
+    def reserve(self, places: int) -> None:
+        """Have rows for so many places; scans do it by themselves."""
+        if places <= self._capacity:
+            return
+        more = max(places, 2 * self._capacity) - self._capacity
+        self._reals = np.concatenate([self._reals, np.tile(_FIRST_REALS, (more, 1))])
+        self._counts = np.concatenate([self._counts, np.zeros((more, layout.COUNTS), np.int64)])
+        self._exponents = np.concatenate([self._exponents, np.zeros(more, np.int64)])
+        self._codes = np.concatenate([self._codes, np.full(more, NO_TYPE, np.int64)])
+        self.iteration = np.concatenate([self.iteration, np.full(more, NEVER, np.int64)])
+        self._shapes += [()] * more
+        self._reals_address: int = self._reals.ctypes.data
+        self._counts_address: int = self._counts.ctypes.data
+        self._capacity += more
+
+    def scan(self, place: int, array: NDArray[Any]) -> bool:
+        """Write the row of a place.
+
+        Parameters
+        ----------
+        place : int
+        array : ndarray
+            Of any shape, strides and byte order.
+
+        Returns
+        -------
+        bool
+            False if its dtype has no statistics; the row then stays as it is.
+        """
+        kind = self._kinds.get(array.dtype)
+        if kind is None:
+            kind = _kind_or_none(array.dtype)
+            if kind is None:
+                return False
+            self._kinds[array.dtype] = kind
+        if kind.is_direct and array.flags.c_contiguous and array.size <= SEGMENT_ELEMENTS:
+            self._scan_direct(place, kind, array.ctypes.data, array.shape, array.size)
+        else:
+            self._scan_any(place, kind, array)
+        return True
+
+    def scan_address(self, place: int, address: int, dtype: str, shape: tuple[int, ...], count: int) -> bool:
+        """Write the row of a place from where its elements lie.
+
+        Parameters
+        ----------
+        place : int
+        address : int
+            Of the elements, in C order without gaps and native byte order; they must stay there meanwhile.
+        dtype : str
+            NumPy's name, ``bfloat16`` for that.
+        shape : tuple of int
+        count : int
+            Number of elements.
+
+        Returns
+        -------
+        bool
+            False if the dtype has no statistics; the row then stays as it is.
+        """
+        kind = _BY_NAME.get(dtype)
+        if kind is None:
+            return False
+        if kind.is_direct and count <= SEGMENT_ELEMENTS:
+            self._scan_direct(place, kind, address, shape, count)
+        else:
+            self._scan_any(place, kind, array_at(address, kind.element, shape, count))
+        return True
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Write to the row of one place what stands in that of another: of the same tensor, seen there too."""
+        self.reserve(target + 1)
+        self._reals[target] = self._reals[source]
+        self._counts[target] = self._counts[source]
+        self._mark(target, int(self._codes[source]), self._shapes[source], int(self._exponents[source]))
+
+    def put(self, place: int, statistics: TensorStatistics) -> None:
+        """Write the row of a place from statistics that were computed elsewhere."""
+        self.reserve(place + 1)
+        self._reals[place], self._counts[place] = raw_row(statistics)
+        self._mark(place, _BY_NAME[statistics.dtype].code, statistics.shape, 0)
+
+    def take(self, places: ArrayLike) -> Rows:
+        """Return a copy of the rows of places, in their order."""
+        wanted = np.asarray(places, np.int64)
+        if wanted.size:
+            self.reserve(int(wanted.max()) + 1)
+        shapes = self._shapes
+        return Rows(
+            wanted,
+            self.iteration[wanted],
+            [shapes[place] for place in wanted.tolist()],
+            self._codes[wanted],
+            self._reals[wanted],
+            self._counts[wanted],
+            self._exponents[wanted],
+        )
+
+    def columns(self, places: ArrayLike) -> dict[Any, NDArray[Any]]:
+        """Return the statistics of places by name, as watchpoints are evaluated on; see `Rows.columns`."""
+        return self.take(places).columns()
+
+    def statistics(self, place: int) -> TensorStatistics | None:
+        """Return the row of a place; None if it was never written."""
+        return next(self.take([place]).statistics())
+
+    def non_finite(self, place: int) -> bool:
+        """Whether the row of a place counts NaN or infinite elements."""
+        return place < self._capacity and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+
+    def _mark(self, place: int, code: int, shape: tuple[int, ...], exponent: int) -> None:
+        self._codes[place] = code
+        self._shapes[place] = shape
+        self._exponents[place] = exponent
+        self.iteration[place] = self.current_iteration
+
+    def _scan_direct(self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int) -> None:
+        """Scan at most a segment of elements that the kernel can read themselves."""
+        kernel = self._double if kind.is_double else self._single
+        if kernel is None:
+            kernel = self._kernel(kind)
+            if kernel is None:
+                self._scan_any(place, kind, array_at(address, kind.element, shape, count))
+                return
+        self.reserve(place + 1)
+        self._reals[place] = _FIRST_REALS
+        self._counts[place] = 0
+        reals, counts = self._row_addresses(place)
+        kernel(kind.stored_as, address, kind.item_bytes, address, count, 0, scratch_address(), reals, counts, 0, 0)
+        exponent = 0
+        if kind.is_double:
+            exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
+        self._mark(place, kind.code, shape, exponent)
+
+    def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:
+        """Scan what must be converted, copied or put together first."""
+        self.reserve(place + 1)
+        if array.size > SEGMENT_ELEMENTS:
+            self._scan_segments(place, kind, array)
+            return
+        elements = as_native(array, kind.element)
+        kernel = self._kernel(kind)
+        if kernel is not None and kind.element.route.is_direct:
+            self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size)
+            return
+        reals, counts = self._reals[place], self._counts[place]
+        reals[:] = _FIRST_REALS
+        counts[:] = 0
+        if kernel is None:
+            portable.scan(elements, kind.element, 0, (), reals, counts)
+        else:
+            addresses = self._row_addresses(place)
+            for start in range(0, elements.size, layout.CHUNK):
+                chunk = elements[start : start + layout.CHUNK]
+                values = values_of(chunk, kind.element)
+                raw, block = chunk.ctypes.data, start // layout.BLOCK
+                at = values.ctypes.data
+                kernel(layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch_address(), *addresses, 0, 0)
+        exponent = self._rescan(place, elements, kind) if kind.is_double else 0
+        self._mark(place, kind.code, array.shape, exponent)
+
+    def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:
+        whole = joined([scan_segment(segment, index) for index, segment in enumerate(segments_of(array))])
+        row = self._counts[place]
+        row[layout.FINITE], row[layout.NAN] = whole.finite, whole.nan
+        row[layout.NEGATIVE_INFINITE], row[layout.POSITIVE_INFINITE] = whole.negative_infinite, whole.positive_infinite
+        row[layout.NEGATIVE], row[layout.POSITIVE] = whole.negative, whole.positive
+        row.view(np.uint64)[layout.HASH] = whole.block_hashes & (2**64 - 1)
+        reals = self._reals[place]
+        reals[layout.TOTAL], reals[layout.ABSOLUTE_TOTAL] = whole.total, whole.absolute_total
+        reals[layout.SQUARED_DEVIATION] = whole.squared_deviation
+        reals[layout.MINIMUM], reals[layout.MAXIMUM] = whole.minimum, whole.maximum
+        self._mark(place, kind.code, array.shape, whole.exponent)
+
+    def _rescan(self, place: int, elements: NDArray[Any], kind: _Kind) -> int:
+        """Sum again if squares left the range of float64; return the exponent of the scale."""
+        reals = self._reals[place].tolist()
+        exponent = rescan_if_out_of_range(elements, kind.element, reals)
+        if exponent:
+            self._reals[place] = reals
+        return exponent
+
+    def _row_addresses(self, place: int) -> tuple[int, int]:
+        return self._reals_address + place * 8 * layout.REALS, self._counts_address + place * 8 * layout.COUNTS
+
+    def _kernel(self, kind: _Kind) -> Callable[..., object] | None:
+        """Return the compiled scan; once there is one it is kept."""
+        if kind.is_double:
+            self._double = self._double or compiled(Kernel.SCAN_DOUBLE)
+            return self._double
+        self._single = self._single or compiled(Kernel.SCAN_SINGLE)
+        return self._single
+
+
+def _kind_or_none(dtype: np.dtype[Any]) -> _Kind | None:
+    try:
+        return _kind(dtype)
+    except InputError:
+        return None
+
+
+def array_at(address: int, element: ElementType, shape: tuple[int, ...], count: int) -> NDArray[Any]:
+    """Return an array over memory that belongs to somebody else."""
+    dtype: np.dtype[Any] = np.dtype(np.bool_) if element.is_bool else element.native
+    if not count:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    array: NDArray[Any] = np.frombuffer(memoryview(memory), dtype, count)
+    return array.reshape(shape)

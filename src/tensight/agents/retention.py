@@ -1,0 +1,218 @@
+"""The values of this and of the previous step, for as long as nobody else has written to them and memory lasts.
+
+Values are kept by reference: nothing is copied while the training runs, its tensors just live longer. Each reference
+comes with the tensor's version, so that a value which was written to in place is never shown for what it was before.
+Where that happened values are copied from then on, if that is wanted (weights and optimizer states are written to in
+every step). When there are too many the oldest fall out, and only their statistics remain.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.agents.memory import free_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensight.agents.reader import TensorReader
+
+SHARE_OF_FREE = 0.1
+"""Of the memory that is free at the start, how much values may take."""
+
+_LOOKS_AT_FIRST = 4
+_LOOK_EVERY = 64
+"""In which steps it is looked which values were written to: that takes time for each of them."""
+
+
+class _Kept(NamedTuple):
+    """A value; of a copy the version never changes."""
+
+    tensor: Any
+    version: int
+    size_bytes: int
+    is_copy: bool
+
+
+class _Step:
+    """The values of one step, the oldest first; a tensor that several places see counts once."""
+
+    __slots__ = ("dropped", "others", "values")
+
+    def __init__(self) -> None:
+        self.values: OrderedDict[int, _Kept] = OrderedDict()
+        self.others: dict[int, list[int]] = {}
+        self.dropped: set[int] = set()
+
+
+class Retention:
+    """Values of this and the previous step.
+
+    To be used by the thread that trains, or while that one waits.
+
+    Parameters
+    ----------
+    reader : TensorReader
+        Of the framework's tensors.
+    budget_bytes : int, optional
+        For all values together; a tenth of the memory that is free now by default.
+    wants_copies : callable (place) -> bool, optional
+        Whether the values of a place are to be copied once the training was seen to write to them in place; by default
+        all are.
+
+    Attributes
+    ----------
+    budget_bytes : int
+    kept_bytes : int
+        What the values need that are kept now.
+    """
+
+    def __init__(
+        self, reader: TensorReader, budget_bytes: int | None = None, wants_copies: Callable[[int], bool] | None = None
+    ) -> None:
+        self.budget_bytes = int(free_bytes() * SHARE_OF_FREE) if budget_bytes is None else budget_bytes
+        self.kept_bytes = 0
+        self._reader = reader
+        self._wants_copies = wants_copies
+        self._version_of = reader.version
+        self._size_of = reader.size_bytes
+        self._current = _Step()
+        self._previous = _Step()
+        self._by_identity: dict[int, int] = {}
+        self._copied: set[int] = set()
+        self._spare: dict[int, Any] = {}
+        self._steps = 0
+
+    def keep(self, place: int, tensor: Any) -> None:
+        """Keep the value of a place in this step, in place of what it had before in it."""
+        values = self._current.values
+        if place in values:
+            self._release(self._current, place)
+        identity = id(tensor)
+        same = self._by_identity.get(identity)
+        version = self._version_of(tensor)
+        if same is not None and values[same].version == version:
+            values[place] = _Kept(tensor, version, 0, False)
+            self._current.others.setdefault(same, []).append(place)
+            return
+        size = self._size_of(tensor)
+        if size > self.budget_bytes:
+            self._current.dropped.add(place)
+            return
+        self.kept_bytes += size
+        if self.kept_bytes > self.budget_bytes:
+            self._make_room()
+        if place in self._copied:
+            values[place] = _Kept(self._reader.copy(tensor, self._spare.pop(place, None)), 0, size, True)
+        else:
+            values[place] = _Kept(tensor, version, size, False)
+            self._by_identity[identity] = place
+
+    def same_as(self, tensor: Any) -> int | None:
+        """Return a place that holds this very tensor in this step, if it was not written to since.
+
+        That is certain, because what is held cannot be another tensor at the same address.
+        """
+        place = self._by_identity.get(id(tensor))
+        if place is None or self._current.values[place].version != self._version_of(tensor):
+            return None
+        return place
+
+    def turn_over(self) -> None:
+        """Begin a step: the current values become the previous ones."""
+        self._steps += 1
+        gone = self._previous
+        if self._steps <= _LOOKS_AT_FIRST or self._steps % _LOOK_EVERY == 0:
+            for place, kept in gone.values.items():
+                self._is_as_kept(place, kept)
+        for place, kept in gone.values.items():
+            self.kept_bytes -= kept.size_bytes
+            if kept.is_copy:
+                self._spare[place] = kept.tensor
+        self._previous, self._current = self._current, _Step()
+        self._by_identity.clear()
+
+    def current(self, place: int) -> Any | None:
+        """Return the value of a place in this step; None if it is not kept, or was written to since."""
+        return self._value(self._current, place)
+
+    def previous(self, place: int) -> Any | None:
+        """Return the value of a place in the previous step; None if it is not kept, or was written to since."""
+        return self._value(self._previous, place)
+
+    def why_missing(self, place: int, previous: bool = False) -> str:
+        """Return why there is no value of a place; empty if there is one."""
+        step, words = (self._previous, "the previous step") if previous else (self._current, "this step")
+        if place in step.dropped:
+            return (
+                f"its value of {words} gave way to others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
+                " values (TENSIGHT_MEMORY_BUDGET changes that)"
+            )
+        if place not in step.values:
+            return f"its value of {words} was not kept"
+        if self._value(step, place) is None:
+            later = "; from now on it is copied" if place in self._copied else ""
+            return f"the training has written over its value of {words}{later}"
+        return ""
+
+    def copy_values(self, place: int, wanted: bool = True) -> None:
+        """Have the values of a place copied from now on: the training is known to write to them in every step."""
+        if wanted:
+            self._copied.add(place)
+        else:
+            self._copied.discard(place)
+            self._spare.pop(place, None)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self._current, self._previous = _Step(), _Step()
+        self._by_identity.clear()
+        self._spare.clear()
+        self.kept_bytes = 0
+
+    def _value(self, step: _Step, place: int) -> Any | None:
+        kept = step.values.get(place)
+        return kept.tensor if kept is not None and self._is_as_kept(place, kept) else None
+
+    def _is_as_kept(self, place: int, kept: _Kept) -> bool:
+        """Whether nobody has written to a value; where somebody has, it is copied from the next step on."""
+        if kept.is_copy or self._version_of(kept.tensor) == kept.version:
+            return True
+        if self._wants_copies is None or self._wants_copies(place):
+            self._copied.add(place)
+        return False
+
+    def _make_room(self) -> None:
+        """Let the oldest values go until the others fit."""
+        self._spare.clear()
+        for step in (self._previous, self._current):
+            while self.kept_bytes > self.budget_bytes and step.values:
+                place, kept = step.values.popitem(last=False)
+                step.dropped.add(place)
+                for other in self._others(step, place, kept):
+                    del step.values[other]
+                    step.dropped.add(other)
+                self.kept_bytes -= kept.size_bytes
+                if step is self._current and not kept.is_copy:
+                    self._by_identity.pop(id(kept.tensor), None)
+
+    @staticmethod
+    def _others(step: _Step, place: int, kept: _Kept) -> list[int]:
+        """Return the other places that hold the tensor of one, and do not count it."""
+        others = step.others.pop(place, ())
+        return [other for other in others if other in step.values and step.values[other].tensor is kept.tensor]
+
+    def _release(self, step: _Step, place: int) -> None:
+        """Take out a value that another one replaces; its memory then counts for the next place that sees it."""
+        kept = step.values.pop(place)
+        others = self._others(step, place, kept)
+        if not kept.is_copy and self._by_identity.get(id(kept.tensor)) == place:
+            del self._by_identity[id(kept.tensor)]
+            if others:
+                heir, *rest = others
+                step.values[heir] = kept
+                step.others[heir] = rest
+                self._by_identity[id(kept.tensor)] = heir
+                return
+        self.kept_bytes -= kept.size_bytes

@@ -1,0 +1,149 @@
+"""Rows of statistics as the scan leaves them, and what is computed from many of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.tensors import TensorStatistics, layout
+from tensight.tensors.elements import ELEMENT_NAMES, element_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+NO_TYPE = -1
+"""Code of the element type of a row that was never written."""
+
+_ITEM_BYTES = np.array([element_named(name).native.itemsize for name in ELEMENT_NAMES], np.int64)
+_COUNTS = ("count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
+_NUMBERS = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of statistics; a copy, that the training does not write to any more.
+
+    Attributes
+    ----------
+    places : ndarray of int64, shape (n,)
+    iterations : ndarray of int64, shape (n,)
+        In which each row was written; `columns.NEVER` if it never was.
+    shapes : list of tuple of int
+    codes : ndarray of int64, shape (n,)
+        Place of each element type in `tensors.elements.ELEMENT_NAMES`; NO_TYPE of a row that was never written.
+    reals, raw_counts, exponents : ndarray
+        The totals of `tensors.layout`, and the power of two that sums were divided by.
+    """
+
+    places: NDArray[np.int64]
+    iterations: NDArray[np.int64]
+    shapes: list[tuple[int, ...]]
+    codes: NDArray[np.int64]
+    reals: NDArray[np.float64]
+    raw_counts: NDArray[np.int64]
+    exponents: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def dtypes(self) -> list[str]:
+        """Names of the element types; empty for rows that were never written."""
+        return [ELEMENT_NAMES[code] if code >= 0 else "" for code in self.codes.tolist()]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of the elements."""
+        return _ITEM_BYTES[self.codes] * self._elements()
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Counts of elements, shape (n, 7): all, NaN, -Inf, +Inf, zero, negative, positive."""
+        raw = self.raw_counts
+        counts = np.empty((len(raw), len(_COUNTS)), np.int64)
+        counts[:, 0] = self._elements()
+        counts[:, 1:4] = raw[:, [layout.NAN, layout.NEGATIVE_INFINITE, layout.POSITIVE_INFINITE]]
+        counts[:, 4] = raw[:, layout.FINITE] - raw[:, layout.NEGATIVE] - raw[:, layout.POSITIVE]
+        counts[:, 5:] = raw[:, [layout.NEGATIVE, layout.POSITIVE]]
+        return counts
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """Min, max, mean, mean size, standard deviation and L2 norm of the finite elements, shape (n, 6).
+
+        They are NaN where no element is finite.
+        """
+        numbers = np.empty((len(self.reals), len(_NUMBERS)))
+        finite = self.raw_counts[:, layout.FINITE].astype(np.float64)
+        spread = self.reals[:, layout.SQUARED_DEVIATION]
+        with np.errstate(all="ignore"):
+            mean = self.reals[:, layout.TOTAL] / finite
+            # + 0.0 makes a negative zero positive
+            numbers[:, 0] = self.reals[:, layout.MINIMUM] + 0.0
+            numbers[:, 1] = self.reals[:, layout.MAXIMUM] + 0.0
+            numbers[:, 2] = mean + 0.0
+            numbers[:, 3] = self.reals[:, layout.ABSOLUTE_TOTAL] / finite
+            numbers[:, 4] = np.sqrt(spread / np.maximum(finite - 1, 1))
+            numbers[:, 5] = np.sqrt(spread + finite * mean * mean)
+            scaled = np.flatnonzero(self.exponents)
+            if scaled.size:
+                numbers[scaled, 2:] = np.ldexp(numbers[scaled, 2:], self.exponents[scaled, None])
+        numbers[finite == 1, 4] = 0.0
+        numbers[finite == 0] = np.nan
+        return numbers
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """Content hashes."""
+        kinds = _KINDS[self.codes]
+        return layout.tensor_hashes(self.raw_counts[:, layout.HASH].view(np.uint64), self.sizes, kinds)
+
+    def columns(self) -> dict[Any, NDArray[Any]]:
+        """Return the statistics by name, as watchpoints are evaluated on; without ``content_hash``, see `hashes`."""
+        counts, numbers = self.counts, self.numbers
+        columns: dict[Any, NDArray[Any]] = {name: counts[:, place] for place, name in enumerate(_COUNTS)}
+        columns.update((name, numbers[:, place]) for place, name in enumerate(_NUMBERS))
+        return columns
+
+    def statistics(self) -> Iterator[TensorStatistics | None]:
+        """Yield the rows one by one; None for those that were never written."""
+        every = zip(
+            *(self.dtypes, self.shapes, self.sizes.tolist()),
+            *(self.counts.tolist(), self.numbers.tolist(), self.hashes.tolist()),
+            strict=True,
+        )
+        for dtype, shape, size, counts, numbers, content_hash in every:
+            named: dict[str, Any] = dict(zip((*_COUNTS, *_NUMBERS), (*counts, *numbers), strict=True))
+            yield TensorStatistics(dtype, shape, size, **named, content_hash=content_hash) if dtype else None
+
+    def _elements(self) -> NDArray[np.int64]:
+        raw = self.raw_counts
+        kinds = layout.FINITE, layout.NAN, layout.NEGATIVE_INFINITE, layout.POSITIVE_INFINITE
+        elements: NDArray[np.int64] = raw[:, kinds].sum(axis=1)
+        return elements
+
+
+_KINDS = layout.hash_kinds(ELEMENT_NAMES)
+
+
+def raw_row(statistics: TensorStatistics) -> tuple[list[float], list[int]]:
+    """Return totals that these statistics are computed from, up to rounding; the hash exactly."""
+    row = statistics
+    finite = row.finite_count
+    counts = [0] * layout.COUNTS
+    counts[layout.FINITE], counts[layout.NAN] = finite, row.nan_count
+    counts[layout.NEGATIVE_INFINITE], counts[layout.POSITIVE_INFINITE] = row.neg_inf_count, row.pos_inf_count
+    counts[layout.NEGATIVE], counts[layout.POSITIVE] = row.negative_count, row.positive_count
+    blocks = layout.block_hashes(row.content_hash, row.size_bytes, row.dtype)
+    counts[layout.HASH] = blocks - 2**64 if blocks >= 2**63 else blocks
+    reals = [0.0] * layout.REALS
+    if finite:
+        reals[layout.TOTAL] = row.mean * finite
+        reals[layout.ABSOLUTE_TOTAL] = row.abs_mean * finite
+        reals[layout.SQUARED_DEVIATION] = row.std * row.std * (finite - 1)
+        reals[layout.MINIMUM], reals[layout.MAXIMUM] = row.min, row.max
+    return reals, counts
