@@ -143,6 +143,7 @@ def origins_data(
                 "rank": entry.address.rank,
                 "graph": entry.address.graph,
                 "node": entry.address.node,
+                "operator": entry.operator,
                 "op_type": entry.op_type,
                 "iteration": entry.address.iteration,
                 "certain": entry.certain,

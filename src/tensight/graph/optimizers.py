@@ -79,7 +79,7 @@ _STATE_NAME = re.compile(
     r"|last_overflow_iterator_step|moment\d?|exp_avg(_sq)?|velocity)$"
 )
 # What BatchNorm gathers; written at each step, but not trained.
-_RUNNING_NAME = re.compile(r"(^|\.)(moving|running)_(mean|var|variance)$")
+_RUNNING_NAME = re.compile(r"(^|\.)((moving|running)_(mean|var|variance)|num_batches_tracked)$")
 _WEIGHT_NAME = re.compile(r"(^|[._])(weight|bias|gamma|beta|embedding_table|embeddings?|kernel)(_\w+)?\d*$")
 
 
@@ -105,6 +105,11 @@ class ParameterRoles:
 def is_optimizer(node: Node) -> bool:
     """Whether an operator is a part of an optimizer, by its type or by the scope it is in."""
     return node.type in OPTIMIZER_SIGNATURES or (node.is_operator and _in_optimizer_scope(node.scope))
+
+
+def is_gathered(name: str) -> bool:
+    """Whether a parameter is what normalization gathers as the training runs: running means and variances."""
+    return _RUNNING_NAME.search(name) is not None
 
 
 def is_gradient_scope(name: str) -> bool:

@@ -1,0 +1,311 @@
+"""What was observed in each step of a run: which row of statistics is the value of which slot of which node.
+
+A dump and a training that goes on bring the same: rows, graphs, and the order of execution.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.analysis.anomalies import Shown
+    from tensight.graph import Graph, Node
+
+
+class ObservedTensor(Protocol):
+    """A tensor in one iteration, of which a row of statistics tells; the attributes are those of `TensorFile`."""
+
+    @property
+    def rank(self) -> int:
+        """The rank."""
+
+    @property
+    def graph_id(self) -> int:
+        """Number of the root graph that ran."""
+
+    @property
+    def iteration(self) -> int:
+        """From 0; what was there before the first is at -1."""
+
+    @property
+    def node(self) -> str | None:
+        """Name of the node; None if no graph has it."""
+
+    @property
+    def graph(self) -> str:
+        """Name of the graph that has the node."""
+
+    @property
+    def op_type(self) -> str:
+        """Type of the operator; ``Parameter`` for what is none."""
+
+    @property
+    def io(self) -> Literal["input", "output"]:
+        """Whether `slot` is an input or an output of the node."""
+
+    @property
+    def slot(self) -> int:
+        """The slot."""
+
+
+class Observations(Protocol):
+    """Rows of statistics, and the graphs that explain them."""
+
+    @property
+    def tensors(self) -> Sequence[ObservedTensor]:
+        """What each row is about."""
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """Of the content, for each row; equal content has equal ones."""
+
+    def graph(self, rank: int, name: str) -> Graph | None:
+        """Return a graph of a rank."""
+
+    def position(self, rank: int, node: Node) -> int:
+        """Return where a node stands in the order of execution; what is no operator is outside of it."""
+
+
+class ObservedSteps:
+    """The iterations of a run, each with the rows of its tensors.
+
+    Parameters
+    ----------
+    observed : Observations
+    """
+
+    def __init__(self, observed: Observations) -> None:
+        self._observed = observed
+        self._rows: dict[tuple[int, int, int], list[int]] = {}
+        for row, tensor in enumerate(observed.tensors):
+            if tensor.node is not None:
+                self._rows.setdefault((tensor.rank, tensor.iteration, tensor.graph_id), []).append(row)
+
+    def that_show(self, shows: Shown, rank: int) -> Iterator[ObservedStep]:
+        """Yield the graph executions of a rank with a row that shows an anomaly, in the order of time."""
+        before: dict[str, int] = {}
+        for key in sorted(key for key in self._rows if key[0] == rank):
+            rows = self._rows[key]
+            if key[1] >= 0 and shows.certainly[rows].any():
+                for graph in self._graphs(rank, rows):
+                    yield ObservedStep(self._observed, graph, rows, dict(before), shows)
+            before.update(
+                (tensor.node, row)
+                for row in rows
+                if (tensor := self._observed.tensors[row]).op_type == "Parameter" and tensor.node is not None
+            )
+
+    def _graphs(self, rank: int, rows: Sequence[int]) -> list[Graph]:
+        """Return the graphs (a root graph and its sub-graphs) that tensors of one execution belong to."""
+        graphs = {}
+        for name in sorted({self._observed.tensors[row].graph for row in rows}):
+            graph = self._observed.graph(rank, name)
+            if graph is not None:
+                graphs[name] = graph
+        return list(graphs.values())
+
+
+class ObservedStep:
+    """One execution of a graph: which row holds the value of which slot.
+
+    Parameters
+    ----------
+    observed : Observations
+    graph : Graph
+    rows : sequence of int
+        Of the execution; at least one.
+    parameters_before : mapping of str to int
+        The last row of each parameter before the execution.
+    shows : Shown
+        Which rows show the anomaly that is looked for.
+    """
+
+    def __init__(
+        self,
+        observed: Observations,
+        graph: Graph,
+        rows: Sequence[int],
+        parameters_before: Mapping[str, int],
+        shows: Shown,
+    ) -> None:
+        tensors = observed.tensors
+        self._observed = observed
+        self.graph = graph
+        self.rank, self.iteration = tensors[rows[0]].rank, tensors[rows[0]].iteration
+        self._before = parameters_before
+        self._shows = shows
+        self._outputs: dict[str, dict[int, int]] = {}
+        self._inputs: dict[str, dict[int, int]] = {}
+        for row in rows:
+            tensor = tensors[row]
+            if tensor.graph == graph.name and tensor.node is not None:
+                side = self._outputs if tensor.io == "output" else self._inputs
+                side.setdefault(tensor.node, {})[tensor.slot] = row
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """Nodes with a value in this step: what comes in from outside first, then operators as they were executed."""
+        names = {*self._outputs, *self._inputs, *self._updates}
+        seen = [node for name in names if (node := self.graph.get(name)) is not None]
+        # A parameter's own row is its value after the update: what it was before is seen by its consumers.
+        outside = [node for node in self.graph.nodes if not node.is_operator and self._outside_row(node) is not None]
+        operators = [node for node in seen if node.is_operator]
+        return outside + sorted(operators, key=lambda node: (self.order(node), node.name))
+
+    def order(self, node: Node) -> int:
+        """Return where a node stands in the order of execution."""
+        return self._observed.position(self.rank, node)
+
+    def outputs(self, node: Node) -> list[tuple[str, int, int]]:
+        """Return name, slot and row of what a node put out.
+
+        A consumer's input stands in for an output of which there is no row, and what an optimizer wrote to for the
+        outputs that it does not have.
+        """
+        if not node.is_operator:
+            row = self._outside_row(node)
+            return [] if row is None else [(node.name, 0, row)]
+        found = dict(self._outputs.get(node.name, {}))
+        for slot in range(len(node.outputs)):
+            if slot not in found and (row := self._seen_by_consumer(node, slot)) is not None:
+                found[slot] = row
+        own = [(node.name, slot, row) for slot, row in sorted(found.items())]
+        return own or [(name, 0, row) for name, row in self._updates.get(node.name, ())]
+
+    def inputs(self, node: Node) -> Iterator[tuple[int, Node, int | None]]:
+        """Yield index, producer and row of each data input of an operator, before the operator ran."""
+        for index, producer in enumerate(self.graph.flat_producers(node) if node.is_operator else ()):
+            if producer is not None:
+                source, slot = producer
+                yield index, source, self._input_row(node, index, source, slot)
+
+    def is_small_parameter(self, name: str) -> bool:
+        """Return whether a node is a bias or a setting: its zeros are added to something, or are meant."""
+        node = self.graph.get(name)
+        shape = node.outputs[0].shape if node is not None and node.outputs else None
+        return node is not None and node.is_parameter and shape is not None and len(shape) <= 1
+
+    def hidden_upstream(self, names: Sequence[str]) -> list[str]:
+        """Return the producers that may hide the origin: those not known well enough, and what feeds them unseen."""
+        hidden: dict[str, None] = {}
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop(0)
+            if name in hidden or (node := self.graph.get(name)) is None:
+                continue
+            hidden[name] = None
+            waiting += [source.name for _, source, row in self.inputs(node) if row is None or self._shows.perhaps[row]]
+        return list(hidden)
+
+    def _input_row(self, node: Node, index: int, source: Node, slot: int) -> int | None:
+        own = self._inputs.get(node.name, {}).get(index)
+        in_place = own is not None and self._updated_in_place(node, index, own)
+        if own is not None and not in_place:
+            return own
+        if source.is_parameter:
+            # The row shows the value after an in-place update; what went in is what was there before.
+            return self._outside_row(source, before=self.order(node))
+        produced = self._outputs.get(source.name, {}).get(slot)
+        if produced is not None or own is not None:
+            return own if produced is None else produced
+        return self._seen_by_consumer(source, slot)
+
+    def _updated_in_place(self, node: Node, index: int, row: int) -> bool:
+        """Return whether an operator writes to one of its inputs: the row then shows what it wrote."""
+        signature = OPTIMIZER_SIGNATURES.get(node.type)
+        if signature is not None:
+            return index in (*signature.variables, *signature.states)
+        outputs, hashes = self._outputs.get(node.name, {}), self._observed.hashes
+        return any(hashes[row] == hashes[output] for output in outputs.values())
+
+    def _outside_row(self, node: Node, before: int | None = None) -> int | None:
+        """Return the row that shows a parameter or constant as it was when the step began."""
+        for consumer, index in self._direct_consumers(node):
+            row = self._inputs.get(consumer.name, {}).get(index)
+            early = before is None or (row is not None and self.order(consumer) < before)
+            if row is not None and early and not self._updated_in_place(consumer, index, row):
+                return row
+        own, earlier = self._outputs.get(node.name, {}).get(0), self._before.get(node.name)
+        if node.name not in self._updated and (own is not None and _is_data(node)):
+            return own
+        if earlier is not None and (self._is_fresh(node, earlier) or self._shows.certainly[earlier]):
+            return earlier
+        # No update makes a sick value healthy again; a healthy one can have become sick.
+        was_healthy = own is not None and not (self._shows.certainly[own] or self._shows.perhaps[own])
+        return own if was_healthy or node.name not in self._updated else None
+
+    def _is_fresh(self, node: Node, row: int) -> bool:
+        """Return whether nothing can have changed a value between an earlier row and this step."""
+        return node.is_constant or self._observed.tensors[row].iteration == self.iteration - 1
+
+    @cached_property
+    def _updated(self) -> frozenset[str]:
+        """Parameters that an operator of this step wrote to."""
+        observed = frozenset(
+            source.name
+            for name, inputs in self._inputs.items()
+            if (node := self.graph.get(name)) is not None
+            for index, producer in enumerate(self.graph.flat_producers(node))
+            if producer is not None
+            and (source := producer[0]).is_parameter
+            and index in inputs
+            and self._updated_in_place(node, index, inputs[index])
+        )
+        gathered = frozenset(node.name for node in self.graph.parameters if is_gathered(node.name))
+        # Without an optimizer, that a parameter is called a weight does not make this graph train it.
+        roles = self.graph.parameter_roles
+        trained = roles.trainable | roles.states if self._has_optimizer else frozenset()
+        return observed | gathered | trained
+
+    @cached_property
+    def _has_optimizer(self) -> bool:
+        return any(map(is_optimizer, self.graph.operators))
+
+    @cached_property
+    def _updates(self) -> Mapping[str, list[tuple[str, int]]]:
+        """Of each operator of an optimizer that has no outputs: the parameters that it wrote to, and their rows."""
+        updates: dict[str, list[tuple[str, int]]] = {}
+        for node in self.graph.operators:
+            if not node.outputs and is_optimizer(node):
+                producers = self.graph.flat_producers(node)
+                written = [one[0].name for one in producers if one is not None and one[0].name in self._updated]
+                rows = [(name, self._outputs.get(name, {}).get(0)) for name in written]
+                if any(row is not None for _, row in rows):
+                    updates[node.name] = [(name, row) for name, row in rows if row is not None]
+        return updates
+
+    def _seen_by_consumer(self, node: Node, slot: int) -> int | None:
+        for consumer, index in self._direct_consumers(node, slot):
+            row = self._inputs.get(consumer.name, {}).get(index)
+            if row is not None:
+                return row
+        return None
+
+    def _direct_consumers(self, node: Node, slot: int = 0) -> Iterator[tuple[Node, int]]:
+        """Yield the operators that read a slot, and at which input, looking through virtual nodes."""
+        yield from self._readers.get((node.name, slot), ())
+
+    @cached_property
+    def _readers(self) -> dict[tuple[str, int], list[tuple[Node, int]]]:
+        readers: dict[tuple[str, int], list[tuple[Node, int]]] = {}
+        for node in self.graph.operators:
+            if node.name in self._inputs:
+                for index, producer in enumerate(self.graph.flat_producers(node)):
+                    if producer is not None:
+                        readers.setdefault((producer[0].name, producer[1]), []).append((node, index))
+        for found in readers.values():
+            found.sort(key=lambda reader: self.order(reader[0]))
+        return readers
+
+
+def _is_data(node: Node) -> bool:
+    """Return whether a parameter is an input of the network: another value in each step, and a name without dots."""
+    return not node.is_constant and "." not in node.name
