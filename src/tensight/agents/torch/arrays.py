@@ -1,0 +1,169 @@
+"""Reads PyTorch's tensors without PyTorch noticing: no operator runs, nothing is recorded, nothing is written to.
+
+Tensors whose elements lie in this process's memory are read where they lie, whatever their strides. Tensors on a
+device have their statistics computed there (`device`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def _names() -> dict[torch.dtype, str]:
+    names = {
+        getattr(torch, name): name
+        for name in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
+    }
+    names |= {torch.complex64: "complex64", torch.complex128: "complex128"}
+    for name in ("uint16", "uint32", "uint64"):
+        if hasattr(torch, name):
+            names[getattr(torch, name)] = name
+    return names
+
+
+NUMPY_NAMES: dict[torch.dtype, str] = _names()
+"""NumPy's names of the dtypes that have statistics."""
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class TorchReader:
+    """A `TensorReader` of PyTorch's tensors."""
+
+    def describe(self, tensor: torch.Tensor) -> tuple[str, tuple[int, ...], int]:
+        """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
+        if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+            return NUMPY_NAMES.get(tensor.dtype, ""), tuple(tensor.shape), tensor.nbytes
+        with _unnoticed():
+            stored = _stored(tensor)
+            if stored is None:
+                return "", (), 0
+            return NUMPY_NAMES.get(stored.dtype, ""), tuple(stored.shape), stored.nbytes
+
+    def size_bytes(self, tensor: torch.Tensor) -> int:
+        """Return the size in bytes; asked for every tensor that is kept, so it must be fast."""
+        try:
+            size: int = tensor.nbytes
+        except (RuntimeError, NotImplementedError):
+            size = self.describe(tensor)[2]
+        return size
+
+    def version(self, tensor: torch.Tensor) -> int:
+        """Return a number that grows whenever the tensor is written to in place."""
+        try:
+            number: int = tensor._version
+        except RuntimeError:
+            # Tensors of inference mode count nothing.
+            return 0
+        return number
+
+    def host(self, tensor: torch.Tensor) -> NDArray[Any] | None:
+        """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        with _unnoticed():
+            try:
+                stored = _stored(tensor)
+                if stored is None or stored.dtype not in NUMPY_NAMES:
+                    return None
+                if not stored.is_cpu:
+                    stored = stored.detach().cpu()
+                return np.ascontiguousarray(_array(stored)).reshape(tuple(stored.shape))
+            except (RuntimeError, NotImplementedError):
+                return None
+
+    def copy(self, tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor:
+        """Return a tensor of its own with the same values, on the same device; in the place of an older one if it fits."""
+        with _unnoticed():
+            source = tensor.detach()
+            if (
+                into is not None
+                and into.shape == source.shape
+                and into.dtype == source.dtype
+                and into.device == source.device
+            ):
+                return into.copy_(source)
+            return source.clone()
+
+    def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int) -> bool:
+        """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
+        try:
+            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+                name = NUMPY_NAMES.get(tensor.dtype)
+                if name is not None and not (tensor.is_complex() and tensor.is_conj()):
+                    return columns.scan_address(place, tensor.data_ptr(), name, tensor.shape, tensor.numel())
+        except (RuntimeError, NotImplementedError):
+            # Sparse, nested and wrapped tensors have no such thing.
+            pass
+        return self._scan_unusual(tensor, columns, place)
+
+    def has_non_finite(self, tensor: torch.Tensor) -> bool:
+        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        values = self.host(tensor)
+        return values is not None and values.dtype.kind in "fcV" and not bool(np.isfinite(values).all())
+
+    def settle(self, columns: StatisticsColumns) -> None:
+        """Wait for the rows that devices still compute, all together."""
+
+    def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int) -> bool:
+        values = self.host(tensor)
+        return values is not None and columns.scan(place, values)
+
+
+@contextlib.contextmanager
+def _unnoticed() -> Iterator[None]:
+    """Let nobody who watches PyTorch's operators see ours."""
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
+        yield
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the plain tensor that holds the elements; None if there is none in this process."""
+    if type(tensor) not in _PLAIN and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        # What a distributed tensor has here; other wrappers may compute what they show.
+        tensor = getattr(tensor, "_local_tensor", None)
+        if type(tensor) not in _PLAIN:
+            return None
+    if tensor.is_meta or tensor.is_nested:
+        return None
+    if tensor.is_quantized:
+        return tensor.detach().dequantize()
+    if tensor.layout is torch.sparse_coo:
+        return tensor.detach().coalesce().values()
+    if tensor.layout is torch.strided:
+        return tensor
+    if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        return tensor.detach().values()
+    return tensor.detach().to_dense()
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return the elements of a strided tensor in this process's memory, where they lie."""
+    name = NUMPY_NAMES[tensor.dtype]
+    dtype = _BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    shape = tuple(tensor.shape)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+    extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    memory = (ctypes.c_char * extent).from_address(tensor.data_ptr())
+    # The memory is the tensor's: it lives as long as the array does.
+    memory._tensor = tensor  # type: ignore[attr-defined]
+    array: NDArray[Any] = np.ndarray(shape, dtype, memory, 0, strides)
+    if tensor.is_complex() and tensor.is_conj():
+        array = np.conj(array)
+    return -array if tensor.is_neg() else array

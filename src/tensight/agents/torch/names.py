@@ -1,0 +1,223 @@
+"""Names of modules and of their tensors, as they appear in graphs.
+
+A module's scope is ``Default/layer1/conv1``, the name of a weight ``layer1.conv1.weight``. What wraps a model (data
+parallelism, compilation) leaves no trace in names.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT_SCOPE = "Default"
+
+# A wrapper of these classes computes nothing of its own; the attribute holds what is wrapped.
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "OffloadWrapper": "_checkpoint_wrapped_module",
+}
+_WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+# Their own forward only calls their children one after the other, or does not exist.
+_PLAIN_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
+
+class ModuleName(NamedTuple):
+    """What a module is called.
+
+    Attributes
+    ----------
+    scope : str
+        ``Default/layer1/conv1``.
+    type : str
+        Name of its class.
+    root : Root
+        The model that it belongs to.
+    is_leaf : bool
+        Whether it has no modules of its own: one call of it is one operator.
+    is_plain : bool
+        Whether it only passes on what its modules return.
+    """
+
+    scope: str
+    type: str
+    root: Root
+    is_leaf: bool
+    is_plain: bool
+
+
+class Root:
+    """A model that is trained, or a module that is called beside it, such as a loss.
+
+    Attributes
+    ----------
+    module : weakref of Module
+    scope : str
+    prefix : str
+        What stands before the names of its tensors.
+    has_parameters : bool
+    """
+
+    def __init__(self, module: nn.Module, scope: str, prefix: str, has_parameters: bool) -> None:
+        self.module = weakref.ref(module)
+        self.scope = scope
+        self.prefix = prefix
+        self.has_parameters = has_parameters
+
+
+class TensorEntry(NamedTuple):
+    """Where a module holds a weight or a buffer: it may put another tensor there at any time.
+
+    Attributes
+    ----------
+    holder : dict of str to Tensor or None
+    key : str
+    name : str
+        ``layer1.conv1.weight``.
+    is_parameter : bool
+    """
+
+    holder: dict[str, torch.Tensor | None]
+    key: str
+    name: str
+    is_parameter: bool
+
+
+class Names:
+    """Names of everything that belongs to the models of a training; modules are held weakly.
+
+    Attributes
+    ----------
+    roots : list of Root
+    modules : dict of int to ModuleName
+        By ``id(module)``.
+    generation : int
+        Grows whenever a model comes or goes.
+    """
+
+    def __init__(self) -> None:
+        self.roots: list[Root] = []
+        self.modules: dict[int, ModuleName] = {}
+        self.generation = 0
+        self.on_gone: Callable[[], None] = lambda: None
+        self._entries: dict[int, list[TensorEntry]] = {}
+
+    def add(self, model: nn.Module) -> Root | None:
+        """Give names to a model and all its modules; None if they have names already.
+
+        The first model with parameters is ``Default``, whatever comes beside it ``Default/<its class>``.
+        """
+        inner = unwrapped(model)
+        known = self.modules.get(id(inner))
+        if known is not None:
+            self._note_wrappers(model, known)
+            return None
+        has_parameters = any(True for _ in inner.parameters())
+        scope, prefix = self._scope_and_prefix(inner, has_parameters)
+        root = Root(inner, scope, prefix, has_parameters)
+        self.roots.append(root)
+        ids = [id(inner)]
+        entries: list[TensorEntry] = []
+        for path, module in inner.named_modules():
+            steps = [step.replace("/", "_") for step in path.split(".") if step and step not in _WRAPPED]
+            name = _name_of(module, "/".join([scope, *steps]), root)
+            if id(module) not in self.modules:
+                self.modules[id(module)] = name
+                ids.append(id(module))
+            entries += _entries_of(module, prefix + "".join(f"{step}." for step in steps))
+        self._entries[id(root)] = entries
+        self._note_wrappers(model, self.modules[id(inner)])
+        self.generation += 1
+        weakref.finalize(inner, self._forget, weakref.ref(self), id(root), ids).atexit = False
+        return root
+
+    def scope(self, module: nn.Module) -> str:
+        """Return the scope of a module; empty if it belongs to no model that is known."""
+        known = self.modules.get(id(module))
+        return "" if known is None else known.scope
+
+    def entries(self) -> Iterator[TensorEntry]:
+        """Yield where weights and buffers are held, each tensor once, in the order of the models."""
+        seen: set[int] = set()
+        for root in self.roots:
+            for entry in self._entries[id(root)]:
+                tensor = entry.holder.get(entry.key)
+                if tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield entry
+
+    def tensor_names(self) -> dict[int, str]:
+        """Return the names of all weights and buffers by the identity of the tensor; one that is shared has one."""
+        return {id(entry.holder[entry.key]): entry.name for entry in self.entries()}
+
+    def trains(self, parameters: set[int]) -> bool:
+        """Whether any of some parameters, by identity, belongs to a model that is known."""
+        return any(entry.is_parameter and id(entry.holder[entry.key]) in parameters for entry in self.entries())
+
+    def _scope_and_prefix(self, module: nn.Module, has_parameters: bool) -> tuple[str, str]:
+        taken = {root.scope for root in self.roots}
+        if has_parameters and ROOT_SCOPE not in taken:
+            return ROOT_SCOPE, ""
+        taken |= {name.scope for name in self.modules.values()}
+        type_ = type(module).__name__
+        number = 0
+        name = type_
+        while f"{ROOT_SCOPE}/{name}" in taken:
+            number += 1
+            name = f"{type_}_{number}"
+        return f"{ROOT_SCOPE}/{name}", f"{name}."
+
+    def _note_wrappers(self, model: nn.Module, name: ModuleName) -> None:
+        """Have the wrappers of a model known as modules that compute nothing."""
+        while (inner := _wrapped_by(model)) is not None:
+            if id(model) not in self.modules:
+                self.modules[id(model)] = name._replace(is_leaf=False, is_plain=True)
+                weakref.finalize(model, self._forget, weakref.ref(self), 0, [id(model)]).atexit = False
+            model = inner
+
+    @staticmethod
+    def _forget(reference: weakref.ref[Names], root: int, ids: list[int]) -> None:
+        self = reference()
+        if self is None:
+            return
+        for number in ids:
+            self.modules.pop(number, None)
+        self.roots = [known for known in self.roots if id(known) != root]
+        self._entries.pop(root, None)
+        self.generation += 1
+        self.on_gone()
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return what data parallelism or compilation has wrapped."""
+    while (inner := _wrapped_by(model)) is not None:
+        model = inner
+    return model
+
+
+def _wrapped_by(module: nn.Module) -> nn.Module | None:
+    attribute = _WRAPPERS.get(type(module).__name__)
+    inner: Any = None if attribute is None else module._modules.get(attribute)
+    return inner if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch.") else None
+
+
+def _name_of(module: nn.Module, scope: str, root: Root) -> ModuleName:
+    wrapper = _wrapped_by(module) is not None
+    is_leaf = not wrapper and not any(True for _ in module.children())
+    is_plain = wrapper or (isinstance(module, _PLAIN_CONTAINERS) and type(module).__module__.startswith("torch."))
+    return ModuleName(scope, type(module).__name__.replace("/", "_"), root, is_leaf and not is_plain, is_plain)
+
+
+def _entries_of(module: nn.Module, prefix: str) -> Iterator[TensorEntry]:
+    for holder, is_parameter in ((module._parameters, True), (module._buffers, False)):
+        for key in holder:
+            yield TensorEntry(holder, key, prefix + key, is_parameter)
