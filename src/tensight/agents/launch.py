@@ -92,9 +92,11 @@ def _debug_torch() -> None:
     """Install the agent; whatever is wrong with it, the script goes on."""
     try:
         from tensight.agents.settings import AgentSettings
+
+        settings = AgentSettings.from_environment()
         from tensight.agents.torch.install import install
 
-        install(AgentSettings.from_environment())
+        install(settings)
     except Exception as error:
         _say(error)
 
