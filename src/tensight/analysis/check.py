@@ -11,7 +11,7 @@ import numpy as np
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
-from tensight.graph import NodeKind, kinds, text_pattern, trainable_weight_names
+from tensight.graph import NodeKind, activation_name, kinds, text_pattern, trainable_weight_names
 from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
 
 if TYPE_CHECKING:
@@ -195,13 +195,16 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
         All graphs of the rank: a weight that one of them trains is trainable in the others, too.
     """
     types = {name.lower() for name in selector.names}
+    functions = {activation_name(name) or name.lower() for name in selector.names}
     pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "")
     rules: dict[SelectorKind, Callable[[Node], bool]] = {
         SelectorKind.ALL: lambda node: not node.is_constant,
         SelectorKind.WEIGHTS: lambda node: NodeKind.WEIGHT in kinds(graph, node),
         SelectorKind.GRADIENTS: lambda node: NodeKind.GRADIENT in kinds(graph, node),
         SelectorKind.ACTIVATIONS: lambda node: NodeKind.ACTIVATION in kinds(graph, node),
-        SelectorKind.ACTIVATION: lambda node: node.type.lower() in types and NodeKind.ACTIVATION in kinds(graph, node),
+        SelectorKind.ACTIVATION: lambda node: (
+            activation_name(node.type) in functions and NodeKind.ACTIVATION in kinds(graph, node)
+        ),
         SelectorKind.TYPE: lambda node: node.type.lower() in types,
         SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
-from tensight.graph.kinds import NodeKind, kinds, original_kinds
+from tensight.graph.kinds import NodeKind, activation_name, kinds, original_kinds
 from tensight.graph.model import Graph
 from tensight.graph.node import Edge, EdgeKind, Node
 from tensight.graph.optimizers import (
     ParameterRoles,
     frozen_weights,
+    is_gradient_scope,
     is_optimizer,
     optimizer_states,
     trainable_weight_names,
@@ -35,9 +36,11 @@ __all__ = [
     "TensorAddress",
     "TensorValue",
     "UnreadableValue",
+    "activation_name",
     "data_type_name",
     "data_type_number",
     "frozen_weights",
+    "is_gradient_scope",
     "is_optimizer",
     "kinds",
     "numpy_dtype_name",

@@ -36,10 +36,15 @@ _ORIGINAL_ACTIVATIONS = frozenset(
     {"elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"}
     | {"prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"}
 )
-_ACTIVATIONS = _ORIGINAL_ACTIVATIONS | {"celu", "hardtanh", "mish", "selu", "silu", "softplus", "softsign", "swish"}
-# MindSpore 2.10 has several implementations of one function: GeluExt, InplaceReLU, SoftmaxV2.
+_ACTIVATIONS = (
+    _ORIGINAL_ACTIVATIONS
+    | {"celu", "hardtanh", "mish", "selu", "silu", "softplus", "softsign", "swish"}
+    | {"hardsigmoid", "hardswish", "softmax2d"}
+)
+# MindSpore 2.10 has several implementations of one function: GeluExt, InplaceReLU, SoftmaxV2. PyTorch's operators are
+# called relu_, _softmax, log_sigmoid_forward.
 _PREFIXES = ("inplace", "npu")
-_SUFFIXES = ("ext", "v2")
+_SUFFIXES = ("ext", "v2", "forward")
 # Primitives that the compiler expands lose the scope of the pass they belong to.
 _EXPANSION_SCOPE = "Expand"
 # Expansions are short; the bound only matters for damaged graphs.
@@ -108,7 +113,7 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
                 found.add(kind)
     elif _is_gradient(graph, node):
         found.add(NodeKind.GRADIENT)
-    elif _is_activation(node.type):
+    elif activation_name(node.type):
         found.add(NodeKind.ACTIVATION)
     return frozenset(found)
 
@@ -125,13 +130,20 @@ def _is_original_weight(full_name: str) -> bool:
     return lower.endswith((".weight", ".bias")) and "optimizer-" not in lower and not lower.startswith("gradients/")
 
 
-def _is_activation(kind: str) -> bool:
-    name = kind.lower()
+def activation_name(kind: str) -> str:
+    """Return which activation function operators of a type compute, in lower case; empty if none.
+
+    Implementations of one function have one name: ``ReLU``, ``relu_`` and ``InplaceReLU`` are ``relu``.
+    """
+    name = kind.replace("_", "").lower()
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
-    return name in _ACTIVATIONS or kind.lower() in _ACTIVATIONS or kind.endswith("ReluFusion")
+    for found in (name, kind.lower()):
+        if found in _ACTIVATIONS:
+            return found
+    return "relu" if kind.endswith("ReluFusion") else ""
 
 
 def _is_gradient(graph: Graph, node: Node) -> bool:

@@ -135,7 +135,7 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
     if kind is SelectorKind.TYPE:
         return index.of_types(selector.names)
     if kind is SelectorKind.ACTIVATION:
-        return index.of_types(selector.names) & index.of_kind(NodeKind.ACTIVATION)
+        return index.of_functions(selector.names) & index.of_kind(NodeKind.ACTIVATION)
     if kind is SelectorKind.TRAINABLE_WEIGHTS:
         mask = np.zeros(len(index), bool)
         names = trainable_weight_names(graphs or (index.graph,))

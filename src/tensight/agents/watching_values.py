@@ -1,0 +1,163 @@
+"""What watchpoints must know beyond the statistics of a step: how tensors changed, and what only elements tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.tensors import layout, scan_changes, scan_segment
+from tensight.tensors.statistics_row import segments_of
+from tensight.watchpoints.quantities import DEFAULT_ATOL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.reader import TensorReader
+    from tensight.agents.retention import Retention
+    from tensight.agents.rows import Rows
+    from tensight.tensors import ChangeStatistics
+    from tensight.watchpoints import ConditionCheck
+
+Table = dict[Any, "NDArray[Any]"]
+
+_NO_PLACES = np.empty(0, np.int64)
+_BEFORE = np.dtype([("known", np.bool_), ("hash", np.int64), ("count", np.int64), ("abs_mean", np.float64)])
+_ROUNDING = 1e-9
+"""How far a mean of float64 sums may be off, relative to it."""
+
+
+class ValueColumns:
+    """Columns that the statistics of one step do not give, of places that watchpoints look at.
+
+    A tensor whose hash is that of the step before is the same, and one whose mean size is another has changed by that
+    much at least. Everything else needs the values, which are read only for rows that nothing cheaper decides.
+
+    Parameters
+    ----------
+    reader : TensorReader
+    """
+
+    def __init__(self, reader: TensorReader) -> None:
+        self._reader = reader
+        self._compared = _NO_PLACES
+        self._places = _NO_PLACES
+        self._largest_atol = DEFAULT_ATOL
+        self._before = np.zeros(0, _BEFORE)
+
+    def arrange(self, table: NDArray[np.int64], compared: Sequence[tuple[NDArray[np.int64], ConditionCheck]]) -> None:
+        """Take note of which places of a table are compared with the step before, by which checks."""
+        self._places = np.unique(np.concatenate([places for places, _ in compared])) if compared else _NO_PLACES
+        self._compared = np.searchsorted(table, self._places)
+        self._largest_atol = max((check.needs.atol for _, check in compared), default=DEFAULT_ATOL)
+
+    @property
+    def compares(self) -> bool:
+        """Whether anything is compared with the step before."""
+        return len(self._compared) > 0
+
+    def compare(self, columns: Table, rows: Rows, present: NDArray[np.bool_]) -> None:
+        """Add the columns of changes, as far as statistics tell, and remember this step for the next one.
+
+        Parameters
+        ----------
+        columns : dict
+            Statistics of all places that are watched; receives columns.
+        rows : Rows
+            The rows that they are computed from.
+        present : ndarray of bool
+            Which of the places were seen in this step.
+        """
+        if not self.compares:
+            return
+        chosen = self._compared
+        self._make_room(int(self._places[-1]) + 1)
+        before = self._before[self._places]
+        now = np.zeros(len(chosen), _BEFORE)
+        now["hash"], now["abs_mean"] = rows.raw_counts[chosen, layout.HASH], columns["abs_mean"][chosen]
+        now["count"] = columns["count"][chosen]
+        finite = columns["nan_count"] + columns["neg_inf_count"] + columns["pos_inf_count"] == 0
+        now["known"] = finite[chosen]
+        seen = present[chosen]
+        # NaN and Inf compare like nothing else; then the elements decide.
+        usable = before["known"] & now["known"]
+        comparable = before["count"] == now["count"]
+        same = usable & comparable & (before["hash"] == now["hash"])
+        moved = np.abs(now["abs_mean"] - before["abs_mean"]) - self._largest_atol
+        least_rtol = np.maximum(moved / before["abs_mean"] - _ROUNDING, 0.0)
+        length = len(rows)
+        for name, values in (
+            ("has_previous", before["count"] > 0),
+            ("changes_comparable", comparable),
+            ("complete", same),
+            ("mean_abs_change", np.where(same, 0.0, np.nan)),
+            ("mean_abs_previous", before["abs_mean"]),
+            ("required_rtol", np.where(same, 0.0, np.where(usable, least_rtol, np.nan))),
+        ):
+            columns[name] = np.zeros(length, values.dtype)
+            columns[name][chosen] = values
+        self._before[self._places[seen]] = now[seen]
+
+    def read(
+        self,
+        check: ConditionCheck,
+        columns: Table,
+        places: NDArray[np.int64],
+        open_rows: NDArray[np.int64],
+        retention: Retention,
+    ) -> bool:
+        """Fill in what the elements tell of some rows; False if none of their values is kept.
+
+        Parameters
+        ----------
+        check : ConditionCheck
+        columns : dict
+            Of the rows under evaluation; receives columns.
+        places : ndarray of int64
+            The place of each row.
+        open_rows : ndarray of int64
+            Those that statistics leave open.
+        retention : Retention
+            Where the values are.
+        """
+        needs = check.needs
+        any_read = False
+        for row in open_rows.tolist():
+            current = self._host(retention.current(int(places[row])))
+            if current is None:
+                continue
+            for key in needs.ranges:
+                counted = columns.setdefault(("in_range", *key), np.full(len(places), -1, np.int64))
+                counted[row] = _count_in_range(current, key)
+                any_read = True
+            if needs.changes:
+                previous = self._host(retention.previous(int(places[row])))
+                if previous is not None and previous.size == current.size:
+                    _fill_changes(columns, row, _changes(current, previous, needs.atol, needs.rtol))
+                    any_read = True
+        return any_read
+
+    def _host(self, tensor: Any) -> NDArray[Any] | None:
+        return None if tensor is None else self._reader.host(tensor)
+
+    def _make_room(self, places: int) -> None:
+        missing = places - len(self._before)
+        if missing > 0:
+            self._before = np.concatenate([self._before, np.zeros(missing, _BEFORE)])
+
+
+def _count_in_range(array: NDArray[Any], key: tuple[float, float]) -> int:
+    parts = (scan_segment(segment, index, (key,)) for index, segment in enumerate(segments_of(array)))
+    return sum(part.in_ranges[0] for part in parts)
+
+
+def _changes(current: NDArray[Any], previous: NDArray[Any], atol: float, rtol: float | None) -> ChangeStatistics:
+    return scan_changes(zip(segments_of(current), segments_of(previous), strict=True), atol=atol, stop_above=rtol)
+
+
+def _fill_changes(columns: Table, row: int, found: ChangeStatistics) -> None:
+    for name in ("complete", "mean_abs_change", "required_rtol"):
+        columns[name][row] = getattr(found, name)
+    columns["mean_abs_previous"][row] = found.mean_abs_previous
