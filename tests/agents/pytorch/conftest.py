@@ -1,0 +1,25 @@
+"""One server for all trainings in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from running import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that answers, for every test of this process."""
+    with running_server(tmp_path_factory.mktemp("torch") / "workspace") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Leave the cores to the other tests."""
+    torch.set_num_threads(1)

@@ -1,0 +1,24 @@
+"""Nothing is reported of trainings in which nothing is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from networks import HEALTHY
+from watched_training import debug
+
+if TYPE_CHECKING:
+    from running import RunningServer
+
+STEPS = 160
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+@pytest.mark.parametrize("name", HEALTHY)
+def test_the_recommended_set_is_silent_on_a_healthy_training(
+    torch_server: RunningServer, name: str, capture: str
+) -> None:
+    finding = debug(torch_server, HEALTHY[name](), STEPS, capture=capture)
+    assert finding.ended, finding.summary()
+    assert finding.step == STEPS
