@@ -17,22 +17,26 @@ from tensight.errors import InputError
 from tensight.tensors import SEGMENT_ELEMENTS, layout, portable, scan_segment
 from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type, values_of
 from tensight.tensors.native import Kernel
-from tensight.tensors.scratch import scratch_address
+from tensight.tensors.scratch import own_memory
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
 from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike, NDArray
 
     from tensight.tensors import TensorStatistics
     from tensight.tensors.elements import ElementType
+    from tensight.tensors.native import NativeKernel
 
 NEVER = -2
 """Iteration of a row that was never written."""
 
 _CAPACITY = 256
+_HOLDING = 2**16
+"""Elements up to which a scan holds the interpreter lock: it takes some 10 µs."""
+
+_REALS_BYTES, _COUNTS_BYTES = 8 * layout.REALS, 8 * layout.COUNTS
+_pack = layout.SCAN_TASK.pack_into
 _FIRST_REALS = np.zeros(layout.REALS)
 _FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
 
@@ -77,8 +81,8 @@ class StatisticsColumns:
     def __init__(self) -> None:
         self.current_iteration = -1
         self._kinds: dict[np.dtype[Any], _Kind] = {}
-        self._single: Callable[..., object] | None = None
-        self._double: Callable[..., object] | None = None
+        self._single: NativeKernel | None = None
+        self._double: NativeKernel | None = None
         self._capacity = 0
         self._reals = np.empty((0, layout.REALS))
         self._counts = np.empty((0, layout.COUNTS), np.int64)
@@ -212,11 +216,31 @@ class StatisticsColumns:
             if kernel is None:
                 self._scan_any(place, kind, array_at(address, kind.element, shape, count))
                 return
-        self.reserve(place + 1)
-        self._reals[place] = _FIRST_REALS
-        self._counts[place] = 0
-        reals, counts = self._row_addresses(place)
-        kernel(kind.stored_as, address, kind.item_bytes, address, count, 0, scratch_address(), reals, counts, 0, 0)
+        if place >= self._capacity:
+            self.reserve(place + 1)
+        reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
+        task, scratch = own_memory.task, own_memory.address
+        _pack(
+            task.words,
+            0,
+            0,
+            kind.stored_as,
+            address,
+            kind.item_bytes,
+            address,
+            count,
+            0,
+            scratch,
+            reals,
+            counts,
+            0,
+            0,
+            1,
+        )
+        if count > _HOLDING:
+            kernel.call(task.address)
+        else:
+            kernel.call_holding(task.address)
         exponent = 0
         if kind.is_double:
             exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
@@ -239,15 +263,19 @@ class StatisticsColumns:
         if kernel is None:
             portable.scan(elements, kind.element, 0, (), reals, counts)
         else:
-            addresses = self._row_addresses(place)
-            for start in range(0, elements.size, layout.CHUNK):
-                chunk = elements[start : start + layout.CHUNK]
-                values = values_of(chunk, kind.element)
-                raw, block = chunk.ctypes.data, start // layout.BLOCK
-                at = values.ctypes.data
-                kernel(layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch_address(), *addresses, 0, 0)
+            self._scan_converted(place, kind, elements, kernel)
         exponent = self._rescan(place, elements, kind) if kind.is_double else 0
         self._mark(place, kind.code, array.shape, exponent)
+
+    def _scan_converted(self, place: int, kind: _Kind, elements: NDArray[Any], kernel: NativeKernel) -> None:
+        task, scratch = own_memory.task, own_memory.address
+        row = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES, 0, 0, 0
+        for start in range(0, elements.size, layout.CHUNK):
+            chunk = elements[start : start + layout.CHUNK]
+            values = values_of(chunk, kind.element)
+            block, raw, at = start // layout.BLOCK, chunk.ctypes.data, values.ctypes.data
+            _pack(task.words, 0, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
+            kernel.call(task.address)
 
     def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:
         whole = joined([scan_segment(segment, index) for index, segment in enumerate(segments_of(array))])
@@ -270,15 +298,12 @@ class StatisticsColumns:
             self._reals[place] = reals
         return exponent
 
-    def _row_addresses(self, place: int) -> tuple[int, int]:
-        return self._reals_address + place * 8 * layout.REALS, self._counts_address + place * 8 * layout.COUNTS
-
-    def _kernel(self, kind: _Kind) -> Callable[..., object] | None:
+    def _kernel(self, kind: _Kind) -> NativeKernel | None:
         """Return the compiled scan; once there is one it is kept."""
         if kind.is_double:
-            self._double = self._double or compiled(Kernel.SCAN_DOUBLE)
+            self._double = self._double or compiled(Kernel.SCAN_DOUBLE, here=False)
             return self._double
-        self._single = self._single or compiled(Kernel.SCAN_SINGLE)
+        self._single = self._single or compiled(Kernel.SCAN_SINGLE, here=False)
         return self._single
 
 

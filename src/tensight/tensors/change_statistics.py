@@ -12,16 +12,17 @@ from tensight.errors import InputError
 from tensight.tensors import layout
 from tensight.tensors.elements import Route, as_native, doubles_of, element_type, values_of
 from tensight.tensors.native import Kernel
-from tensight.tensors.scratch import change_totals, scratch_address
+from tensight.tensors.scratch import change_totals, own_memory
 from tensight.tensors.statistics_row import segments_of
 from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from tensight.tensors.elements import ElementType
+    from tensight.tensors.native import NativeKernel
 
 UPDATE_RATIO_EPSILON = 1e-9
 """What the original adds to the mean size of the previous values (conditions 18 and 19) whatever its parameter says."""
@@ -125,7 +126,7 @@ def _require_comparable(current: NDArray[Any], previous: NDArray[Any], atol: flo
 
 
 def _compare_compiled(
-    kernel: Callable[..., object],
+    kernel: NativeKernel,
     arrays: tuple[NDArray[Any], NDArray[Any]],
     kinds: tuple[ElementType, ElementType],
     double: bool,
@@ -135,15 +136,20 @@ def _compare_compiled(
     totals, address = change_totals()
     new, old = arrays
     route = kinds[0].route
-    beyond = float(atol), scratch_address(), address
+    task, scratch = own_memory.task, own_memory.address
+
+    def run(kind: int, one: NDArray[Any], other: NDArray[Any]) -> None:
+        at, before = one.ctypes.data, other.ctypes.data
+        layout.CHANGE_TASK.pack_into(task.words, 0, 0, kind, at, before, one.size, atol, scratch, address, 0, 0)
+        kernel.call(task.address)
+
     if route is kinds[1].route and route.is_direct:
-        kernel(route.stored_as, new.ctypes.data, old.ctypes.data, new.size, *beyond)
+        run(route.stored_as, new, old)
     else:
         convert = doubles_of if double else values_of
         for start in range(0, new.size, layout.CHUNK):
             chunk = slice(start, start + layout.CHUNK)
-            one, other = convert(new[chunk], kinds[0]), convert(old[chunk], kinds[1])
-            kernel(layout.VALUES, one.ctypes.data, other.ctypes.data, one.size, *beyond)
+            run(layout.VALUES, convert(new[chunk], kinds[0]), convert(old[chunk], kinds[1]))
     numbers: list[float] = totals.tolist()
     return numbers
 

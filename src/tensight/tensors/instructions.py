@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
+_types: Any = types
 _NO_NAN = ("nnan", "nsz")
 _ANY_ORDER = ("reassoc", "nsz", "contract")
 
@@ -68,12 +69,19 @@ def _load_like(builder: Any, kind: Any, address: Any, index: Any, _like: Any) ->
     return _load(builder, kind, address, index)
 
 
+def _pointer(builder: Any, kind: Any, address: Any) -> Any:
+    return builder.inttoptr(address, kind)
+
+
 load_byte = _instruction(types.uint8, _load)
 load_half = _instruction(types.uint16, _load)
 load_word = _instruction(types.int64, _load)
 load_like = _instruction(2, _load_like)
 """Load the bits of a value, ``(address, index, like)``, as an integer of the width of `like`."""
 store_bits = _instruction(types.void, _store)
+reals_at = _instruction(_types.CPointer(types.float64), _pointer)
+counts_at = _instruction(_types.CPointer(types.int64), _pointer)
+"""Return a pointer from an address."""
 
 
 def _order_key(builder: Any, kind: Any, bits: Any) -> Any:
@@ -113,6 +121,11 @@ def _choose(builder: Any, relation: str, one: Any, other: Any) -> Any:
     return builder.bitcast(builder.select(chosen, *numbers, flags=_NO_NAN), one.type)
 
 
+def _greater_magnitude(builder: Any, kind: Any, largest: Any, bits: Any) -> Any:
+    magnitude = builder.and_(bits, kind((1 << (kind.width - 1)) - 1))
+    return builder.select(builder.icmp_signed(">", magnitude, largest), magnitude, largest)
+
+
 def _is_negative(builder: Any, _kind: Any, bits: Any) -> Any:
     return builder.icmp_unsigned(">", bits, bits.type(1 << (bits.type.width - 1)))
 
@@ -123,6 +136,8 @@ least = _instruction(0, _least)
 """Return the bits of the smaller of two numbers, undefined if one is NaN."""
 greatest = _instruction(0, _greatest)
 """Return the bits of the larger of two numbers, undefined if one is NaN."""
+greater_magnitude = _instruction(0, _greater_magnitude)
+"""Return the larger one of a magnitude's bits and the bits of a value without their sign."""
 is_negative = _instruction(types.boolean, _is_negative)
 """Return whether bits are those of a number below zero (for which -0.0 is not)."""
 real = _instruction(types.float64, _real)

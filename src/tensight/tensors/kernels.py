@@ -26,9 +26,10 @@ the shift is one of the elements, ``s1**2 / n <= (n - 1) / n * s2``, so the subt
 of double precision whatever the data (about 1e-13 relative). Blocks are joined by the pairwise formula of
 Chan, Golub and LeVeque (1979).
 
-All arguments are addresses and numbers: there is one compiled version per width of the values, whether the array is
-writable, aligned, mapped or not. And all of it is compiled without numba's counting of references and its exceptions,
-so that the object code calls nothing outside of itself.
+A kernel is given the address of a *task*, 64-bit words that say where things are (`layout`), and does the tasks that
+are chained to it too: a call with many arguments takes longer than a small tensor. There is one compiled version per
+width of the values, whether the array is writable, aligned, mapped or not. And all of it is compiled without numba's
+counting of references and its exceptions, so that the object code calls nothing outside of itself.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ from tensight.tensors.instructions import (
     add_product,
     add_square,
     count_if,
+    counts_at,
     double_bits,
     double_of,
+    greater_magnitude,
     greatest,
     is_negative,
     least,
@@ -55,6 +58,7 @@ from tensight.tensors.instructions import (
     narrow,
     order_key,
     real,
+    reals_at,
     required_rtol,
     scramble,
     store_bits,
@@ -65,11 +69,15 @@ from tensight.tensors.layout import (
     ABSOLUTE_TOTAL,
     BLOCK,
     BLOCK_STEP,
+    BRAIN,
     CHANGE_MAXIMUM,
     CHANGE_SQUARES,
     CHANGE_TOTAL,
+    CHANGES,
     COUNTS,
+    DOUBLE,
     FINITE,
+    FINITE_BLOCK,
     FIRST_KEY,
     FIRST_STEP,
     HALF,
@@ -82,6 +90,7 @@ from tensight.tensors.layout import (
     POSITIVE,
     POSITIVE_INFINITE,
     PREVIOUS_TOTAL,
+    REALS,
     REQUIRED_RTOL,
     SECOND_KEY,
     SECOND_STEP,
@@ -89,13 +98,15 @@ from tensight.tensors.layout import (
     TOTAL,
     VALUES,
 )
-from tensight.tensors.native import INFINITY_32, Kernel, object_code
+from tensight.tensors.native import INFINITY_32, INFINITY_64, INFINITY_BRAIN, INFINITY_HALF, Kernel, object_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 """No counting of references (there are no objects) and no exceptions (nothing divides by zero)."""
+
+_ENTRY_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _numba: Any = numba  # decorators lose the types of what they decorate
 
@@ -211,43 +222,16 @@ def count_range(source: int, count: int, low: Any, high: Any) -> int:
     return int(inside)
 
 
-def scan(
-    infinity: Any,
-    kind: int,
-    raw: int,
-    item_bytes: int,
-    values: int,
-    count: int,
-    first_block: int,
-    scratch: int,
-    reals: Any,
-    counts: Any,
-    ranges: Any,
-    range_count: int,
-) -> None:
-    """Add `count` elements to the totals.
-
-    Parameters
-    ----------
-    infinity : int32 or int64
-        INFINITY_32 for float32 values, INFINITY_64 for float64.
-    kind : int
-        VALUES: the values to scan are at the address `values`. HALF or BRAIN: they are at `raw`, to be widened.
-    raw, item_bytes : int
-        Address and width of the elements as stored, for the hash.
-    values : int
-        Address of the float32 or float64 values; equal to `raw` when the elements are such values.
-    count, first_block : int
-        Number of elements, and the place in the tensor of the block that begins with the first of them.
-    scratch : int
-        Address of two writable blocks of values.
-    reals, counts : pointer to float64 (REALS,) and to int64 (COUNTS + range_count,)
-        The totals of `layout`.
-    ranges : pointer to int64 (range_count, 2)
-        Order keys of the smallest and largest value inside each range.
-    range_count : int
-        Number of ranges.
-    """
+@_inner
+def scan(infinity: Any, task: int) -> None:
+    """Add the elements of one task to its totals (`layout.SCAN_TASK`)."""
+    kind, raw, item_bytes = load_word(task, 1), load_word(task, 2), load_word(task, 3)
+    values, count, first_block = load_word(task, 4), load_word(task, 5), load_word(task, 6)
+    scratch = load_word(task, 7)
+    reals, counts = reals_at(load_word(task, 8)), counts_at(load_word(task, 9))
+    ranges, range_count = counts_at(load_word(task, 10)), load_word(task, 11)
+    if load_word(task, 12):
+        clear(reals, counts, range_count)
     width = 4 if infinity == INFINITY_32 else 8
     done = 0
     while done < count:
@@ -269,6 +253,17 @@ def scan(
             counts[COUNTS + i] += count_range(source, block, low, high)
         counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
         done += block
+
+
+@_inner
+def clear(reals: Any, counts: Any, range_count: int) -> None:
+    """Make totals those of nothing."""
+    for i in range(REALS):
+        reals[i] = 0.0
+    reals[MINIMUM] = np.inf
+    reals[MAXIMUM] = -np.inf
+    for i in range(COUNTS + range_count):
+        counts[i] = 0
 
 
 @_inner
@@ -297,24 +292,69 @@ def change_values(current: int, previous: int, count: int, infinity: Any, atol: 
     totals[REQUIRED_RTOL] = max(totals[REQUIRED_RTOL], double_of(required))
 
 
-def compare(
-    infinity: Any, kind: int, current: int, previous: int, count: int, atol: float, scratch: int, totals: Any
-) -> None:
-    """Add `count` pairs of elements to `totals`, a pointer to float64 (CHANGES,); see `scan` for the other parameters.
+@_inner
+def compare(infinity: Any, task: int) -> None:
+    """Add the pairs of elements of one task to its totals (`layout.CHANGE_TASK`).
 
     A total that is not finite says that an element was not, or that squares left the range of float64.
     """
+    kind, current, previous = load_word(task, 1), load_word(task, 2), load_word(task, 3)
+    count, atol, scratch = load_word(task, 4), double_of(load_word(task, 5)), load_word(task, 6)
+    totals, kept = reals_at(load_word(task, 7)), load_word(task, 8)
     width = 4 if infinity == INFINITY_32 else 8
+    item_bytes = width if kind == VALUES else 2
+    if load_word(task, 9):
+        for i in range(CHANGES):
+            totals[i] = 0.0
     done = 0
     while done < count:
         block = min(BLOCK, count - done)
+        new, old = current + done * item_bytes, previous + done * item_bytes
         if kind == VALUES:
-            change_values(current + done * width, previous + done * width, block, infinity, atol, totals)
+            change_values(new, old, block, infinity, atol, totals)
         else:
-            widen(kind, current + done * 2, scratch, block)
-            widen(kind, previous + done * 2, scratch + BLOCK * width, block)
+            widen(kind, new, scratch, block)
+            widen(kind, old, scratch + BLOCK * width, block)
             change_values(scratch, scratch + BLOCK * width, block, infinity, atol, totals)
+        if kept:
+            copy(new, kept + done * item_bytes, block * item_bytes)
         done += block
+
+
+@_inner
+def copy(source: int, target: int, size_bytes: int) -> None:
+    """Copy bytes; both may be the same place."""
+    for i in range(size_bytes // 8):
+        store_bits(target, i, load_word(source, i))
+    for i in range(size_bytes // 8 * 8, size_bytes):
+        store_bits(target, i, load_byte(source, i))
+
+
+@_inner
+def reaches(infinity: Any, address: int, count: int) -> bool:
+    """Whether one of the elements, whatever its sign, has the bits of infinity or those beyond, of NaN."""
+    width = 2 if infinity < INFINITY_32 else 4 if infinity == INFINITY_32 else 8
+    for start in range(0, count, FINITE_BLOCK):
+        largest = narrow(0, infinity)
+        for i in range(min(FINITE_BLOCK, count - start)):
+            largest = greater_magnitude(largest, load_like(address + start * width, i, infinity))
+        if largest >= infinity:
+            return True
+    return False
+
+
+def has_non_finite(task: int) -> int:
+    """Return 1 if one of the elements of a task (`layout.FINITE_TASK`) is NaN or infinite, else 0."""
+    kind, address, count = load_word(task, 0), load_word(task, 1), load_word(task, 2)
+    if kind == HALF:
+        found = reaches(INFINITY_HALF, address, count)
+    elif kind == BRAIN:
+        found = reaches(INFINITY_BRAIN, address, count)
+    elif kind == DOUBLE:
+        found = reaches(INFINITY_64, address, count)
+    else:
+        found = reaches(INFINITY_32, address, count)
+    return 1 if found else 0
 
 
 def compile_kernel(kernel: Kernel) -> bytes:
@@ -325,16 +365,22 @@ def compile_kernel(kernel: Kernel) -> bytes:
     RuntimeError
         The code would need something outside of itself.
     """
-    types: Any = numba.types
-    integer, number = types.int64, types.float64
-    infinity = integer if kernel.is_double else types.int32
-    function: Callable[..., None]
-    if kernel.is_scan:
-        pointers = types.CPointer(number), types.CPointer(integer), types.CPointer(integer)
-        function, arguments = scan, (infinity, *[integer] * 7, *pointers, integer)
-    else:
-        function, arguments = compare, (infinity, *[integer] * 4, number, integer, types.CPointer(number))
-    signature = types.void(*arguments)
-    dispatcher = _numba.njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+    dispatcher = _numba.njit(numba.types.int64(numba.types.int64), **_ENTRY_OPTIONS)(_entry(kernel))
     (version,) = dispatcher.overloads.values()
     return object_code(version.library.get_llvm_str(), version.fndesc.llvm_func_name)
+
+
+def _entry(kernel: Kernel) -> Callable[[int], int]:
+    """Return what is called with the address of a task, the first of a chain, and returns a number."""
+    if kernel is Kernel.NON_FINITE:
+        return has_non_finite
+    infinity = INFINITY_64 if kernel.is_double else INFINITY_32
+    work = scan if kernel.is_scan else compare
+
+    def run(task: int) -> int:
+        while task:
+            work(infinity, task)
+            task = load_word(task, 0)
+        return 0
+
+    return run

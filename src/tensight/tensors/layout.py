@@ -20,6 +20,7 @@ changes it. It tells changed data from unchanged; it is no defence against someo
 
 from __future__ import annotations
 
+import struct
 import sys
 import zlib
 from typing import TYPE_CHECKING
@@ -40,8 +41,43 @@ BLOCK = 1024
 CHUNK = 2**16
 """Elements that are converted at once when an element type has no kernel of its own; they stay in the cache."""
 
-VALUES, HALF, BRAIN = 0, 1, 2
-"""How kernels find elements stored: as the values themselves, as float16, as bfloat16."""
+FINITE_BLOCK = 4096
+"""Elements after which the search for the first one that is not finite looks whether it has found it."""
+
+VALUES, HALF, BRAIN, DOUBLE = 0, 1, 2, 3
+"""How kernels find elements stored: as the values themselves, as float16, as bfloat16, as float64.
+
+The last one is for the search only, which has one version; there the values are float32.
+"""
+
+SCAN_TASK = struct.Struct("=13q")
+"""A task of `kernels.scan`.
+
+1. address of the task that is chained to this one, 0 for none;
+2. VALUES, or HALF or BRAIN if the elements are to be widened;
+3. address and
+4. width of the elements as stored, for the hash;
+5. address of the float32 or float64 values; of no importance when elements are to be widened;
+6. number of elements;
+7. place in the tensor of the block that begins with the first of them;
+8. address of two writable blocks of values;
+9. address of the totals, float64 (REALS,) and
+10. int64 (COUNTS + ranges,);
+11. address of the order keys of the smallest and the largest value inside each range, int64 (ranges, 2), and
+12. their number;
+13. whether the totals are cleared first, else added to.
+"""
+
+CHANGE_TASK = struct.Struct("=5qd4q")
+"""A task of `kernels.compare`.
+
+1. and 2. as of a scan; addresses of 3. current and 4. previous elements; 5. their number; 6. absolute tolerance;
+7. address of two writable blocks of values; 8. address of the totals, float64 (CHANGES,); 9. address that the current
+elements are copied to, which may be that of the previous ones, 0 for none; 10. whether the totals are cleared first.
+"""
+
+FINITE_TASK = struct.Struct("=3q")
+"""A task of `kernels.has_non_finite`: how elements are stored, their address, their number."""
 
 # places in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)

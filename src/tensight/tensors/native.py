@@ -2,18 +2,15 @@
 
 numba is needed to compile (`kernels`), but not to run: importing it takes longer than scanning a gigabyte. So the
 machine code it makes is emitted as an object file of its own, which LLVM's linker (`llvmlite.binding`) places in the
-memory of a process in a millisecond or two, and which ctypes calls. ctypes lets go of the interpreter lock.
-
-The entry of a kernel is the function that numba calls a kernel's native one. Besides the arguments of the kernel it
-takes two addresses, where to write a result and an exception; kernels have neither.
+memory of a process in a millisecond or two, and which ctypes calls: with the address of a task, because a call takes
+0.1 µs with one argument, and 1.2 µs with fourteen.
 """
 
 from __future__ import annotations
 
 import ctypes
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,12 +21,37 @@ INFINITY_32 = np.int32(0x7F800000)
 INFINITY_64 = np.int64(0x7FF0000000000000)
 """Order keys of +infinity. Their type tells the kernels the width of the values; ``~key`` is the key of -infinity."""
 
+INFINITY_HALF = np.int16(0x7C00)
+INFINITY_BRAIN = np.int16(0x7F80)
+"""Bits of +infinity."""
+
 _ENTRY = "tensight_kernel"
-_INTEGER = ctypes.c_int64  # also for addresses: it takes any integer, and quickly
-_SCAN = [_INTEGER] * 11
-_CHANGE = [*[_INTEGER] * 4, ctypes.c_double, *[_INTEGER] * 2]
-_UNUSED = (ctypes.c_int64 * 2)()
-"""Where kernels "write" their result and exception: zeros, if anything, by any thread."""
+_WRAPPER = """
+define i64 @{entry}(i64 %task) {{
+  %result = alloca {result_to}
+  %error = alloca {error_to}
+  %status = call i32 @"{function}"({result} %result, {error} %error, i64 %task)
+  %number = load i64, {result} %result
+  ret i64 %number
+}}
+"""
+"""Hides what numba's functions take beside their arguments: where to write a result and an exception."""
+
+
+class NativeKernel(NamedTuple):
+    """A kernel in the memory of this process.
+
+    Attributes
+    ----------
+    call : callable (address of a task) -> int
+        Runs it without the interpreter lock.
+    call_holding : callable (address of a task) -> int
+        Runs it with the interpreter lock held. It is quicker for small tensors, above all when another thread would
+        take the lock: then it takes up to 5 ms to get it back.
+    """
+
+    call: Callable[[int], int]
+    call_holding: Callable[[int], int]
 
 
 class Kernel(Enum):
@@ -39,6 +61,7 @@ class Kernel(Enum):
     SCAN_DOUBLE = "scan-double"
     CHANGE_SINGLE = "change-single"
     CHANGE_DOUBLE = "change-double"
+    NON_FINITE = "non-finite"
 
     @property
     def is_scan(self) -> bool:
@@ -71,26 +94,28 @@ def object_code(assembly: str, entry: str) -> bytes:
     missing = [found.name for found in module.functions if found.is_declaration and not found.name.startswith("llvm.")]
     if missing:
         raise RuntimeError(f"a compiled kernel needs {', '.join(missing)} from outside")
-    module.get_function(entry).name = _ENTRY
+    result, error, _ = (str(argument.type) for argument in module.get_function(entry).arguments)
+    module = llvm.parse_assembly(assembly + _wrapper(entry, result, error))
     processor = {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
     return bytes(_target_machine(opt=3, **processor).emit_object(module))
 
 
-def load(kernel: Kernel, code: bytes) -> Callable[..., Any]:
+def _wrapper(function: str, result: str, error: str) -> str:
+    """Return a function that takes nothing but the address of a task; LLVM's types of the other two are given."""
+    # since version 15 pointers have one type, before they told what they point at
+    pointees = ("i64", "ptr") if result == "ptr" else (result[:-1], error[:-1])
+    names = dict(zip(("result_to", "error_to"), pointees, strict=True))
+    return _WRAPPER.format(entry=_ENTRY, function=function, result=result, error=error, **names)
+
+
+def load(code: bytes) -> NativeKernel:
     """Place object code in the memory of this process, for as long as that lives, and return the kernel.
 
     Parameters
     ----------
-    kernel : Kernel
-        Which one it is.
     code : bytes
-        What `object_code` returned for it; anything else may well end the process.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `kernels.scan` or `kernels.compare` without `infinity`, as integers and floats. What its
-        addresses belong to must stay alive meanwhile.
+        What `object_code` returned; anything else may well end the process. What a task's addresses belong to must
+        stay alive while the kernel runs.
 
     Raises
     ------
@@ -106,11 +131,8 @@ def load(kernel: Kernel, code: bytes) -> Callable[..., Any]:
     engine.finalize_object()
     address = engine.get_function_address(_ENTRY)
     engine.detach()  # or the code would vanish with `engine`, at the latest when Python ends and a thread still runs it
-    infinity = ctypes.c_int64 if kernel.is_double else ctypes.c_int32
-    arguments = _SCAN if kernel.is_scan else _CHANGE
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, _INTEGER, _INTEGER, infinity, *arguments)(address)
-    unused = ctypes.addressof(_UNUSED)
-    return partial(function, unused, unused + 8, int(INFINITY_64 if kernel.is_double else INFINITY_32))
+    signature = ctypes.c_int64, ctypes.c_int64
+    return NativeKernel(ctypes.CFUNCTYPE(*signature)(address), ctypes.PYFUNCTYPE(*signature)(address))
 
 
 def _llvm() -> Any:

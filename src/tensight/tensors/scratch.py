@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 from typing import Any
 
 import numpy as np
 
-from tensight.tensors.layout import BLOCK, CHANGES, COUNTS, MAXIMUM, MINIMUM, REALS
+from tensight.tensors.layout import BLOCK, CHANGES, COUNTS, MAXIMUM, MINIMUM, REALS, SCAN_TASK
 
 _FIRST_REALS = np.zeros(REALS)
 _FIRST_REALS[[MINIMUM, MAXIMUM]] = math.inf, -math.inf
@@ -37,8 +38,42 @@ class Totals:
         self.counts.fill(0)
 
 
-class _Scratch(threading.local):
-    """What each thread has for itself."""
+class Task:
+    """The words of one task (`layout`) and their address.
+
+    Attributes
+    ----------
+    words : bytearray
+        To be filled with ``pack_into``.
+    address : int
+    """
+
+    __slots__ = ("_memory", "address", "words")
+
+    def __init__(self) -> None:
+        self.words = bytearray(SCAN_TASK.size)
+        self._memory = (ctypes.c_char * len(self.words)).from_buffer(self.words)
+        self.address = ctypes.addressof(self._memory)
+
+
+class OwnMemory(threading.local):
+    """What each thread has for itself.
+
+    Attributes
+    ----------
+    values : ndarray of float64
+        Two blocks of values.
+    address : int
+        Of them.
+    totals : dict of int to Totals
+        By the number of ranges.
+    changes : ndarray of float64
+        Totals of a comparison.
+    changes_address : int
+        Of them.
+    task : Task
+        The thread's next call of a kernel uses it again.
+    """
 
     def __init__(self) -> None:
         self.values = np.empty(2 * BLOCK, np.float64)
@@ -46,27 +81,22 @@ class _Scratch(threading.local):
         self.totals: dict[int, Totals] = {}
         self.changes = np.zeros(CHANGES)
         self.changes_address: int = self.changes.ctypes.data
+        self.task = Task()
 
 
-_scratch = _Scratch()
-
-
-def scratch_address() -> int:
-    """Return the address of this thread's two blocks of values."""
-    return _scratch.address
+own_memory = OwnMemory()
 
 
 def scan_totals(ranges: int) -> Totals:
     """Return this thread's totals for a number of ranges, cleared; the thread's next scan uses them again."""
-    totals = _scratch.totals.get(ranges)
+    totals = own_memory.totals.get(ranges)
     if totals is None:
-        totals = _scratch.totals[ranges] = Totals(ranges)
+        totals = own_memory.totals[ranges] = Totals(ranges)
     totals.clear()
     return totals
 
 
 def change_totals() -> tuple[Any, int]:
     """Return this thread's totals of a comparison, float64 (CHANGES,), cleared, and their address."""
-    scratch = _scratch
-    scratch.changes.fill(0)
-    return scratch.changes, scratch.changes_address
+    own_memory.changes.fill(0)
+    return own_memory.changes, own_memory.changes_address

@@ -15,15 +15,16 @@ from tensight.tensors.elements import as_native, element_type, values_of
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.native import Kernel
 from tensight.tensors.order_keys import range_keys
-from tensight.tensors.scratch import scan_totals, scratch_address
+from tensight.tensors.scratch import own_memory, scan_totals
 from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from tensight.tensors.elements import ElementType
+    from tensight.tensors.native import NativeKernel
     from tensight.tensors.scratch import Totals
 
 # Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
@@ -155,7 +156,7 @@ def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float
 
 
 def _scan_compiled(
-    kernel: Callable[..., object],
+    kernel: NativeKernel,
     elements: NDArray[Any],
     element: ElementType,
     first_block: int,
@@ -165,16 +166,22 @@ def _scan_compiled(
     """Run the kernel over the elements, or over chunks that are converted to values first."""
     route = element.route
     keys = range_keys(tuple(ranges), route.is_double) if ranges else None
-    beyond = scratch_address(), totals.reals_address, totals.counts_address, keys.address if keys else 0, len(ranges)
+    task, scratch = own_memory.task, own_memory.address
+    totals_at = totals.reals_address, totals.counts_address, keys.address if keys else 0, len(ranges), 0
+
+    def run(kind: int, stored: NDArray[Any], values: NDArray[Any], block: int) -> None:
+        raw, at = stored.ctypes.data, values.ctypes.data
+        layout.SCAN_TASK.pack_into(
+            task.words, 0, 0, kind, raw, stored.itemsize, at, stored.size, block, scratch, *totals_at
+        )
+        kernel.call(task.address)
+
     if route.is_direct:
-        address = elements.ctypes.data
-        kernel(route.stored_as, address, elements.itemsize, address, elements.size, first_block, *beyond)
+        run(route.stored_as, elements, elements, first_block)
         return
     for start in range(0, elements.size, layout.CHUNK):
         chunk = elements[start : start + layout.CHUNK]
-        values = values_of(chunk, element)
-        block = first_block + start // layout.BLOCK
-        kernel(layout.VALUES, chunk.ctypes.data, chunk.itemsize, values.ctypes.data, chunk.size, block, *beyond)
+        run(layout.VALUES, chunk, values_of(chunk, element), first_block + start // layout.BLOCK)
 
 
 def rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import itertools
 import os
 import platform
@@ -42,7 +43,9 @@ from tensight.tensors.elements import element_type
 from tensight.tensors.native import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from tensight.tensors.native import NativeKernel
 
 LOOK_AGAIN_S = 0.05
 """Seconds between two looks whether the background process has finished a kernel."""
@@ -55,10 +58,13 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 GROUPS = {
-    "scan": (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE),
+    "scan": (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE, Kernel.NON_FINITE),
     "change": (Kernel.CHANGE_SINGLE, Kernel.CHANGE_DOUBLE),
 }
 """Kernels that one background process compiles, the most wanted first."""
+
+_DEBUGGING = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER")
+"""What makes every Python process of an environment one that is debugged."""
 
 
 class _State:
@@ -69,7 +75,7 @@ class _State:
         """Held while a kernel is loaded: for so short a time that everybody may wait for it. Guards the rest."""
         self.compiling = threading.Lock()
         """Held while a kernel is compiled. Who has it may take `loading` too, never the other way round."""
-        self.loaded: dict[Kernel, Callable[..., object]] = {}
+        self.loaded: dict[Kernel, NativeKernel] = {}
         self.look_again = 0.0
         self.background_started = False
 
@@ -96,8 +102,15 @@ def warm_up(dtypes: Iterable[Any] | None = None) -> None:
         _compile(kernel)
 
 
-def compiled(kernel: Kernel) -> Callable[..., object] | None:
-    """Return a kernel, see `native.load`, if it can run compiled now, else None, and see that one day it can."""
+def compiled(kernel: Kernel, *, here: bool = True) -> NativeKernel | None:
+    """Return a kernel if it can run compiled now, else None, and see that one day it can.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    here : bool
+        False in somebody else's process, which is not to compile, whatever happens.
+    """
     mode = _mode()
     if mode == "numpy":
         return None
@@ -108,7 +121,7 @@ def compiled(kernel: Kernel) -> Callable[..., object] | None:
         return _load(kernel) or _compile(kernel)
     function = _load(kernel)
     if function is None:
-        start_background_compile()
+        start_background_compile(here=here)
         _state.look_again = time.monotonic() + LOOK_AGAIN_S
     return function
 
@@ -134,13 +147,18 @@ def wait_for_kernels() -> bool:
     return True
 
 
-def start_background_compile() -> None:
-    """Have the cache filled by detached processes, once; return at once."""
+def start_background_compile(*, here: bool = True) -> None:
+    """Have the cache filled by detached processes, once; return at once.
+
+    Without a cache a thread of this process compiles, if that may be `here`.
+    """
     with _state.loading:
         if _state.background_started:
             return
         _state.background_started = True
     if cache_folder() is None or not sys.executable:
+        if not here or not _has_compiler():
+            return
         threading.Thread(target=warm_up, name="tensight-kernels").start()
         return
     with suppress(OSError):  # no process to be had: NumPy does it all
@@ -153,6 +171,7 @@ def _start_process(group: str) -> None:
     process = subprocess.Popen(  # noqa: S603 - our own interpreter, and one of our own words
         [sys.executable, "-c", f"from tensight.tensors.warm import main; main({group!r})"],
         cwd=Path(__file__).parents[2],
+        env={name: value for name, value in os.environ.items() if name not in _DEBUGGING},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -167,6 +186,7 @@ def main(group: str) -> None:
     folder = cache_folder()
     if folder is None:
         return
+    os.nice(5)  # whoever waits for it trains or scans meanwhile
     with suppress(OSError), _only_one(folder / f"{group}.lock") as alone:
         for kernel in GROUPS[group] if alone else ():
             _compile(kernel)
@@ -188,7 +208,9 @@ def _only_one(lock: Path) -> Iterator[bool]:
 
 @functools.lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
-    """Return the folder of this version's compiled kernels, or None if none can be written."""
+    """Return the folder of this version's compiled kernels, or None if none can be written, or nothing to write."""
+    if not _has_compiler():
+        return None
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("TENSIGHT_CACHE_DIR")
     if not base:
         import platformdirs
@@ -203,6 +225,10 @@ def cache_folder() -> Path | None:
     if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return None  # others could put code there that we would run
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _has_compiler() -> bool:
+    return importlib.util.find_spec("numba") is not None and importlib.util.find_spec("llvmlite") is not None
 
 
 def _version() -> str:
@@ -265,18 +291,18 @@ def _write(kernel: Kernel, code: bytes) -> None:
         unfinished.replace(file)
 
 
-def _load(kernel: Kernel) -> Callable[..., object] | None:
+def _load(kernel: Kernel) -> NativeKernel | None:
     """Return a kernel from the cache, None if it is not there or this system cannot take it in."""
     with _state.loading:
         if kernel not in _state.loaded:
             code = _read(kernel)
             if code is not None:
                 with suppress(OSError, RuntimeError):
-                    _state.loaded[kernel] = native.load(kernel, code)
+                    _state.loaded[kernel] = native.load(code)
         return _state.loaded.get(kernel)
 
 
-def _compile(kernel: Kernel) -> Callable[..., object]:
+def _compile(kernel: Kernel) -> NativeKernel:
     """Return a kernel from the cache, else compiled."""
     with _state.compiling:
         function = _load(kernel)
@@ -285,6 +311,6 @@ def _compile(kernel: Kernel) -> Callable[..., object]:
 
             code = kernels.compile_kernel(kernel)
             with _state.loading:
-                function = _state.loaded[kernel] = native.load(kernel, code)
+                function = _state.loaded[kernel] = native.load(code)
             _write(kernel, code)  # only now: what cannot be loaded is no use to others
         return function
