@@ -1,0 +1,397 @@
+"""The agent in a training process: what an adapter calls, and what is decided once a step."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.agents.answering import Answers
+from tensight.agents.attachment import Attachment, Standing
+from tensight.agents.columns import StatisticsColumns
+from tensight.agents.commands import ON, CommandLoop, Terminated
+from tensight.agents.forking import silent_in_children
+from tensight.agents.introduction import Introduction
+from tensight.agents.notices import say, say_once
+from tensight.agents.places import Need, PlaceTable
+from tensight.agents.retention import Retention
+from tensight.agents.telemetry import StepRows, Telemetry
+from tensight.agents.watching import Watches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tensight.agents.places import DeclaredNode
+    from tensight.agents.program import Program
+    from tensight.agents.reader import Framework, TensorReader
+    from tensight.agents.settings import AgentSettings
+    from tensight.agents.watching_hits import AgentHit
+    from tensight.wire.debugger_pb2 import WatchpointHit
+
+__all__ = ["Agent", "Terminated"]
+
+_FINITE, _ROW, _VALUE, _CHANGE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.CHANGE)
+_ALL = Need.ROW | Need.VALUE
+
+
+class Agent:
+    """Observes, watches, keeps and tells what an adapter sees of a training.
+
+    Nothing here raises into the training, but for `Terminated` when a person ends it.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    framework : Framework
+    reader : TensorReader
+        Of the framework's tensors.
+    script : str
+        Command line of the training, for people.
+    stops_at_nodes : bool, optional
+        Whether the adapter calls `node_done`; it does by default if operators are captured.
+
+    Attributes
+    ----------
+    places : PlaceTable
+        Where tensors are observed.
+    columns : StatisticsColumns
+    retention : Retention
+    watches : Watches
+    step : int
+        Steps done.
+    capturing : bool
+        Whether anything is wanted of the step that begins; else an adapter's hooks do nothing.
+    stops_at_nodes : bool
+        Whether `node_done` is to be called after each node.
+    running_program : callable or None
+        Set by an adapter that stops at nodes: returns what has run so far in a step.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        framework: Framework,
+        reader: TensorReader,
+        *,
+        script: str = "",
+        stops_at_nodes: bool | None = None,
+    ) -> None:
+        at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
+        self.settings = settings
+        self.framework = framework
+        self.places = PlaceTable()
+        self.columns = StatisticsColumns()
+        self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._wants_copies)
+        self.watches = Watches(self.places, reader, check_at_nodes=at_nodes)
+        self.step = 0
+        self.capturing = True
+        self.stops_at_nodes = False
+        self.running_program: Callable[[], Program] | None = None
+        self._reader = reader
+        self._process_id = os.getpid()
+        self._is_over = False
+        self._order: list[int] = []
+        self._copied: set[int] = set()
+        self._programs: dict[int, Program] = {}
+        self._program: Program | None = None
+        self._graph_of: dict[str, str] = {}
+        self._now = ON
+        self._left: int | None = None
+        self._looks_at_all = False
+        self._may_watch_anew = True
+        self._base = Need.NOTHING
+        self._has_values = True
+        self._telemetry = Telemetry(self.places)
+        self._introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes)
+        self._attachment = Attachment(settings, self._introduction, self._telemetry)
+        self._background = self._attachment.background
+        self._loop = CommandLoop(
+            self._attachment.connection,
+            self.watches,
+            Answers(self.places, self.columns, self.retention, reader),
+            check_again=self._check,
+            announce=self._attachment.introduce_again,
+            hit_messages=self._hit_messages,
+        )
+        self._attachment.obey(self._loop)
+        # Initial weights are observed before there is a server; of partial memory the statistics must do.
+        self._require(Need.ROW if settings.partial_memory else _ALL)
+        silent_in_children(self)
+        atexit.register(self.close)
+
+    # --- what an adapter tells ---
+
+    def attach(self, program: Program) -> None:
+        """Look for the debug server and wait for its first commands, before the first step.
+
+        Parameters
+        ----------
+        program : Program
+            What is known before anything has run: modules and parameters.
+        """
+        if self._is_over:
+            return
+        try:
+            self._learn(program)
+            self._attachment.begin(self._standing())
+            if self._attachment.is_attached:
+                self._stop([])
+            self._next_step()
+        except Exception as error:
+            self._give_up(error)
+
+    def observe(self, place: int, tensor: Any, need: int) -> None:
+        """Look at a tensor.
+
+        Parameters
+        ----------
+        place : int
+        tensor : object
+            Of the framework.
+        need : int
+            What `places.needs` says of the place.
+        """
+        try:
+            self._order.append(place)
+            if need & _ROW:
+                same = self.retention.same_as(tensor)
+                if same is None or self.columns.iteration[same] != self.columns.current_iteration:
+                    self._reader.scan(tensor, self.columns, place)
+                elif same != place:
+                    self.columns.copy_row(same, place)
+            elif need & _FINITE and self._reader.has_non_finite(tensor):
+                self._reader.scan(tensor, self.columns, place)
+            if need & _VALUE:
+                self.retention.keep(place, tensor)
+        except Exception as error:
+            self._skip(place, error)
+
+    def node_done(self, node: DeclaredNode) -> None:
+        """Note that a node has run; the training may stop here."""
+        if self._is_over:
+            return
+        try:
+            self._reader.settle(self.columns)
+            hits = self.watches.check_node(self.columns, node, self.step, self.retention)
+            if hits or (self._now.at_nodes and self._now.node in ("", node.name)):
+                self._stop_at_node(node.name, hits)
+        except Exception as error:
+            self._give_up(error)
+
+    def step_done(self, program: Program, *, scaled_skip: bool = False) -> None:
+        """Note that a step has ended; the training may stop here.
+
+        Parameters
+        ----------
+        program : Program
+            What ran.
+        scaled_skip : bool
+            The step's update was left out, because the scaled gradients had left the range of their type.
+        """
+        if self._is_over:
+            return
+        try:
+            self._step_done(program, scaled_skip)
+        except Exception as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Tell the server that the training has ended, and let go of everything."""
+        if self._is_over or os.getpid() != self._process_id:
+            return
+        rows = self._rows()
+        self.silence()
+        atexit.unregister(self.close)
+        try:
+            self._attachment.end(self._standing(), rows)
+        except Exception as error:
+            say(f"the debug server could not be told that the training has ended: {error!r}")
+        self.retention.clear()
+
+    def silence(self) -> Attachment:
+        """Do nothing from now on; return what a forked process must never free."""
+        self._is_over = True
+        self.capturing = self.stops_at_nodes = False
+        needs = self.places.needs
+        needs[:] = bytes(len(needs))
+        self.places.decide_needs(lambda _: Need.NOTHING)
+        return self._attachment
+
+    # --- a step ---
+
+    def _step_done(self, program: Program, scaled_skip: bool) -> None:
+        captured = self.capturing
+        self.step += 1
+        self._background.step = self.step
+        is_new = self._learn(program)
+        hits: list[AgentHit] = []
+        if captured:
+            self._reader.settle(self.columns)
+            hits = self._check(scaled_skip=scaled_skip)
+        if self._left is not None:
+            self._left -= 1
+        self._follow_the_server()
+        if self._attachment.is_attached:
+            sees_enough = captured and (self._base == _ALL or self.settings.partial_memory)
+            wants_stop = self._background.wants_stop and sees_enough
+            if hits or is_new or wants_stop or self._left == 0 or self._now.at_nodes:
+                self._stop(hits)
+            elif captured and self._telemetry.is_due and (rows := self._rows()) is not None:
+                self._telemetry.offer(rows)
+        self._next_step()
+
+    def _follow_the_server(self) -> None:
+        """Look whether the server was lost, or is there again, while the training ran."""
+        background = self._background
+        if background.is_lost and self._attachment.is_attached:
+            self._attachment.lose()
+            self._now, self._left = ON, None
+            if self.settings.on_disconnect == "wait":
+                self._attachment.wait(self._standing())
+                self._stop([])
+        elif background.is_back and self._attachment.come_back(self._standing()):
+            self._stop([])
+
+    def _next_step(self) -> None:
+        """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
+        attached = self._attachment.is_attached
+        partial = self.settings.partial_memory
+        ends_soon = self._left is not None and self._left <= 2 and not self._now.goes_on
+        looks_at_all = attached and (ends_soon or self._now.at_nodes or self._background.wants_stop)
+        watches = attached and self.watches.any
+        if looks_at_all != self._looks_at_all or self._may_watch_anew:
+            self._looks_at_all, self._may_watch_anew = looks_at_all, False
+            self._choose_copies()
+        base = Need.NOTHING
+        if looks_at_all and not partial:
+            base = _ALL
+        elif watches and not partial:
+            # References to thousands of intermediates keep memory from being used again, which costs more than
+            # the watching; of what hits an adapter shows values all the same.
+            base = Need.NOTHING if self.settings.capture == "ops" else _ALL
+        self.capturing = looks_at_all or watches
+        if self.capturing:
+            self._require(base)
+            self.retention.turn_over()
+            self._has_values = True
+        elif self._has_values:
+            self.retention.clear()
+            self._has_values = False
+        self.stops_at_nodes = attached and self._now.at_nodes
+        self._order.clear()
+        self.columns.current_iteration = self.step
+
+    def _require(self, need: Need) -> None:
+        if need != self._base:
+            self._base = need
+            self.watches.require(need)
+
+    def _wants_copies(self, place: int) -> bool:
+        """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
+        return self._looks_at_all or bool(self.places.needs[place] & _CHANGE)
+
+    def _choose_copies(self) -> None:
+        """Have weights and states copied that somebody will look at: the training writes to them in every step."""
+        for number in range(len(self.places)):
+            if self.places[number].node.role in ("operator", "input"):
+                continue
+            wanted = self._wants_copies(number)
+            self.retention.copy_values(number, wanted)
+            if wanted and number not in self._copied:
+                self._copied.add(number)
+                tensor = self.retention.current(number)
+                if tensor is not None:
+                    self.retention.keep(number, tensor)
+            elif not wanted:
+                self._copied.discard(number)
+
+    # --- standing still ---
+
+    def _stop(self, hits: list[AgentHit], node: str = "") -> None:
+        """Tell the server everything about the step at which the training stands, and do what it commands."""
+        at = self._standing(node)
+        self._complete_rows()
+        self._loop.send_hits(hits)
+        rows = None if self._now.goes_on or not self._introduction.is_ours else self._rows()
+        if rows is not None:
+            self._telemetry.send(self._attachment.connection, rows)
+        self._now = self._attachment.stand(at)
+        self._may_watch_anew = not self._now.goes_on
+        self._left = self._now.steps
+
+    def _stop_at_node(self, node: str, hits: list[AgentHit]) -> None:
+        if node not in self._graph_of and self.running_program is not None:
+            self._learn(self.running_program())
+        self._stop(hits, node)
+        if self._left is not None and self._left > 0:
+            # That which is under way is the first of them.
+            self._looks_at_all = self._left <= 2
+
+    def _complete_rows(self) -> None:
+        """Write the rows of places that were only asked about NaN and Inf, where their values are still there."""
+        written = self.columns.iteration
+        for place in self._order:
+            if place >= len(written) or written[place] != self.columns.current_iteration:
+                tensor = self.retention.current(place)
+                if tensor is not None:
+                    self._reader.scan(tensor, self.columns, place)
+        self._reader.settle(self.columns)
+
+    def _check(self, *, scaled_skip: bool = False) -> list[AgentHit]:
+        """Check all watchpoints on the values of the step at which the training stands."""
+        if not self.watches.any:
+            return []
+        if self.step == 0:
+            return self.watches.check_initial(self.columns, self.retention)
+        iteration = self.columns.current_iteration
+        return self.watches.check_step(self.columns, self.retention, iteration, self._order)
+
+    def _standing(self, node: str = "") -> Standing:
+        return Standing(self.columns.current_iteration + 1, self._program, node)
+
+    def _rows(self) -> StepRows | None:
+        if self._program is None or not self._order:
+            return None
+        places = np.fromiter(dict.fromkeys(self._order), np.int64)
+        return StepRows(self.columns.current_iteration, self._program, self.columns.take(places))
+
+    def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
+        graph_of = self._graph_of
+        return [hit.message(graph_of.get(hit.place.node.name, "") if self._loop.is_ours else "") for hit in hits]
+
+    # --- programs ---
+
+    def _learn(self, program: Program) -> bool:
+        """Take note of what ran; return whether the server was told of something new."""
+        self._program = program
+        known = self._programs.get(program.number)
+        if known is program or (known is not None and len(known.nodes) == len(program.nodes)):
+            return False
+        self._programs[program.number] = program
+        self._introduction.programs[:] = self._programs.values()
+        for node in program.nodes:
+            self._graph_of[node.name] = program.name
+        learn = getattr(self.watches, "learn", None)
+        if learn is not None:
+            learn(program)
+        if not self._attachment.is_attached:
+            return False
+        problem = self._introduction.send_graphs(self._attachment.connection, [program])
+        if problem:
+            say_once(f"the debug server refuses the graph {program.name}: {problem}")
+        return True
+
+    # --- mistakes of our own ---
+
+    def _skip(self, place: int, error: Exception) -> None:
+        """Look at a place no more: something about its tensors is not understood."""
+        self.places.needs[place] = 0
+        at = self.places[place]
+        say_once(f"{at.node.name}:{at.slot} is not observed: {error!r}")
+
+    def _give_up(self, error: Exception) -> None:
+        """End debugging, and leave the training alone."""
+        say(f"internal error, debugging ends here and the training goes on: {error!r}")
+        self.close()

@@ -1,0 +1,164 @@
+"""What a person asked to see of the step at which the training stands: values, shapes, statistics and views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.notices import say_once
+from tensight.errors import TensightError
+from tensight.tensors import compute_view, statistics
+from tensight.wire import (
+    data_type_of,
+    missing_base,
+    missing_summary,
+    received_request,
+    summary_of,
+    tensor_messages,
+    view_failure,
+    view_of,
+    view_pieces,
+)
+from tensight.wire.debugger_pb2 import TensorBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.reader import TensorReader
+    from tensight.agents.retention import Retention
+    from tensight.tensors import TensorStatistics
+    from tensight.wire import RequestedView, TensorRequest
+    from tensight.wire.debugger_pb2 import TensorProto, TensorSummary, ViewRequest
+    from tensight.wire.telemetry_pb2 import ViewPiece
+
+
+class MissingError(TensightError):
+    """There is no such value; the text says why."""
+
+
+class Answers:
+    """Answers questions about tensors, in the order in which they were asked.
+
+    Parameters
+    ----------
+    places : PlaceTable
+    columns : StatisticsColumns
+    retention : Retention
+    reader : TensorReader
+    """
+
+    def __init__(
+        self, places: PlaceTable, columns: StatisticsColumns, retention: Retention, reader: TensorReader
+    ) -> None:
+        self._places = places
+        self._columns = columns
+        self._retention = retention
+        self._reader = reader
+
+    def values(self, tensors: Iterable[TensorProto]) -> Iterator[TensorProto]:
+        """Yield tensors in pieces."""
+        for message in tensors:
+            request = received_request(message)
+            try:
+                # All pieces first: a tensor that cannot travel must not break off in the middle.
+                pieces = list(tensor_messages(request, self._array_or_none(request)))
+            except Exception as error:
+                _tell(request, error)
+                pieces = list(tensor_messages(request, None))
+            yield from pieces
+
+    def bases(self, tensors: Iterable[TensorProto]) -> Iterator[TensorBase]:
+        """Yield dtypes and shapes."""
+        for message in tensors:
+            try:
+                yield self._base(received_request(message))
+            except Exception as error:
+                say_once(f"the shape of a tensor cannot be told: {error}")
+                yield missing_base()
+
+    def summaries(self, tensors: Iterable[TensorProto], *, complete: bool) -> Iterator[TensorSummary]:
+        """Yield statistics; `complete` adds what only Tensight's server understands."""
+        for message in tensors:
+            row = None
+            try:
+                row = self._statistics(received_request(message))
+            except MissingError:
+                pass
+            except Exception as error:
+                say_once(f"the statistics of a tensor cannot be told: {error}")
+            yield missing_summary() if row is None else summary_of(row, complete)
+
+    def views(self, views: Iterable[ViewRequest]) -> Iterator[ViewPiece]:
+        """Yield views, in pieces."""
+        for index, message in enumerate(views):
+            try:
+                pieces = list(view_pieces(index, self._view(message)))
+            except Exception as error:
+                pieces = [view_failure(index, str(error))]
+            yield from pieces
+
+    def _view(self, message: ViewRequest) -> Any:
+        asked = view_of(message)
+        iteration = message.iteration if message.HasField("iteration") else None
+        current = None if asked.which == "previous" else self._view_array(asked, iteration, previous=False)
+        before = None if asked.which == "current" else self._view_array(asked, iteration, previous=True)
+        return compute_view(asked.view, asked.which, current, before)
+
+    def _view_array(self, asked: RequestedView, iteration: int | None, *, previous: bool) -> NDArray[Any]:
+        return self._array(self._place(asked.tensor), asked.tensor, previous=previous)
+
+    def _place(self, request: TensorRequest) -> int:
+        place = self._places.find(request.node, request.slot, request.io)
+        if place is None:
+            # The original puts the scope of its tree before the name of a parameter.
+            place = self._places.find(request.node.rpartition("/")[2], request.slot, request.io)
+        if place is None:
+            raise MissingError(f"{request.node}:{request.slot} was never seen in this process")
+        return place
+
+    def _array(self, place: int, request: TensorRequest, *, previous: bool) -> NDArray[Any]:
+        tensor = self._retention.previous(place) if previous else self._retention.current(place)
+        if tensor is None:
+            why = self._retention.why_missing(place, previous) or "its value was not kept"
+            raise MissingError(f"{request.node}:{request.slot}: {why}")
+        array = self._reader.host(tensor)
+        if array is None:
+            raise MissingError(f"{request.node}:{request.slot}: its values cannot be read")
+        return array
+
+    def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
+        try:
+            return self._array(self._place(request), request, previous=request.previous)
+        except MissingError:
+            return None
+
+    def _base(self, request: TensorRequest) -> TensorBase:
+        try:
+            array = self._array(self._place(request), request, previous=request.previous)
+        except MissingError:
+            row = None if request.previous else self._row(request)
+            if row is None:
+                return missing_base()
+            return TensorBase(data_type=data_type_of(row.dtype), shape=row.shape, data_size=row.size_bytes)
+        return TensorBase(data_type=data_type_of(array.dtype), shape=array.shape, data_size=array.nbytes)
+
+    def _statistics(self, request: TensorRequest) -> TensorStatistics | None:
+        row = None if request.previous else self._row(request)
+        if row is not None:
+            return row
+        return statistics(self._array(self._place(request), request, previous=request.previous))
+
+    def _row(self, request: TensorRequest) -> TensorStatistics | None:
+        """Return the row of a place that was written in the step at which the training stands."""
+        place = self._place(request)
+        written = self._columns.iteration
+        if place >= len(written) or written[place] != self._columns.current_iteration:
+            return None
+        return self._columns.statistics(place)
+
+
+def _tell(request: TensorRequest, error: Exception) -> None:
+    say_once(f"{request.node}:{request.slot} cannot be sent: {error}")

@@ -1,0 +1,220 @@
+"""Whether there is a debug server, and what happens when there is none, none any more, or one again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.agents.background import Background
+from tensight.agents.commands import ON, LostError
+from tensight.agents.connection import Connection
+from tensight.agents.notices import say, say_once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.agents.commands import CommandLoop, Order
+    from tensight.agents.introduction import Introduction
+    from tensight.agents.program import Program
+    from tensight.agents.settings import AgentSettings
+    from tensight.agents.telemetry import StepRows, Telemetry
+    from tensight.wire.debugger_pb2 import ContentHash, Metadata
+
+_LOOK_EVERY_S = 0.5
+_DONE_WITHIN_S = 1.0
+
+
+class Standing(NamedTuple):
+    """Where a training stands.
+
+    Attributes
+    ----------
+    step : int
+        Steps done, that which runs included.
+    program : Program or None
+        What ran.
+    node : str
+        Full name of the operator, within a step.
+    hashes : sequence of ContentHash
+        Of tensors in which ranks are compared.
+    oldest_iteration : int or None
+        The first that can still be shown.
+    """
+
+    step: int
+    program: Program | None
+    node: str = ""
+    hashes: Sequence[ContentHash] = ()
+    oldest_iteration: int | None = None
+
+
+class Attachment:
+    """The debug server, from the training's side.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    introduction : Introduction
+    telemetry : Telemetry
+
+    Attributes
+    ----------
+    connection : Connection
+    background : Background
+    is_attached : bool
+        Whether there is a server that knows the process, as far as the training knows.
+    """
+
+    def __init__(self, settings: AgentSettings, introduction: Introduction, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._introduction = introduction
+        self._telemetry = telemetry
+        self._standing = Standing(0, None)
+        self._refusals = 0
+        self._look_again_s = 0.0
+        self._loop: CommandLoop | None = None
+        self.connection = Connection(settings, introduction.key)
+        self.background = Background(self.connection, introduction, telemetry)
+        self.is_attached = False
+
+    def obey(self, loop: CommandLoop) -> None:
+        """Have commands done by this loop."""
+        self._loop = loop
+
+    # --- coming ---
+
+    def begin(self, standing: Standing) -> None:
+        """Look for the server, for as long as the settings say."""
+        self._standing = standing
+        if not self.connection.is_usable:
+            return
+        settings = self._settings
+        address = self.connection.address
+        why = self._find(settings.connect_within_s)
+        if why and settings.on_disconnect == "wait":
+            say(f"no debug server at {address} ({why[:200]}); the training waits for one")
+            self._find(None)
+            why = ""
+        if why:
+            say(f"no debug server at {address} ({why[:200]}); the training goes on, and attaches when there is one")
+        else:
+            self._announce(run_at_start=not settings.break_at_start)
+        if not self.is_attached:
+            self.background.absent()
+        self.background.start()
+
+    def come_back(self, standing: Standing) -> bool:
+        """Attach to a server that is there, again or at last; return whether that was possible."""
+        self._standing = standing
+        if time.monotonic() < self._look_again_s:
+            self.background.absent()
+            return False
+        if not self._announce(run_at_start=True):
+            self.background.absent()
+            return False
+        say(f"attached to the debug server at {self.connection.address}")
+        return True
+
+    def wait(self, standing: Standing) -> None:
+        """Wait until there is a server again."""
+        say(f"the training waits for the debug server at {self.connection.address}")
+        self._standing = standing
+        self.background.absent()
+        while not self.is_attached:
+            self._find(None)
+            if not self._announce(run_at_start=True):
+                time.sleep(_LOOK_EVERY_S)
+
+    def _find(self, within_s: float | None) -> str:
+        """Look for a server again and again; return why there is none, empty if there is one."""
+        end_s = None if within_s is None else time.monotonic() + within_s
+        while True:
+            left_s = _LOOK_EVERY_S if end_s is None else end_s - time.monotonic()
+            why = self._introduction.find_out(self.connection, timeout_s=max(min(left_s, 5.0), 0.2))
+            if not why or (end_s is not None and time.monotonic() >= end_s):
+                return why
+            time.sleep(min(0.1, max(left_s, 0.0)))
+
+    def _announce(self, *, run_at_start: bool) -> bool:
+        why = self._introduction.announce(self.connection, self._standing.step, run_at_start=run_at_start)
+        self.is_attached = not why
+        if why:
+            self._refusals += 1
+            self._look_again_s = time.monotonic() + min(2.0**self._refusals, 60.0)
+            say_once(f"the debug server at {self.connection.address} refuses the training ({why}); it goes on without")
+            return False
+        self._refusals = 0
+        self._telemetry.forget()
+        if self._loop is not None:
+            self._loop.is_ours = self._introduction.is_ours
+        self.background.attached()
+        return True
+
+    # --- standing still ---
+
+    def stand(self, standing: Standing) -> Order:
+        """Do what the server commands until it says to go on; on without end if it is gone and the training may go on.
+
+        Raises
+        ------
+        Terminated
+            A person ends the training.
+        """
+        self._standing = standing
+        loop = self._loop
+        if loop is None:
+            return ON
+        self.background.runs(False)
+        while True:
+            try:
+                order = loop.stand(self.where)
+            except LostError as error:
+                if self._returns(str(error)):
+                    continue
+                return ON
+            self.background.runs(True)
+            return order
+
+    def where(self) -> Metadata:
+        """Return where the training stands, as a message."""
+        at = self._standing
+        return self._introduction.metadata(
+            at.step, at.program, at.node, hashes=at.hashes, oldest_iteration=at.oldest_iteration
+        )
+
+    def introduce_again(self) -> str:
+        """Tell the server once more who the process is; return why it refuses."""
+        return self._introduction.announce(self.connection, self._standing.step, run_at_start=False)
+
+    def _returns(self, why: str) -> bool:
+        """Wait for a server that went away while the training stood still; return whether it came back."""
+        self.is_attached = False
+        self.background.absent()
+        self.connection.resume()
+        waits = self._settings.on_disconnect == "wait"
+        within_s = None if waits else self._settings.connect_within_s
+        patience = "" if within_s is None else f" {within_s:g} s"
+        say(f"lost the debug server at {self.connection.address} ({why[:200]}); the training waits for it{patience}")
+        if not self._find(within_s) and self._announce(run_at_start=False):
+            say(f"attached to the debug server at {self.connection.address}")
+            return True
+        say("the training goes on without the debug server, and attaches again when it is back")
+        self.background.absent()
+        return False
+
+    # --- going ---
+
+    def lose(self) -> None:
+        """Note that the server is gone, while the training runs."""
+        self.is_attached = False
+
+    def end(self, standing: Standing, rows: StepRows | None) -> None:
+        """Say that the training has ended; takes two seconds at most."""
+        self.background.end()
+        if self.is_attached and not self.background.is_lost:
+            if rows is not None and self._introduction.is_ours:
+                self._telemetry.send(self.connection, rows, within_s=_DONE_WITHIN_S)
+            done = self._introduction.metadata(standing.step, standing.program, done=True)
+            self.connection.call("SendMetadata", done, timeout_s=_DONE_WITHIN_S)
+        self.is_attached = False
+        self.connection.close()

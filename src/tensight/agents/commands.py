@@ -1,0 +1,189 @@
+"""What the server commands while the training stands still."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.agents.introduction import ANSWER_WITHIN_S
+from tensight.agents.notices import say, say_once
+from tensight.wire import MOST_NAME, text
+from tensight.wire.debugger_pb2 import EventReply, ViewCMD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tensight.agents.answering import Answers
+    from tensight.agents.connection import Connection, Outcome
+    from tensight.agents.watching import Watches
+    from tensight.agents.watching_hits import AgentHit
+    from tensight.wire.debugger_pb2 import Metadata, RunCMD, SetCMD, WatchpointHit
+
+ANSWERED_WITHIN_S = 600.0
+"""For values that were asked for: gigabytes over a slow network take their time."""
+
+_MOST_FAILURES = 5
+_RETRY_S = 0.5
+
+
+class Terminated(SystemExit):
+    """A person has ended the training."""
+
+
+class Order(NamedTuple):
+    """How far the training is to go.
+
+    Attributes
+    ----------
+    steps : int or None
+        Until so many steps are done; None without end.
+    at_nodes : bool
+        To the next operator, or to the one that `node` names.
+    node : str
+    goes_on : bool
+        Further steps follow at once, which nobody looks at.
+    """
+
+    steps: int | None
+    at_nodes: bool = False
+    node: str = ""
+    goes_on: bool = False
+
+
+ON = Order(None)
+"""On, without end."""
+
+
+class LostError(Exception):
+    """The server is gone, or does not want to know the process."""
+
+
+class CommandLoop:
+    """Asks the server what to do and does it, until it is told to go on.
+
+    Parameters
+    ----------
+    connection : Connection
+    watches : Watches
+    answers : Answers
+    check_again : callable
+        Checks all watchpoints on the values of the step at which the training stands, and returns the hits.
+    announce : callable
+        Tells the server once more who the process is; returns why that failed, empty if it did not.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        watches: Watches,
+        answers: Answers,
+        *,
+        check_again: Callable[[], list[AgentHit]],
+        announce: Callable[[], str],
+        hit_messages: Callable[[Iterable[AgentHit]], list[WatchpointHit]],
+    ) -> None:
+        self._connection = connection
+        self._watches = watches
+        self._answers = answers
+        self._check_again = check_again
+        self._announce = announce
+        self._hit_messages = hit_messages
+        self.is_ours = True
+
+    def stand(self, where: Callable[[], Metadata]) -> Order:
+        """Obey until the server says to go on.
+
+        Parameters
+        ----------
+        where : callable
+            Returns where the training stands.
+
+        Raises
+        ------
+        Terminated
+            A person ends the training.
+        LostError
+            There is no server any more.
+        """
+        failures = 0
+        while True:
+            outcome = self._connection.call("WaitCMD", where(), timeout_s=None)
+            reply = outcome.reply
+            if reply is None:
+                raise LostError(f"{outcome.code} {outcome.details}".strip())
+            if reply.status != EventReply.OK:
+                failures += 1
+                self._after_failure(failures, reply)
+                continue
+            failures = 0
+            order = self._obey(reply)
+            if order is not None:
+                return order
+
+    def send_hits(self, hits: Iterable[AgentHit]) -> None:
+        """Tell the server of hits."""
+        messages = self._hit_messages(hits)
+        if messages:
+            _complain(self._connection.stream("SendWatchpointHits", messages, timeout_s=ANSWER_WITHIN_S), "the hits")
+
+    def _after_failure(self, failures: int, reply: EventReply) -> None:
+        why = text(reply.message)
+        if failures > _MOST_FAILURES:
+            raise LostError(why or "the server refuses to give commands")
+        time.sleep((failures - 1) * _RETRY_S)
+        if failures > 1:
+            problem = self._announce()
+            if problem:
+                raise LostError(problem)
+
+    def _obey(self, reply: EventReply) -> Order | None:
+        kind = reply.WhichOneof("cmd")
+        if kind == "exit":
+            say(text(reply.message) or "terminated from the debug server")
+            raise Terminated(0)
+        if kind == "set_cmd":
+            self._set_watchpoint(reply.set_cmd)
+        elif kind == "view_cmd":
+            self._show(reply.view_cmd)
+        elif kind == "run_cmd":
+            return self._run(reply.run_cmd)
+        return None
+
+    def _run(self, command: RunCMD) -> Order | None:
+        if command.run_level == b"recheck":
+            self.send_hits(self._check_again())
+            return None
+        if command.run_level == b"node":
+            return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME))
+        steps = command.run_steps
+        return Order(None if steps < 0 else max(steps, 1), goes_on=bool(getattr(command, "more", False)))
+
+    def _set_watchpoint(self, command: SetCMD) -> None:
+        if command.delete:
+            self._watches.delete(command.id)
+            return
+        problem = self._watches.set(command)
+        if problem:
+            say_once(f"watchpoint {command.id} cannot be used: {problem}")
+
+    def _show(self, command: ViewCMD) -> None:
+        answers, level = self._answers, command.level
+        if command.views:
+            outcome = self._connection.stream("SendViews", answers.views(command.views), timeout_s=ANSWERED_WITHIN_S)
+        elif level == ViewCMD.statistics:
+            rows = answers.summaries(command.tensors, complete=self.is_ours)
+            outcome = self._connection.stream("SendTensorStats", rows, timeout_s=ANSWERED_WITHIN_S)
+        elif level == ViewCMD.base:
+            bases = answers.bases(command.tensors)
+            outcome = self._connection.stream("SendTensorBase", bases, timeout_s=ANSWERED_WITHIN_S)
+        else:
+            values = answers.values(command.tensors)
+            outcome = self._connection.stream("SendTensors", values, timeout_s=ANSWERED_WITHIN_S)
+        _complain(outcome, "an answer")
+
+
+def _complain(outcome: Outcome, what: str) -> None:
+    """Say that a server refused something; that it is gone shows anyway with the next question."""
+    reply = outcome.reply
+    if isinstance(reply, EventReply) and reply.status != EventReply.OK:
+        say_once(f"the debug server refused {what}: {text(reply.message)}")

@@ -1,0 +1,241 @@
+"""The connection of a training process to a debug server: calls that never raise, and never outlast their time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.agents.notices import say_once
+from tensight.wire import MAX_MESSAGE_BYTES, PROCESS_KEY_METADATA, TOKEN_METADATA
+from tensight.wire.debugger_pb2 import EventReply
+from tensight.wire.telemetry_pb2 import PollReply, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from google.protobuf.message import Message
+
+    from tensight.agents.settings import AgentSettings
+
+_EVENTS, _TELEMETRY = "debugger.EventListener", "tensight.v1.Telemetry"
+
+_SINGLE: dict[str, tuple[str, Any]] = {
+    "WaitCMD": (_EVENTS, EventReply),
+    "SendMetadata": (_EVENTS, EventReply),
+    "SendHeartbeat": (_EVENTS, EventReply),
+    "Poll": (_TELEMETRY, PollReply),
+}
+_STREAMS: dict[str, tuple[str, Any]] = {
+    "SendGraph": (_EVENTS, EventReply),
+    "SendMultiGraphs": (_EVENTS, EventReply),
+    "SendTensors": (_EVENTS, EventReply),
+    "SendTensorBase": (_EVENTS, EventReply),
+    "SendTensorStats": (_EVENTS, EventReply),
+    "SendWatchpointHits": (_EVENTS, EventReply),
+    "SendStatistics": (_TELEMETRY, Receipt),
+    "SendViews": (_TELEMETRY, Receipt),
+}
+
+_SLICE_S = 0.2
+_FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
+
+
+class Outcome(NamedTuple):
+    """How a call ended.
+
+    Attributes
+    ----------
+    reply : Message or None
+        None if there is none.
+    code : str
+        gRPC's name of what went wrong, such as ``UNAVAILABLE``; empty if nothing did.
+    details : str
+    """
+
+    reply: Any
+    code: str = ""
+    details: str = ""
+
+    @property
+    def is_unknown_call(self) -> bool:
+        """Whether the server is one that does not have the call."""
+        return self.code == "UNIMPLEMENTED"
+
+
+class Connection:
+    """Calls the two services of a debug server.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+        Where the server is, and what it asks for.
+    key : str
+        Unique for the life of the process; empty to be one of MindSpore's own clients.
+    """
+
+    def __init__(self, settings: AgentSettings, key: str) -> None:
+        self.address = _address(settings)
+        self._channel = _channel(settings, self.address)
+        self._abandoned = threading.Event()
+        self._calls: dict[str, Any] = {}
+        metadata = [(PROCESS_KEY_METADATA, key)] if key else []
+        if settings.token:
+            metadata.append((TOKEN_METADATA, f"Bearer {settings.token}"))
+        self._metadata = tuple(metadata)
+        if self._channel is None:
+            return
+        for names, make in ((_SINGLE, self._channel.unary_unary), (_STREAMS, self._channel.stream_unary)):
+            for name, (service, reply) in names.items():
+                self._calls[name] = make(
+                    f"/{service}/{name}", request_serializer=_serialized, response_deserializer=reply.FromString
+                )
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a connection is possible at all."""
+        return self._channel is not None
+
+    def call(self, name: str, request: Message, *, timeout_s: float | None, wait_for_ready: bool = False) -> Outcome:
+        """Send a message and wait for the reply.
+
+        Parameters
+        ----------
+        name : str
+        request : Message
+        timeout_s : float or None
+            None waits until there is a reply, or `abandon` is called.
+        wait_for_ready : bool
+            Whether a server that is not there yet is waited for.
+        """
+        return self._finish(name, lambda make: make(request, **self._options(timeout_s, wait_for_ready)), timeout_s)
+
+    def stream(self, name: str, requests: Iterable[Message], *, timeout_s: float | None) -> Outcome:
+        """Send messages one after the other and wait for the reply to all of them."""
+        return self._finish(name, lambda make: make(iter(requests), **self._options(timeout_s, False)), timeout_s)
+
+    def start_stream(self, name: str, requests: Iterator[Message]) -> Any:
+        """Send messages as they come, without waiting; return the call, whose reply `result` waits for, or None."""
+        make = self._calls.get(name)
+        try:
+            return make.future(requests, metadata=self._metadata) if make is not None else None
+        except Exception:
+            return None
+
+    def result(self, call: Any, timeout_s: float) -> Outcome:
+        """Wait for the reply of a call that was started; it is given up after a time."""
+        return _settled(call, timeout_s, self._abandoned)
+
+    def abandon(self) -> None:
+        """Give up the calls that wait, and those to come: the server is taken to be gone."""
+        self._abandoned.set()
+
+    def resume(self) -> None:
+        """Let calls wait again."""
+        self._abandoned.clear()
+
+    def close(self) -> None:
+        """Close the connection; nothing can be called any more."""
+        self._calls = {}
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _options(self, timeout_s: float | None, wait_for_ready: bool) -> dict[str, Any]:
+        return {"timeout": timeout_s, "metadata": self._metadata, "wait_for_ready": wait_for_ready}
+
+    def _finish(self, name: str, start: Callable[[Any], Any], timeout_s: float | None) -> Outcome:
+        make = self._calls.get(name)
+        if make is None:
+            return Outcome(None, "UNAVAILABLE", "there is no connection")
+        try:
+            call = start(make.future)
+        except Exception as error:
+            return Outcome(None, "INTERNAL", str(error))
+        # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
+        return _settled(call, None if timeout_s is None else timeout_s + 1.0, self._abandoned)
+
+
+def _settled(call: Any, timeout_s: float | None, abandoned: threading.Event) -> Outcome:
+    """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
+    import grpc
+
+    left_s = timeout_s
+    try:
+        while True:
+            try:
+                return Outcome(call.result(timeout=_SLICE_S if left_s is None else min(_SLICE_S, max(left_s, 0.001))))
+            except grpc.FutureTimeoutError:
+                if left_s is not None:
+                    left_s -= _SLICE_S
+                if abandoned.is_set() or (left_s is not None and left_s <= 0):
+                    call.cancel()
+                    return Outcome(None, "CANCELLED", "no answer came in time")
+            except grpc.RpcError as error:
+                return Outcome(None, error.code().name, error.details() or "")
+            except grpc.FutureCancelledError:
+                return Outcome(None, "CANCELLED", "the call was given up")
+            except Exception as error:
+                return Outcome(None, "INTERNAL", str(error))
+    except BaseException:
+        call.cancel()
+        raise
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _address(settings: AgentSettings) -> str:
+    host = settings.host
+    return f"[{host}]:{settings.port}" if ":" in host and not host.startswith("[") else f"{host}:{settings.port}"
+
+
+def _channel(settings: AgentSettings, address: str) -> Any:
+    """Return a channel to the server; None, and a word about it, if there can be none."""
+    try:
+        with _without_fork_handlers():
+            import grpc
+        options = [
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.initial_reconnect_backoff_ms", 200),
+            ("grpc.min_reconnect_backoff_ms", 200),
+            ("grpc.max_reconnect_backoff_ms", 2_000),
+            # A proxy for the web is none for a debug server.
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        if not settings.certificates:
+            return grpc.insecure_channel(address, options=options)
+        with open(settings.certificates, "rb") as file:
+            trusted = file.read()
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(trusted), options=options)
+    except Exception as error:
+        say_once(f"no connection to a debug server is possible: {error}; the training goes on without")
+        return None
+
+
+@contextmanager
+def _without_fork_handlers() -> Iterator[None]:
+    """Have gRPC leave `fork` alone.
+
+    With its handlers a forked child (a worker of a data loader) hangs whenever one of our calls is under way; and where
+    it finds that they cannot run, it writes a line for each fork. Without them the child only must not touch gRPC,
+    which is what `forking` sees to. gRPC reads the variable when it is imported; the training's own processes get their
+    environment unchanged.
+    """
+    if "grpc" in sys.modules:
+        yield
+        return
+    before = os.environ.get(_FORK_VARIABLE)
+    os.environ[_FORK_VARIABLE] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_FORK_VARIABLE]
+        else:
+            os.environ[_FORK_VARIABLE] = before

@@ -1,0 +1,251 @@
+"""A program as the graph that MindSpore would write, and in the chunks in which it travels."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from typing import TYPE_CHECKING
+
+from tensight.graph.data_types import DT_NONE, DT_TENSOR
+from tensight.graph.ms_graph_pb2 import (
+    AttributeProto,
+    GraphProto,
+    InputProto,
+    NamedValueProto,
+    NodeProto,
+    ParameterProto,
+    TypeProto,
+    ValueProto,
+)
+from tensight.wire import chunks, encoded
+from tensight.wire.debugger_pb2 import Chunk, SourceText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tensight.agents.program import Program, Source, StackFrame, TracedNode
+    from tensight.graph import OutputSlot
+
+MOST_SOURCE_BYTES = 16 * 2**20
+"""Of all files of code that a process sends."""
+
+MOST_FILE_BYTES = 2**20
+"""A longer file is hardly written by a person."""
+
+OUTSIDE = "Default--outside"
+"""Full name of the constant that stands for inputs which come from nothing in the program."""
+
+_OUTSIDE_KEY = "cst0"
+_NAMES_OF_A_CHUNK = 20_000
+_TRAILING_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
+_DT_BOOL, _DT_INT64, _DT_FLOAT64, _DT_STRING = 1, 5, 12, 13
+
+
+def graph_number(program: Program) -> int:
+    """Return the number at the end of the name of a program's graph, by which the process says where it stands."""
+    found = _TRAILING_NUMBER.search(program.name)
+    return int(found[0]) if found else program.number
+
+
+def graph_message(program: Program) -> bytes:
+    """Return a program as a serialized GraphProto."""
+    return _GraphWriter(program).write()
+
+
+def execution_order(program: Program) -> list[str]:
+    """Return the full names of a program's operators as they ran."""
+    return [node.name for node in program.nodes if node.role == "operator"]
+
+
+def graph_chunks(graph: bytes, order: Sequence[str] = (), sources: Mapping[str, str] | None = None) -> Iterator[Chunk]:
+    """Yield a graph in pieces that any gRPC peer accepts.
+
+    Parameters
+    ----------
+    graph : bytes
+        From `graph_message`.
+    order : sequence of str
+        Full names of its operators as they ran.
+    sources : mapping of str to str, optional
+        Text of files of code, which comes first.
+    """
+    for file, text in (sources or {}).items():
+        yield Chunk(sources=[SourceText(file=encoded(file), text=encoded(text))])
+    pieces = [Chunk(buffer=bytes(piece)) for piece in chunks(graph)]
+    pieces += [
+        Chunk(execution_order=map(encoded, order[start : start + _NAMES_OF_A_CHUNK]))
+        for start in range(0, len(order), _NAMES_OF_A_CHUNK)
+    ]
+    pieces[-1].finished = True
+    yield from pieces
+
+
+class SourceTexts:
+    """The text of the user's files, each sent once."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._left_bytes = MOST_SOURCE_BYTES
+
+    def of(self, programs: Iterable[Program]) -> dict[str, str]:
+        """Return the files that some programs are made from and that were not returned before, by path."""
+        files = {frame.file: None for program in programs for node in program.nodes for frame in node.stack}
+        found: dict[str, str] = {}
+        for file in files:
+            if file in self._seen:
+                continue
+            self._seen.add(file)
+            text = "".join(linecache.getlines(file))
+            size_bytes = len(text.encode("utf-8", "replace"))
+            if 0 < size_bytes <= min(MOST_FILE_BYTES, self._left_bytes):
+                self._left_bytes -= size_bytes
+                found[file] = text
+        return found
+
+    def forget(self) -> None:
+        """Return everything once more when it is asked for: another server does not know it."""
+        self._seen.clear()
+        self._left_bytes = MOST_SOURCE_BYTES
+
+
+class _GraphWriter:
+    """Writes one program; nodes are numbered in the order of execution."""
+
+    def __init__(self, program: Program) -> None:
+        self._graph = GraphProto(name=encoded(program.name), root_name=str(graph_number(program)).encode())
+        self._program = program
+        self._ids: dict[str, bytes] = {}
+        self._several: set[str] = {node.name for node in program.nodes if len(node.outputs) > 1}
+        self._scopes: dict[str, str] = {node.name: node.scope for node in program.nodes}
+        self._items: dict[Source, bytes] = {}
+        self._constants: dict[int, bytes] = {}
+        self._types: dict[tuple[OutputSlot, ...], bytes] = {(): b""}
+        self._stacks: dict[tuple[StackFrame, ...], bytes] = {(): b""}
+        self._outside = False
+
+    def write(self) -> bytes:
+        for node in self._program.nodes:
+            if node.role == "operator":
+                self._add_operator(node)
+            else:
+                self._ids[node.name] = encoded(node.name)
+                self._graph.parameters.append(
+                    ParameterProto(name=encoded(node.name), type=self._type(node.outputs[:1]))
+                )
+        return self._graph.SerializeToString()
+
+    def _add_operator(self, node: TracedNode) -> None:
+        inputs = [InputProto(name=self._reference(source)) for source in node.inputs]
+        identifier = self._ids[node.name] = self._next_id()
+        self._graph.node.append(
+            NodeProto(
+                name=identifier,
+                op_type=encoded(node.type),
+                scope=encoded(node.scope),
+                full_name=encoded(node.name),
+                input=inputs,
+                output_type=self._type(node.outputs),
+                attribute=[_attribute(name, value) for name, value in node.attributes.items()],
+                source_address=self._stack(node.stack),
+            )
+        )
+
+    def _next_id(self) -> bytes:
+        return str(len(self._graph.node) + 1).encode()
+
+    def _reference(self, source: Source | None) -> bytes:
+        """Return by what a node refers to one of its inputs."""
+        if source is None or source[0] not in self._ids:
+            return self._outside_key()
+        name, slot = source
+        return self._item(source) if slot or name in self._several else self._ids[name]
+
+    def _outside_key(self) -> bytes:
+        if not self._outside:
+            self._outside = True
+            self._add_constant(_OUTSIDE_KEY, ValueProto(dtype=DT_NONE), OUTSIDE)
+        return _OUTSIDE_KEY.encode()
+
+    def _add_constant(self, key: str, value: ValueProto, full_name: str) -> None:
+        self._graph.const_vals.append(
+            NamedValueProto(key=key.encode(), value=value.SerializeToString(), full_name=full_name.encode())
+        )
+
+    def _item(self, source: Source) -> bytes:
+        """Return the number of the node that takes one output out of several."""
+        known = self._items.get(source)
+        if known is None:
+            name, slot = source
+            inputs = [InputProto(name=self._ids[name]), InputProto(name=self._constant(slot))]
+            known = self._items[source] = self._next_id()
+            scope = self._scopes[name] or "Default"
+            self._graph.node.append(
+                NodeProto(
+                    name=known,
+                    op_type=b"TupleGetItem",
+                    scope=encoded(scope),
+                    full_name=encoded(f"{scope}/TupleGetItem-op{known.decode()}"),
+                    input=inputs,
+                )
+            )
+        return known
+
+    def _constant(self, number: int) -> bytes:
+        key = self._constants.get(number)
+        if key is None:
+            name = f"cst{number + 1}"
+            key = self._constants[number] = name.encode()
+            self._add_constant(name, ValueProto(dtype=_DT_INT64, int_val=number), f"Default--data-{number + 1}")
+        return key
+
+    def _type(self, outputs: Sequence[OutputSlot]) -> bytes:
+        key = tuple(outputs)
+        known = self._types.get(key)
+        if known is None:
+            known = self._types[key] = _type_of(key).SerializeToString()
+        return known
+
+    def _stack(self, stack: tuple[StackFrame, ...]) -> bytes:
+        known = self._stacks.get(stack)
+        if known is None:
+            known = self._stacks[stack] = b"\n".join(map(_frame, stack))
+        return known
+
+
+def _frame(frame: StackFrame) -> bytes:
+    code = " ".join(frame.code.split("\n"))
+    return encoded(f"# In file {frame.file}:{frame.line}/        {code}/".replace("\n", " "))
+
+
+def _type_of(outputs: tuple[OutputSlot, ...]) -> TypeProto:
+    if len(outputs) == 1:
+        return _tensor_type(outputs[0])
+    message = TypeProto(data_type=0)
+    message.sequence_type.elem_types.extend(map(_tensor_type, outputs))
+    return message
+
+
+def _tensor_type(slot: OutputSlot) -> TypeProto:
+    if slot.shape is None:
+        return TypeProto(data_type=slot.data_type)
+    message = TypeProto(data_type=DT_TENSOR)
+    tensor = message.tensor_type
+    tensor.elem_type = slot.data_type
+    tensor.shape.SetInParent()
+    for length in slot.shape:
+        tensor.shape.dim.add(size=length)
+    return message
+
+
+def _attribute(name: str, value: str | float | bool) -> bytes:
+    message = AttributeProto(name=encoded(name))
+    if isinstance(value, bool):
+        message.value.dtype, message.value.bool_val = _DT_BOOL, value
+    elif isinstance(value, int) and -(2**63) <= value < 2**63:
+        message.value.dtype, message.value.int_val = _DT_INT64, value
+    elif isinstance(value, (int, float)):
+        message.value.dtype, message.value.double_val = _DT_FLOAT64, float(value)
+    else:
+        message.value.dtype, message.value.str_val = _DT_STRING, encoded(str(value))
+    return message.SerializeToString()

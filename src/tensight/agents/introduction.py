@@ -1,0 +1,192 @@
+"""How a training process says to a debug server who it is, in Tensight's words or in those of a MindSpore client."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+from tensight import __version__
+from tensight.agents.graph_messages import SourceTexts, execution_order, graph_chunks, graph_message, graph_number
+from tensight.agents.notices import say
+from tensight.wire import PROTOCOL, encoded, text
+from tensight.wire.debugger_pb2 import Abilities, ContentHash, EventReply, Metadata, Process
+from tensight.wire.telemetry_pb2 import PollRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tensight.agents.connection import Connection, Outcome
+    from tensight.agents.program import Program
+    from tensight.agents.reader import Framework
+    from tensight.agents.settings import AgentSettings
+    from tensight.wire.debugger_pb2 import Chunk
+
+ANSWER_WITHIN_S = 10.0
+"""For calls that only tell something; a server that takes longer counts as gone."""
+
+GRAPHS_WITHIN_S = 120.0
+
+_VERSIONS = ("2.99.0", *(f"1.{minor}.0" for minor in range(9, 0, -1)))
+"""Of MindSpore, tried one after the other: the original accepts its own, or since 2.0 a newer one."""
+
+
+class Introduction:
+    """Who the process is, and what it runs.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    framework : Framework
+    script : str
+        Command line, for people.
+    stops_at_nodes : bool
+        Whether it can stop at every operator.
+
+    Attributes
+    ----------
+    key : str
+        Unique for the life of the process.
+    is_ours : bool
+        Whether the server is Tensight's; the original's understands less.
+    programs : list of Program
+        Those that the server has been told of, or will be.
+    """
+
+    def __init__(self, settings: AgentSettings, framework: Framework, script: str, *, stops_at_nodes: bool) -> None:
+        self.key = uuid.uuid4().hex
+        self.is_ours = True
+        self.programs: list[Program] = []
+        self._settings = settings
+        self._framework = framework
+        self._script = script
+        self._stops_at_nodes = stops_at_nodes
+        self._sources = SourceTexts()
+        self._version = _VERSIONS[0]
+
+    def find_out(self, connection: Connection, *, timeout_s: float, wait_for_ready: bool = False) -> str:
+        """Find out which server there is; return why none answers, empty if one does."""
+        outcome = connection.call("Poll", PollRequest(), timeout_s=timeout_s, wait_for_ready=wait_for_ready)
+        if outcome.reply is None and not outcome.is_unknown_call:
+            return f"{outcome.code} {outcome.details}".strip()
+        self.is_ours = outcome.reply is not None
+        return ""
+
+    def announce(self, connection: Connection, step: int, *, run_at_start: bool) -> str:
+        """Say who the process is, and send all graphs; return why that was refused, empty if it was not."""
+        for version in _VERSIONS:
+            message = self.metadata(step, self.programs[-1] if self.programs else None)
+            message.ms_version = encoded(version)
+            message.graph_num = len(self.programs)
+            if self.is_ours:
+                message.process.CopyFrom(self._process(run_at_start=run_at_start))
+            outcome = connection.call("SendMetadata", message, timeout_s=ANSWER_WITHIN_S)
+            reply = outcome.reply
+            if reply is None or reply.status != EventReply.OK:
+                return _words(outcome)
+            if reply.WhichOneof("cmd") != "version_matched":
+                return "the server is too old: it says nothing of versions"
+            if reply.version_matched:
+                if reply.message:
+                    say(f"the debug server says: {text(reply.message)}")
+                self._sources.forget()
+                return self.send_graphs(connection, self.programs)
+            if self.is_ours:
+                break
+        return text(reply.message) or "the server understands no version of the protocol that this agent speaks"
+
+    def send_graphs(self, connection: Connection, programs: Sequence[Program]) -> str:
+        """Send graphs; return why they were refused, empty if they were not."""
+        if not programs:
+            return ""
+        # The original takes what comes for all graphs that there are.
+        sent = programs if self.is_ours else self.programs
+        call = "SendGraph" if len(sent) == 1 else "SendMultiGraphs"
+        # Written before the call: gRPC swallows what goes wrong in the middle of a stream.
+        outcome = connection.stream(call, list(self._chunks(sent)), timeout_s=GRAPHS_WITHIN_S)
+        reply = outcome.reply
+        return "" if reply is not None and reply.status == EventReply.OK else _words(outcome)
+
+    def _chunks(self, programs: Sequence[Program]) -> Iterator[Chunk]:
+        sources = self._sources.of(programs) if self.is_ours else {}
+        for program in programs:
+            order = execution_order(program) if self.is_ours else ()
+            yield from graph_chunks(graph_message(program), order, sources)
+            sources = {}
+
+    def metadata(
+        self,
+        step: int,
+        program: Program | None,
+        node: str = "",
+        *,
+        hashes: Iterable[ContentHash] = (),
+        oldest_iteration: int | None = None,
+        done: bool = False,
+    ) -> Metadata:
+        """Return where the process stands.
+
+        Parameters
+        ----------
+        step : int
+            Steps done, that which runs included.
+        program : Program or None
+            What runs.
+        node : str
+            Full name of the operator at which it stands within a step.
+        hashes : iterable of ContentHash
+            Of tensors in which ranks are compared.
+        oldest_iteration : int, optional
+            The first one that can still be shown.
+        done : bool
+            The training has ended.
+        """
+        message = Metadata(
+            device_name=f"{self._framework.device}:{graph_number(program) if program else 0}".encode(),
+            cur_step=step,
+            # The original has no other kind of process that stops at operators.
+            backend=encoded(self._framework.backend) if self.is_ours else b"GPU",
+            cur_node=encoded(node),
+            training_done=done,
+        )
+        if self.is_ours:
+            message.hashes.extend(hashes)
+            if oldest_iteration is not None:
+                message.oldest_iteration = oldest_iteration
+        return message
+
+    def _process(self, *, run_at_start: bool) -> Process:
+        framework, settings = self._framework, self._settings
+        return Process(
+            key=self.key.encode(),
+            job=encoded(settings.job),
+            rank=framework.rank,
+            world_size=framework.world_size,
+            framework=encoded(framework.name),
+            framework_version=encoded(framework.version),
+            agent_version=__version__.encode(),
+            process_id=os.getpid(),
+            host=encoded(socket.gethostname()),
+            protocol=PROTOCOL,
+            abilities=Abilities(
+                views=True,
+                nodes=self._stops_at_nodes,
+                run_to_node=self._stops_at_nodes,
+                pause=True,
+                steps=True,
+                previous=not settings.partial_memory,
+                history=bool(settings.record),
+                conditions=True,
+            ),
+            script=encoded(self._script),
+            run_at_start=run_at_start,
+            recommended=settings.recommended,
+        )
+
+
+def _words(outcome: Outcome) -> str:
+    """Return why an answer is none that one wished for."""
+    if outcome.reply is None:
+        return f"{outcome.code} {outcome.details}".strip()
+    return text(outcome.reply.message) or "the server refused without a reason"

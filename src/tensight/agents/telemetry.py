@@ -1,0 +1,189 @@
+"""Rows of statistics on their way to the server: often enough to look alive while the training runs, all when it stops.
+
+While it runs, the training leaves a copy of its rows here and goes on; a thread in the background writes the message.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensight.agents.rows import NO_TYPE
+from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.wire import BlockTensor, block_message, data_type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.connection import Connection
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Program
+    from tensight.agents.rows import Rows
+    from tensight.wire.telemetry_pb2 import StatisticsRows
+
+EVERY_S = 0.2
+"""While a training runs, rows travel at most so often."""
+
+_ROWS_OF_A_MESSAGE = 20_000
+RECEIVED_WITHIN_S = 10.0
+
+_DATA_TYPES = np.array([data_type_of(name) for name in ELEMENT_NAMES], np.int64)
+
+
+class StepRows(NamedTuple):
+    """The rows of a step.
+
+    Attributes
+    ----------
+    iteration : int
+    program : Program
+        What ran.
+    rows : Rows
+    """
+
+    iteration: int
+    program: Program
+    rows: Rows
+
+
+class Telemetry:
+    """Sends rows of statistics, in one stream until the training stops.
+
+    Parameters
+    ----------
+    places : PlaceTable
+    """
+
+    def __init__(self, places: PlaceTable) -> None:
+        self._places = places
+        self._latest: StepRows | None = None
+        self._next_s = 0.0
+        self._sending = threading.Lock()
+        self._stream: _Stream | None = None
+        self._positions: dict[int, dict[str, int]] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether rows of a running training should travel again."""
+        return self._latest is None and time.monotonic() >= self._next_s
+
+    def offer(self, rows: StepRows) -> None:
+        """Have rows sent soon, by whoever calls `send_offered`."""
+        self._latest = rows
+        self._next_s = time.monotonic() + EVERY_S
+
+    def send_offered(self, connection: Connection) -> None:
+        """Send the rows that were offered last, unless the server still reads earlier ones."""
+        with self._sending:
+            rows, self._latest = self._latest, None
+            if rows is not None and (self._stream is None or self._stream.is_ready):
+                self._send(connection, rows)
+
+    def send(self, connection: Connection, *batches: StepRows, within_s: float = RECEIVED_WITHIN_S) -> None:
+        """Send rows, and return when the server has them."""
+        with self._sending:
+            self._latest = None
+            for rows in batches:
+                self._send(connection, rows)
+            self._finish(connection, within_s)
+
+    def forget(self) -> None:
+        """Give up the stream: the server is gone, or another one."""
+        with self._sending:
+            self._latest = None
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.give_up()
+
+    def _send(self, connection: Connection, rows: StepRows) -> None:
+        if self._stream is None or self._stream.is_broken:
+            self._stream = _Stream(connection)
+        for message in self._messages(rows, self._stream.declared):
+            self._stream.put(message)
+
+    def _finish(self, connection: Connection, within_s: float) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.finish(connection, within_s)
+
+    def _messages(self, step: StepRows, declared: dict[int, int]) -> Iterator[StatisticsRows]:
+        """Yield rows as messages; only those that were written in this step."""
+        rows, program = step.rows, step.program
+        written = np.flatnonzero((rows.iterations == step.iteration) & (rows.codes != NO_TYPE))
+        counts, numbers, hashes = rows.counts, rows.numbers, rows.hashes
+        for start in range(0, len(written), _ROWS_OF_A_MESSAGE):
+            chosen = written[start : start + _ROWS_OF_A_MESSAGE]
+            places = rows.places[chosen]
+            yield block_message(
+                step.iteration,
+                self._declarations(program, places, declared),
+                places,
+                _DATA_TYPES[rows.codes[chosen]],
+                [rows.shapes[row] for row in chosen.tolist()],
+                counts[chosen],
+                numbers[chosen],
+                hashes[chosen],
+            )
+
+    def _declarations(
+        self, program: Program, places: NDArray[np.int64], declared: dict[int, int]
+    ) -> Iterator[BlockTensor]:
+        positions = self._positions_of(program)
+        for number in places.tolist():
+            if declared.get(number) == program.number:
+                continue
+            declared[number] = program.number
+            place = self._places[number]
+            position = positions.get(place.node.name, len(positions))
+            yield BlockTensor(number, program.name, place.node.name, place.slot, place.io, position)
+
+    def _positions_of(self, program: Program) -> dict[str, int]:
+        """Return where each node stands in the order of execution; what is no operator comes after them."""
+        known = self._positions.get(program.number)
+        if known is None:
+            ordered = sorted(program.nodes, key=lambda node: node.role != "operator")
+            known = self._positions[program.number] = {node.name: at for at, node in enumerate(ordered)}
+        return known
+
+
+class _Stream:
+    """One call of SendStatistics.
+
+    Attributes
+    ----------
+    declared : dict of int to int
+        The program as whose the stream has declared each tensor.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.declared: dict[int, int] = {}
+        self._queue: queue.SimpleQueue[StatisticsRows | None] = queue.SimpleQueue()
+        self._call: Any = connection.start_stream("SendStatistics", iter(self._queue.get, None))
+
+    @property
+    def is_broken(self) -> bool:
+        return self._call is None or bool(self._call.done())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that was put here is on its way."""
+        return self._queue.empty()
+
+    def put(self, message: StatisticsRows) -> None:
+        self._queue.put(message)
+
+    def finish(self, connection: Connection, within_s: float) -> None:
+        self._queue.put(None)
+        if self._call is not None:
+            connection.result(self._call, within_s)
+
+    def give_up(self) -> None:
+        self._queue.put(None)
+        if self._call is not None:
+            self._call.cancel()
