@@ -254,6 +254,8 @@ class Agent(OldProcess):
         rank: int = 0,
         world_size: int = 1,
         abilities: tuple[str, ...] = (),
+        run_at_start: bool = False,
+        recommended: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(stage, port, device=str(rank), **options)
@@ -270,6 +272,8 @@ class Agent(OldProcess):
             process_id=77,
             host=b"node1",
             abilities=pb.Abilities(**dict.fromkeys(abilities, True)),
+            run_at_start=run_at_start,
+            recommended=recommended,
         )
 
     async def announce(self, version: str = "", **more: Any) -> pb.EventReply:

@@ -403,11 +403,14 @@ class Session(ABC):
             self.editable()
             if self.watchpoint_list.recommended_offered:
                 raise StateError("the recommended watchpoints were accepted or refused already; create single ones")
-            wanted = await asyncio.to_thread(self._recommended) if accept else []
-            added = self.watchpoint_list.add_recommended(wanted)
-            self.watchpoint_list.recommended_offered = True
-            await self._watchpoints_edited(outdated=bool(added))
-            return tuple(map(self._watchpoint_record, added))
+            return await self._recommend(accept)
+
+    async def _recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
+        wanted = await asyncio.to_thread(self._recommended) if accept else []
+        added = self.watchpoint_list.add_recommended(wanted)
+        self.watchpoint_list.recommended_offered = True
+        await self._watchpoints_edited(outdated=bool(added))
+        return tuple(map(self._watchpoint_record, added))
 
     async def hits(
         self,

@@ -39,9 +39,17 @@ def version_reply(matched: bool, message: str = "") -> EventReply:
     return EventReply(status=EventReply.OK, version_matched=matched, message=_shortened(message))
 
 
-def run_step(steps: int = 1) -> EventReply:
-    """Return the command to run; only agents that count steps themselves are told of more than one."""
-    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"step", run_steps=steps))
+def run_step(steps: int = 1, *, more: bool = False) -> EventReply:
+    """Return the command to run; only agents that count steps themselves are told of more than one.
+
+    Parameters
+    ----------
+    steps : int
+        -1 for no end.
+    more : bool
+        Further steps follow at once, so that nobody looks at the values of these.
+    """
+    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"step", run_steps=steps, more=more))
 
 
 def run_node(node: str = "") -> EventReply:

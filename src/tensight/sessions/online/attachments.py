@@ -270,9 +270,12 @@ class Attachments:
         identity = identity_of(caller, message)
         async with self._joining:
             process = self._find(caller)
+            if process is None and identity.is_agent:
+                process = await self._restored(caller, identity, message.cur_step)
             if process is None or not self._goes_on(process, identity):
                 process = await self._attach(caller, identity)
-            reply = process.announce(message)
+            reply = process.announce(message, identity)
+        process.session.begin(process)
         process.session.announce(news=True)
         return reply
 
@@ -365,15 +368,22 @@ class Attachments:
         async with self._joining:
             process = self._find(caller) or self._known_before(identity, message.cur_step)
             if process is None:
-                restored = await self._recorded.restore(identity, message.cur_step, self._settings, self._writers)
-                if restored is None:
-                    return None
-                session, process = restored
-                self._list(session)
-                _log.info("session %s (%s): goes on after a restart of the server", session.id, session.name)
+                return await self._restored(caller, identity, message.cur_step)
             self._note(caller, process)
             process.hear(caller)
             return process
+
+    async def _restored(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
+        """Return a process whose run is going on since before the server was restarted; None if there is none."""
+        restored = await self._recorded.restore(identity, step, self._settings, self._writers)
+        if restored is None:
+            return None
+        session, process = restored
+        self._list(session)
+        _log.info("session %s (%s): goes on after a restart of the server", session.id, session.name)
+        self._note(caller, process)
+        process.hear(caller)
+        return process
 
     def _known_before(self, identity: Identity, step: int) -> TrainingProcess | None:
         """Return the attached process that has most likely lost its connection and comes back with another."""

@@ -42,12 +42,20 @@ class Conductor:
         self._preparing: set[asyncio.Task[None]] = set()
         self._left: set[int] = set()
         self._is_advancing = self._is_due = False
+        self._has_begun = False
+        self._gathering: asyncio.TimerHandle | None = None
+        self._is_pausing = False
         self.generation = 0
 
     @property
     def is_running(self) -> bool:
         """Whether the processes are to go on, or to check something."""
         return self._run is not None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the processes stand still as soon as the step that runs is done."""
+        return self._run is None or self._is_pausing
 
     @property
     def can_stop_at_nodes(self) -> bool:
@@ -81,26 +89,46 @@ class Conductor:
         # Nobody leaves a place before all ranks have reached it, and have been told all that they must know there.
         last = min((process.place for process in live), default=0)
         may_leave = all(process.is_settled for process in live if process.place == last)
+        if self._gathering is not None:
+            # None is to begin while others of its job are still on their way.
+            is_complete = len(self._session.processes) >= self._session.identity.world_size
+            may_leave = may_leave and is_complete
         for process in live:
             if process.is_waiting:
                 self._tell(process, may_leave=may_leave and process.place == last)
         live = self._session.live
         # A run of a process that is lost goes on when it comes back.
         if self._run is not None and live and all(map(self._is_done, live)):
-            self._run = None
+            self.stop()
             self._session.paused()
         if self._run is None:
             for process in self._session.live:
                 self._ask(process)
 
+    def begin(self) -> None:
+        """Let the training go on by itself, unless it did already; a person, or a hit, may have stopped it."""
+        if not self._has_begun and self._run is None:
+            self._has_begun = True
+            self._run = Steps(None)
+            patience_s = self._session.settings.gather_within_s
+            self._gathering = asyncio.get_running_loop().call_later(patience_s, self._gathered)
+
+    def _gathered(self) -> None:
+        """Wait for no more ranks before those that are there go on."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+            self.advance()
+
     def stop(self) -> None:
         """Let no process go on from where it is next."""
         self._run = None
+        self._is_pausing = False
 
     def stop_at_hits(self) -> None:
         """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
         if self._run is not None and self._run.trains:
-            self._run = None
+            self.stop()
 
     def watch_anew(self) -> None:
         """Note that the processes must be told what to watch before they go on."""
@@ -201,7 +229,9 @@ class Conductor:
 
     async def close(self) -> None:
         """Wait for what is being worked out."""
-        self._run = None
+        self.stop()
+        if self._gathering is not None:
+            self._gathering.cancel()
         await asyncio.gather(*self._preparing, return_exceptions=True)
 
     # --- what a person commands ---
@@ -227,19 +257,28 @@ class Conductor:
         action = actions.get(command.action)
         if action is None:
             raise StateError(f"a training cannot do {command.action!r}; open its recorded run when it has ended")
+        if command.action not in ("pause", "terminate"):
+            self._require_paused()
+        self._session.shown.return_to_present()
         action(command)
 
     def _continue(self, command: Command) -> None:
-        self._require_paused()
         if command.steps == 0:
             raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
-        place = max(process.place for process in self._session.live)
-        self._start(Steps(None if command.steps < 0 else place + command.steps))
+        done = max(process.done for process in self._session.live)
+        self._start(Steps(None if command.steps < 0 else done + command.steps))
 
     def _pause(self, _: Command) -> None:
         if self._run is None or not self._session.live:
             raise StateError(f"nothing runs that could be paused; the session is {self._session.state.value}")
-        self.stop()
+        running = [one for one in self._session.live if one.released == one.place and not one.is_waiting]
+        in_step = any(one.identity.abilities.pause and not one.is_alone for one in running)
+        if isinstance(self._run, Steps) and in_step and not self._is_pausing:
+            # The step that runs was let go as one of many, of which no values are kept; they are of the next.
+            self._run = self._run.until(max(one.place for one in running) + 2)
+            self._is_pausing = True
+        else:
+            self.stop()
         self.advance()
 
     def _terminate(self, _: Command) -> None:
@@ -255,8 +294,7 @@ class Conductor:
             process.end(State.TERMINATED, "it was gone already; should it come back, it is told to end")
 
     def _recheck(self, _: Command) -> None:
-        self._require_paused()
-        self._session.clear_hits()
+        self._session.reported.clear()
         self._start(Recheck())
 
     def _next_node(self, _: Command) -> None:
@@ -278,6 +316,8 @@ class Conductor:
         self._start(RunToNode(targets))
 
     def _start(self, run: Run) -> None:
+        self.stop()
+        self._has_begun = True
         self._run = run
         for process in self._session.live:
             if run.trains:
@@ -292,6 +332,5 @@ class Conductor:
             raise StateError(f"this needs a paused training; the session is {state.value}")
 
     def _require_nodes(self) -> None:
-        self._require_paused()
         if not self.can_stop_at_nodes:
             raise StateError("this training can only stop at the end of a step, not at operators")

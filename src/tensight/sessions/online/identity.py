@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
@@ -11,6 +11,7 @@ from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
     from tensight.sessions.online.settings import Caller
+    from tensight.wire.debugger_pb2 import Abilities as AbilitiesMessage
     from tensight.wire.debugger_pb2 import Metadata
 
 _LONGEST_NAME = 200
@@ -28,6 +29,13 @@ class Abilities:
     pause: bool = False
     steps: bool = False
     previous: bool = False
+    history: bool = False
+    conditions: bool = False
+
+    @classmethod
+    def of(cls, message: AbilitiesMessage) -> Abilities:
+        """Read what a process says it can do."""
+        return cls(**{field.name: getattr(message, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,10 @@ class Identity:
     machine : str
         Name of its machine.
     abilities : Abilities
+    run_at_start : bool
+        Its training goes on at once, unless a person stops it.
+    recommended : bool
+        The recommended watchpoints are to be set before it goes on.
     """
 
     host: str
@@ -65,6 +77,8 @@ class Identity:
     process_id: int | None = None
     machine: str = ""
     abilities: Abilities = field(default_factory=Abilities)
+    run_at_start: bool = False
+    recommended: bool = False
 
     @property
     def is_agent(self) -> bool:
@@ -120,7 +134,6 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         version = wire.text(message.ms_version, _LONGEST_NAME)
         return Identity(caller.host, device, backend, framework_version=version, key=caller.process_key)
     process = message.process
-    can = process.abilities
     return Identity(
         host=caller.host,
         device=device,
@@ -133,7 +146,9 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         framework_version=wire.text(process.framework_version or message.ms_version, _LONGEST_NAME),
         process_id=process.process_id or None,
         machine=wire.text(process.host, _LONGEST_NAME),
-        abilities=Abilities(can.views, can.nodes, can.run_to_node, can.pause, can.steps, can.previous),
+        abilities=Abilities.of(process.abilities),
+        run_at_start=process.run_at_start,
+        recommended=process.recommended,
     )
 
 

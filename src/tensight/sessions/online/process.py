@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
@@ -73,6 +74,8 @@ class TrainingProcess:
         Full name of the operator at which it stands, if it stops at operators.
     root_id : int or None
         Number of the root graph in which it stands.
+    oldest : int or None
+        The first iteration of which it can still show values, if it keeps some.
     graphs : RankGraphs
     graph_bytes : dict of str to int
         Their sizes as they were sent, by name.
@@ -104,6 +107,7 @@ class TrainingProcess:
         self.offset = 0
         self.node = ""
         self.root_id: int | None = None
+        self.oldest: int | None = None
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
         self.graph_bytes: dict[str, int] = {}
         self.questions = Questions(knows_graphs=identity.is_agent)
@@ -139,6 +143,11 @@ class TrainingProcess:
     def place(self) -> int:
         """How far it is, in steps as all ranks of the run count them together."""
         return self.step + self.offset
+
+    @property
+    def done(self) -> int:
+        """The same without the step within which it stands: agents count that one, and say at which operator."""
+        return self.place - (self.identity.is_agent and bool(self.node))
 
     @property
     def iteration(self) -> int:
@@ -199,11 +208,14 @@ class TrainingProcess:
 
     # --- one handler for each message; those of tensors are in `answers` ---
 
-    def announce(self, message: Metadata) -> EventReply:
+    def announce(self, message: Metadata, identity: Identity | None = None) -> EventReply:
         """Learn who the process is; reply whether it is understood."""
         if message.training_done:
             self.finish()
             return wire.version_reply(True)
+        if identity is not None and identity.is_agent:
+            # It may have chosen otherwise since; its rank and its job are what they were.
+            self.identity = replace(identity, rank=self.identity.rank, job=self.identity.job)
         check = wire.check_metadata(message)
         self._expects_graphs = not message.HasField("process") or message.graph_num > 0
         self.root_id = root_graph_of(message)
@@ -244,6 +256,8 @@ class TrainingProcess:
         """Note where the process stands, and the hits that it has sent on its way."""
         step, root_id = max(message.cur_step, 0), root_graph_of(message)
         self.root_id = self.root_id if root_id is None else root_id
+        if self.identity.abilities.history:
+            self.oldest = max(message.oldest_iteration, -1)
         node = wire.text(message.cur_node, wire.MOST_NAME)
         if (step, node) != (self.step, self.node):
             self.answers.missing.clear()
@@ -251,7 +265,7 @@ class TrainingProcess:
         if step != self.step:
             self._move(step)
         hits, self._hits = self._hits, []
-        await self.session.take_hits(self, hits)
+        await self.session.reported.take(self, hits)
 
     def _move(self, step: int) -> None:
         """Note that the process has done some steps."""
@@ -418,7 +432,7 @@ class TrainingProcess:
         if self.released == self.place:
             self._move(self.step + 1)
         hits, self._hits = self._hits, []
-        await self.session.take_hits(self, hits)
+        await self.session.reported.take(self, hits)
         self.session.announce(news=True)
 
     def stop_timers(self) -> None:

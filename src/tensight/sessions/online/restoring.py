@@ -170,7 +170,7 @@ class RecordedRuns:
         try:
             hits = await asyncio.to_thread(self._workspace.read_json, f"{folder}/{HITS}")
             if hits is not None:
-                session.restore_hits(HitHistory(hits_from_json(hits)))
+                session.reported.restore(HitHistory(hits_from_json(hits)))
             texts = await asyncio.to_thread(self._workspace.read_json, f"{folder}/{SOURCES}")
             if isinstance(texts, dict):
                 session.texts.update({str(file): str(text) for file, text in texts.items()})

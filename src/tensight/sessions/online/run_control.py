@@ -51,13 +51,20 @@ class Steps(Run):
         super().__init__()
         self._target = target
 
+    def until(self, target: int) -> Steps:
+        """Return the same run, with its end there if that comes before its own."""
+        return Steps(target if self._target is None else min(self._target, target))
+
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command for one step; a process that counts steps and can be paused is told all of them."""
-        left = -1 if self._target is None else self._target - process.place
-        if self._target is not None and left <= 0:
+        left = None if self._target is None else self._target - process.done
+        if left is not None and left <= 0:
             return None
         can = process.identity.abilities
-        return wire.run_step(left if process.is_alone and can.steps and can.pause else 1)
+        if process.is_alone and can.steps and can.pause:
+            return wire.run_step(-1 if left is None else left)
+        # Of the last step and the one before it a person sees values.
+        return wire.run_step(more=can.pause and (left is None or left > 2))
 
 
 class NextNode(Run):

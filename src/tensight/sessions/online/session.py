@@ -13,14 +13,16 @@ from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.rank_graphs import RankGraphs
-from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, HitsEncoder, LivingFile, storing
+from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
+from tensight.sessions.online.reported_hits import ReportedHits
+from tensight.sessions.online.shown_step import ShownStep
 from tensight.sessions.online.uninterrupted import to_the_end
-from tensight.sessions.online.watching import session_hits
 from tensight.sessions.records import Capabilities, SessionRecord, State
 from tensight.sessions.session import Session
+from tensight.watchpoints import recommended_watchpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping
     from typing import Any
 
     import numpy as np
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     )
     from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
-    from tensight.wire import ReceivedHit
+    from tensight.watchpoints import Watchpoint
 
 _QUIET_S = 0.25
 """While a run goes on, clients are told its step at most so often."""
@@ -82,6 +84,9 @@ class OnlineSession(Session):
         Tells them what to do.
     inspection : Inspection
         Has their tensors.
+    reported : ReportedHits
+    shown : ShownStep
+        Which step people see.
     is_closing : bool
         The server shuts down, or the session is closed: what breaks off now is no news.
     """
@@ -109,7 +114,8 @@ class OnlineSession(Session):
         self.identity = identity
         self.settings = settings
         self.is_closing = False
-        self.hit_history = HitHistory()
+        self.reported = ReportedHits(self, workspace, self._complain)
+        self.shown = ShownStep(self)
         self.conductor = Conductor(self)
         self.inspection = Inspection(self, writers)
         self.texts: dict[str, str] = {}
@@ -119,9 +125,6 @@ class OnlineSession(Session):
         self._told_at = 0.0
         path = recording.name
         self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
-        self._hits_file = LivingFile(
-            workspace, f"{path}/{HITS}", lambda: self.hit_history.snapshot(), self._complain, HitsEncoder()
-        )
         self._sources_file = LivingFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
 
     # --- the session at a glance ---
@@ -140,6 +143,11 @@ class OnlineSession(Session):
 
     @property
     def step(self) -> int:
+        """The step that is shown."""
+        return self.present_step if self.shown.step is None else self.shown.step
+
+    @property
+    def present_step(self) -> int:
         """Steps that all live ranks have done together; of those that have ended, the most that one did."""
         places = [process.place for process in self.live if process.state is not State.CONNECTING]
         return min(places) if places else max((process.place for process in self.processes.values()), default=0)
@@ -175,8 +183,9 @@ class OnlineSession(Session):
             state=self.state,
             message=self._message(),
             step=self.step,
+            present_step=None if self.shown.step is None else self.present_step,
             total_steps=self.step if self.state in (State.FINISHED, State.TERMINATED) else None,
-            node=ranks[0].node if ranks else "",
+            node=ranks[0].node if ranks and self.shown.step is None else "",
             graph=ranks[0].graph if ranks else "",
             framework=self.identity.framework,
             framework_version=self.identity.framework_version,
@@ -206,6 +215,8 @@ class OnlineSession(Session):
                     "can_pause": bool(live) and self.conductor.is_running,
                     "can_terminate": bool(live) or self.state is State.LOST,
                     "can_step": is_paused,
+                    "can_step_back": self.shown.can_look_back and self.step > 0,
+                    "can_go_to_step": self.shown.can_look_back,
                     "can_next_node": at_nodes,
                     "can_run_to_node": at_nodes,
                     "can_recheck": is_paused,
@@ -218,12 +229,14 @@ class OnlineSession(Session):
         )
 
     def _message(self) -> str:
+        if self.shown.step is not None:
+            return f"shows step {self.shown.step}; the training stands at step {self.present_step}"
         several = self.identity.world_size > 1
         processes = [self.processes[rank] for rank in self.ranks]
         found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
         if several and len(processes) < self.identity.world_size and self.live:
             found.append(f"{len(processes)} of {self.identity.world_size} ranks are attached")
-        if not found and self.state is State.RUNNING and not self.conductor.is_running:
+        if not found and self.state is State.RUNNING and self.conductor.is_stopping:
             found.append("stops when the step that is running is done")
         return "; ".join(found[:_MOST_MESSAGES])
 
@@ -245,8 +258,14 @@ class OnlineSession(Session):
         self.processes[process.rank] = process
         self.changed()
 
+    def begin(self, process: TrainingProcess) -> None:
+        """Let the training go on, if a process that has attached wants no person for that."""
+        if process.identity.run_at_start and process.state is not State.MISMATCH:
+            self.conductor.begin()
+
     def left(self, process: TrainingProcess) -> None:
         """Note that a process has ended, or may have."""
+        self.shown.return_to_present()
         if process.state is State.LOST and self.live:
             # The others may wait for it in vain; a person should see it.
             self.conductor.stop()
@@ -274,7 +293,10 @@ class OnlineSession(Session):
         self.changed()
 
     async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
-        """Take in the graphs of a process; if it ran before, all stop, because watchpoints do not know them."""
+        """Take in the graphs of a process.
+
+        If it ran before, all stop, because watchpoints do not know them; agents are told before they go on.
+        """
 
         def keep() -> RankGraphs:
             with storing(self.recording.folder):
@@ -293,15 +315,30 @@ class OnlineSession(Session):
         process.graph_bytes = sizes
         process.queue.clear()
         process.prepared = process.preparing = None
-        if process.released is not None:
+        if process.released is not None and not process.identity.is_agent:
             self.conductor.stop()
         if received.sources:
             self.texts.update(received.sources)
             self._sources_file.changed()
         self.events.append("graph", rank=process.rank, graphs=[graph.name for graph in process.graphs.graphs])
         await self.graphs_changed()
+        if process.identity.recommended:
+            await self._recommend_unasked()
         self.changed()
         self.announce(news=True)
+
+    async def _recommend_unasked(self) -> None:
+        """Create the recommended watchpoints, unless they were offered before."""
+        async with self.lock:
+            if not self.watchpoint_list.recommended_offered:
+                await self._recommend(accept=True)
+
+    def _recommended(self) -> list[Watchpoint]:
+        if not self.identity.is_agent:
+            return super()._recommended()
+        # The nodes of an agent appear as they run; that there is none to watch yet says nothing.
+        recommended = recommended_watchpoints(initial=True, platform=self.platform)
+        return [point for point in recommended if not self._unavailable_because(point.check.condition)]
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done soon, and before the session is closed."""
@@ -309,45 +346,17 @@ class OnlineSession(Session):
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    # --- hits ---
-
-    async def take_hits(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
-        """Note where a process has arrived; hits that it reported on the way belong to that place."""
-        if process.place > self.hit_list.step:
-            self.hit_list.replace(process.place, ())
-        if not received:
-            return
-        points, graphs = self.watchpoint_list.all(), process.graphs
-        iteration, root_id = process.iteration, process.root_id
-        hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
-        self.hit_list.add(hits)
-        # Whoever asks next finds them grouped; for many hits that takes too long for the event loop.
-        await asyncio.to_thread(lambda: self.hit_list.tensors)
-        self._hits_changed()
-
-    def clear_hits(self) -> None:
-        """Forget the hits of this step, which are computed again."""
-        self.hit_list.replace(self.step, ())
-        self._hits_changed()
-
-    def restore_hits(self, history: HitHistory) -> None:
-        """Go on with the hits that were kept of the run."""
-        self.hit_history = history
-        self.hit_list.replace(self.step, history.of(self.step))
-
-    def _hits_changed(self) -> None:
-        self.hit_history.set(self.hit_list.step, self.hit_list.all())
-        self._hits_file.changed()
-        self.events.append("hits", step=self.hit_list.step, total=len(self.hit_list))
-
     # --- what a person does ---
 
     async def command(self, command: Command) -> SessionRecord:
-        """Start or stop the run; returns as soon as the command is accepted. See `Conductor.obey`."""
+        """Start or stop the run, or show another step; returns as soon as the command is accepted."""
         async with self.lock:
             if self.is_closing:
                 raise StateError("the session is being closed")
-            self.conductor.obey(command)
+            if command.action in ("step_back", "go_to_step"):
+                await self.shown.obey(command)
+            else:
+                self.conductor.obey(command)
             self.announce(news=True)
             return self.record()
 
@@ -358,6 +367,7 @@ class OnlineSession(Session):
 
     async def watchpoints_changed(self) -> None:
         """Note that the processes must be told of watchpoints before they go on."""
+        self.shown.present_hits.outdated |= self.hit_list.outdated
         self.conductor.watch_anew()
         self.announce(news=True)
 
@@ -438,7 +448,7 @@ class OnlineSession(Session):
             "state": self.state.value,
             "is_live": bool(self.live) or self.state is State.LOST,
             "message": self._message(),
-            "step": self.step,
+            "step": self.present_step,
             "identity": self.identity.as_json(),
             "processes": [process.as_json() for process in self.processes.values()],
         }
@@ -481,7 +491,7 @@ class OnlineSession(Session):
     def _has_anything(self) -> bool:
         """Whether the run has anything that somebody could want to look at."""
         has_graphs = any(process.graphs.graphs for process in self.processes.values())
-        return has_graphs or not self.recording.statistics.is_empty or bool(self.hit_history.snapshot())
+        return has_graphs or not self.recording.statistics.is_empty or bool(self.reported.history.snapshot())
 
     async def abandon(self) -> None:
         """Leave nothing of a session that could not begin."""
@@ -501,5 +511,5 @@ class OnlineSession(Session):
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._finish(self._ending)
         self.changed()
-        for file in (self._session_file, self._hits_file, self._sources_file):
+        for file in (self._session_file, self.reported, self._sources_file):
             await file.written()

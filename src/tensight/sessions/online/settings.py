@@ -15,6 +15,8 @@ class OnlineSettings:
         How long a process whose connection broke may take to come back.
     answer_within_s : float
         How long a process may be silent while it owes a value or a view.
+    gather_within_s : float
+        How long the ranks of a training that goes on by itself wait for those that have not attached yet.
     kept_bytes : int
         Of recorded values per run; the oldest are dropped first.
     kept_rows : int
@@ -33,6 +35,7 @@ class OnlineSettings:
 
     lost_after_s: float = 30.0
     answer_within_s: float = 60.0
+    gather_within_s: float = 20.0
     kept_bytes: int = 8 * 2**30
     kept_rows: int = 5_000_000
     most_processes: int = 256

@@ -56,6 +56,14 @@ _SELECT = (
 )
 _COUNT = "SELECT count(*) FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 
+# DISTINCT would look at every row.
+_ITERATIONS = """
+WITH RECURSIVE found (iteration) AS (
+    SELECT min(iteration) FROM statistics UNION ALL
+    SELECT (SELECT min(iteration) FROM statistics WHERE iteration > found.iteration) FROM found WHERE iteration NOT NULL
+) SELECT iteration FROM found WHERE iteration NOT NULL
+"""
+
 
 class TensorKey(NamedTuple):
     """What a tensor is called in every iteration."""
@@ -253,7 +261,7 @@ class StatisticsStore:
 
     def iterations(self) -> list[int]:
         """Return the iterations of which statistics are known, in order."""
-        return [row[0] for row in self._query("SELECT DISTINCT iteration FROM statistics ORDER BY iteration", ())]
+        return [row[0] for row in self._query(_ITERATIONS, ())]
 
     def of_iteration(self, iteration: int) -> Iterator[StatisticsRow]:
         """Return all that is known of an iteration, as it ran."""

@@ -104,6 +104,8 @@ class SessionRecord(Record):
     """Why the session is in this state, for a person; empty if there is nothing to say."""
     step: int = 0
     """Steps done; 0 is the state before the first update. Iteration ``step - 1`` is what is shown."""
+    present_step: int | None = None
+    """While an earlier step of a training is shown: the one at which the training stands."""
     total_steps: int | None = None
     """The last step there is; None while a training may go on."""
     node: str = ""
