@@ -1,0 +1,61 @@
+"""The search for NaN and infinite elements finds them wherever they are, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tensight.agents.finite import FiniteSearch
+
+BRAIN = np.dtype(ml_dtypes.bfloat16)
+DTYPES = [*map(np.dtype, ("f2", "f4", "f8", "c8", "c16", ">f4")), BRAIN]
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FiniteSearch:
+    monkeypatch.setenv("TENSIGHT_KERNELS", request.param)
+    return FiniteSearch()
+
+
+def is_non_finite(array: np.ndarray[Any, Any]) -> bool:
+    return not bool(np.isfinite(array.astype(np.complex128)).all())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@given(dtype=st.sampled_from(DTYPES), raw=st.binary(max_size=300))
+def test_any_bits_are_judged_as_numpy_judges_them(search: FiniteSearch, dtype: np.dtype[Any], raw: bytes) -> None:
+    array = np.frombuffer(raw[: len(raw) // dtype.itemsize * dtype.itemsize], dtype)
+    with np.errstate(invalid="ignore"):
+        assert search.of(array) == is_non_finite(array)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_bad_element_is_found_at_any_place(search: FiniteSearch, dtype: np.dtype[Any], value: float) -> None:
+    largest = ml_dtypes.finfo(dtype).max if dtype == BRAIN else np.finfo(dtype).max
+    for size in (1, 4095, 4096, 4097, 70_001):
+        array = np.full(size, largest, dtype)
+        assert not search.of(array)
+        for place in {0, size // 2, size - 1}:
+            array[place] = value
+            assert search.of(array)
+            array[place] = -1
+
+
+def test_what_has_no_such_elements_has_none(search: FiniteSearch) -> None:
+    for dtype in ("i4", "u8", "?"):
+        assert not search.of(np.ones(3, dtype))
+    assert not search.of(np.empty((0, 3), np.float32))
+    assert not search.at(0, "float8", 10)
+
+
+def test_arrays_with_gaps_are_judged_by_their_elements(search: FiniteSearch) -> None:
+    array = np.ones((6, 8), np.float32)
+    array[::2] = np.nan
+    assert not search.of(array[1::2])
+    assert search.of(array.T[:, 1:])
