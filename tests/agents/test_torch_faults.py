@@ -1,0 +1,314 @@
+"""Whatever happens to the server, the script or the machine: the training's own outcome is as without the debugger."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from running import RunningServer, running_server
+
+import tensight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.client import Session
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("troubled_training.py")
+PATIENCE_S = 60.0
+NOBODY = "127.0.0.1:9"
+"""An address at which no server ever answers: the port is reserved."""
+
+
+@dataclass
+class Outcome:
+    """How a training ended.
+
+    Attributes
+    ----------
+    code : int
+    output : list of str
+        Lines that it wrote.
+    errors : list of str
+        Lines on stderr that are not the debugger's.
+    notices : list of str
+        Lines on stderr that are.
+    """
+
+    code: int
+    output: list[str]
+    errors: list[str]
+    notices: list[str]
+
+    def own(self) -> tuple[int, list[str], list[str]]:
+        """What the training itself did and said."""
+        return self.code, self.output, self.errors
+
+
+class Run:
+    """A training in a process of its own; `debugger` is where it looks for a server, if it is debugged."""
+
+    def __init__(self, *arguments: str, debugger: str = "", options: tuple[str, ...] = (), folder: Path) -> None:
+        command = [sys.executable, str(SCRIPT), *arguments]
+        if debugger:
+            host, _, port = debugger.rpartition(":")
+            where = ("--host", host, "--port", port)
+            command = [sys.executable, "-m", "tensight", "run", *where, *options, str(SCRIPT), *arguments]
+        self._lines: list[str] = []
+        self._errors = folder / "training.stderr"
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder
+            )
+        assert self.process.stdin
+        assert self.process.stdout
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def until(self, line: str) -> None:
+        """Wait until it has written a line."""
+        while line not in self._lines:
+            written = self._stdout.readline()
+            assert written, f"it ended without {line!r}: {self._lines[-3:]} {self._errors.read_text()}"
+            self._lines.append(written.rstrip("\n"))
+
+    def go_on(self) -> None:
+        """Let it leave the place where it waits for a word."""
+        self._stdin.write("\n")
+        self._stdin.flush()
+
+    def outcome(self) -> Outcome:
+        """Wait until it has ended."""
+        rest, _ = self.process.communicate(timeout=PATIENCE_S)
+        lines = [*self._lines, *rest.splitlines()]
+        errors = self._errors.read_text().splitlines()
+        notices = [line for line in errors if line.startswith("tensight:")]
+        return Outcome(self.process.returncode, lines, [line for line in errors if line not in notices], notices)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The training without a debugger and without trouble."""
+    with Run(folder=tmp_path_factory.mktemp("alone")) as run:
+        return run.outcome()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server to which nothing happens."""
+    with running_server(tmp_path_factory.mktemp("faults") / "workspace") as server:
+        yield server
+
+
+@contextmanager
+def attached(server: RunningServer, name: str) -> Iterator[Session]:
+    """Give the session of the training of a name."""
+    with tensight.connect(server.url) as client:
+        yield client.wait_for_session(PATIENCE_S, name=name)
+
+
+def debugged(name: str, *more: str) -> tuple[str, ...]:
+    """Return the options of a training that everything is watched of."""
+    return ("--job", name, "--recommended", *more)
+
+
+# --- the server ---
+
+
+def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome) -> None:
+    with Run(debugger=NOBODY, options=("--break-at-start",), folder=tmp_path) as run:
+        outcome = run.outcome()
+    assert outcome.own() == undisturbed.own()
+    assert len(outcome.notices) == 1
+
+
+def test_a_server_that_is_killed_while_the_training_runs_takes_nothing_with_it(
+    tmp_path: Path, undisturbed: Outcome
+) -> None:
+    with running_server(tmp_path / "workspace") as server:
+        options = debugged("killed")
+        with Run("--stop-at", "8", debugger=str(server.debugger), options=options, folder=tmp_path) as run:
+            run.until("step 8")
+            server.kill()
+            run.go_on()
+            outcome = run.outcome()
+    assert outcome.own() == undisturbed.own()
+    assert outcome.notices
+
+
+def test_a_server_that_is_killed_while_the_training_waits_for_a_person_lets_it_go_on(
+    tmp_path: Path, undisturbed: Outcome
+) -> None:
+    with running_server(tmp_path / "workspace") as server:
+        options = ("--job", "waiting", "--break-at-start")
+        with Run(debugger=str(server.debugger), options=options, folder=tmp_path) as run:
+            with attached(server, "waiting") as session:
+                assert session.wait(PATIENCE_S).step == 0
+            server.kill()
+            outcome = run.outcome()
+    assert outcome.own() == undisturbed.own()
+
+
+def test_a_server_that_is_restarted_finds_the_training_again(tmp_path: Path, undisturbed: Outcome) -> None:
+    workspace = tmp_path / "workspace"
+    with running_server(workspace) as first:
+        port = str(first.debugger).rpartition(":")[2]
+        options = debugged("restarted")
+        with Run("--stop-at", "8", debugger=str(first.debugger), options=options, folder=tmp_path) as run:
+            run.until("step 8")
+            first.kill()
+            with (
+                running_server(workspace, "--debugger-port", port) as second,
+                attached(second, "restarted") as session,
+            ):
+                run.go_on()
+                outcome = run.outcome()
+                assert session.wait(PATIENCE_S).step == 20
+    assert outcome.own() == undisturbed.own()
+
+
+def test_a_server_that_does_not_answer_any_more_does_not_hold_the_training(
+    tmp_path: Path, undisturbed: Outcome
+) -> None:
+    with running_server(tmp_path / "workspace") as server:
+        options = debugged("slow")
+        with Run("--stop-at", "8", debugger=str(server.debugger), options=options, folder=tmp_path) as run:
+            run.until("step 8")
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                run.go_on()
+                outcome = run.outcome()
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+    assert outcome.own() == undisturbed.own()
+
+
+# --- the script ---
+
+
+def test_an_exception_in_the_middle_of_a_step_ends_the_script_as_it_would_alone(
+    tmp_path: Path, lasting: RunningServer
+) -> None:
+    with Run("--raise-at", "5", folder=tmp_path) as run:
+        alone = run.outcome()
+    options = debugged("raising")
+    with Run("--raise-at", "5", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        outcome = run.outcome()
+    assert alone.code == 1
+    assert (outcome.code, outcome.output) == (alone.code, alone.output)
+    assert outcome.errors[-1] == alone.errors[-1] == "ValueError: the training's own mistake"
+    own = [line for line in outcome.errors if SCRIPT.name in line]
+    assert own == [line for line in alone.errors if SCRIPT.name in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_training_that_runs(tmp_path: Path, lasting: RunningServer, number: signal.Signals) -> None:
+    name = f"running-{number.name}"
+    options = debugged(name)
+    with Run("--endless", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        run.until("step 30")
+        run.process.send_signal(number)
+        outcome = run.outcome()
+    assert outcome.code == -number
+    assert (outcome.errors[-1:] == ["KeyboardInterrupt"]) == (number == signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_training_that_waits_for_a_person(
+    tmp_path: Path, lasting: RunningServer, number: signal.Signals
+) -> None:
+    name = f"waiting-{number.name}"
+    options = ("--job", name, "--break-at-start")
+    with (
+        Run(debugger=str(lasting.debugger), options=options, folder=tmp_path) as run,
+        attached(lasting, name) as session,
+    ):
+        session.wait(PATIENCE_S)
+        run.process.send_signal(number)
+        outcome = run.outcome()
+        assert session.wait(PATIENCE_S).state.has_ended
+    assert outcome.code == -number
+    assert outcome.output == []
+
+
+def test_a_fork_in_the_middle_leaves_the_parent_debugged_and_the_child_alone(
+    tmp_path: Path, lasting: RunningServer, undisturbed: Outcome
+) -> None:
+    options = debugged("forking")
+    arguments = ("--fork-at", "5", "--stop-at", "20")
+    with (
+        Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run,
+        attached(lasting, "forking") as session,
+    ):
+        run.until("step 20")
+        run.go_on()
+        outcome = run.outcome()
+        assert session.wait(PATIENCE_S).step == 20
+    assert outcome.output.pop(5) == "child ended with 7"
+    assert outcome.own() == undisturbed.own()
+
+
+def test_a_data_loader_with_workers_that_are_forked_serves_a_debugged_training(
+    tmp_path: Path, lasting: RunningServer
+) -> None:
+    with Run("--workers", "2", folder=tmp_path) as run:
+        alone = run.outcome()
+    options = debugged("loading")
+    with Run("--workers", "2", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        outcome = run.outcome()
+    assert alone.code == 0
+    assert outcome.own() == alone.own()
+
+
+# --- the machine ---
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of others")
+def test_a_full_disk_ends_the_recording_and_not_the_training(
+    tmp_path: Path, lasting: RunningServer, undisturbed: Outcome
+) -> None:
+    recorded = tmp_path / "recorded"
+    options = debugged("recording", "--record", "full", "--record-folder", str(recorded))
+    arguments = ("--stop-at", "4")
+    with Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        run.until("step 4")
+        resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+        run.go_on()
+        outcome = run.outcome()
+    assert outcome.code == undisturbed.code
+    assert outcome.output == undisturbed.output
+    assert recorded.exists()
+
+
+def test_a_memory_budget_of_nothing_keeps_statistics_and_no_value(
+    tmp_path: Path, lasting: RunningServer, undisturbed: Outcome
+) -> None:
+    options = debugged("budget", "--break-at-start", "--memory-budget", "0")
+    with (
+        Run(debugger=str(lasting.debugger), options=options, folder=tmp_path) as run,
+        attached(lasting, "budget") as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.step(3).wait(PATIENCE_S)
+        tensors = session.tensors("Default/layers/0/Linear-op0")
+        assert tensors[-1].statistics is not None
+        with pytest.raises(tensight.TensightError, match="budget"):
+            session.tensor(tensors[-1]).values()
+        session.continue_()
+        outcome = run.outcome()
+    assert outcome.own() == undisturbed.own()

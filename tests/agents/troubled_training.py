@@ -1,0 +1,93 @@
+"""A training that is run with and without the debugger; at the end it says what it arrived at.
+
+    python troubled_training.py [--steps N] [--stop-at STEP ...] [--raise-at STEP] [--fork-at STEP] [--workers N]
+
+It writes a line after each step. At a step of ``--stop-at`` it waits for a line on standard input, so that a test can
+do something in the middle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Network(nn.Module):
+    """A small classifier, which can fail on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1))
+        self.head = nn.Linear(16, 4)
+        self.broken = False
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        hidden = self.layers(inputs)
+        if self.broken:
+            raise ValueError("the training's own mistake")
+        return self.head(hidden)
+
+
+def in_a_child(step: object) -> None:
+    """Fork; the child trains on by itself and says so, the parent waits for it."""
+    child = os.fork()
+    if child == 0:
+        step()
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    print("child ended with", os.waitstatus_to_exitcode(status), flush=True)
+
+
+def main() -> None:
+    """Train."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--stop-at", type=int, nargs="*", default=[])
+    parser.add_argument("--raise-at", type=int)
+    parser.add_argument("--fork-at", type=int)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--endless", action="store_true")
+    options = parser.parse_args()
+    # Newer versions of Python warn when a process with threads forks, and PyTorch has threads of its own.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    data = TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,)))
+    model = Network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def step_on(inputs: torch.Tensor, labels: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    step = 0
+    while step < options.steps or options.endless:
+        for inputs, labels in DataLoader(data, batch_size=16, shuffle=True, num_workers=options.workers):
+            model.broken = step == options.raise_at
+            if step == options.fork_at:
+                in_a_child(lambda batch=(inputs, labels): step_on(*batch))
+            step_on(inputs, labels)
+            step += 1
+            print("step", step, flush=True)
+            if step in options.stop_at:
+                sys.stdin.readline()
+            if step == options.steps and not options.endless:
+                break
+    digest = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        digest.update(tensor.numpy().tobytes())
+    print("arrived at", digest.hexdigest())
+
+
+if __name__ == "__main__":
+    main()
