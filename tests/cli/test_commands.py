@@ -18,7 +18,7 @@ INF = "Default/network-Loss/network-SickNetwork/energy-EnergyFeature/Log-op0"
 
 
 def test_the_demo_names_every_planted_sickness_its_line_and_its_code(tensight: Run, planted: dict[str, Any]) -> None:
-    outcome = tensight("demo")
+    outcome = tensight("demo", "--scenario", "dump")
     assert (outcome.code, outcome.err) == (0, "")
     sick = planted["sick-2.10.0"]["planted"]
     for kind in ("nan", "inf", "dead_relu", "exploding_gradient"):

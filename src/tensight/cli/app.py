@@ -18,6 +18,7 @@ from tensight.cli import (
     nodes,
     origin,
     run,
+    selftest,
     show,
     start,
     stats,
@@ -51,6 +52,7 @@ SCRIPT_LAST = {"allow_interspersed_args": False}
 for command, context in (
     (demo.demo, {}),
     (run.run, SCRIPT_LAST),
+    (selftest.selftest, SCRIPT_LAST),
     (start.start, {}),
     (stop.stop, {}),
     (status.status, {}),

@@ -1,66 +1,67 @@
-"""`tensight demo`: the main job on the sick training run that comes with the package."""
+"""`tensight demo`: a training goes wrong, and the debugger says where."""
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import tempfile
-import zipfile
-from importlib import resources
-from pathlib import Path
+import importlib.util
+import sys
+from enum import Enum
+from typing import Annotated
 
+import typer
+
+from tensight.cli import FOUND
 from tensight.cli.options import CacheDir
 from tensight.cli.output import console
 
-SCRIPT = "sick_network.py"
+
+class Scenario(str, Enum):
+    """What goes wrong. All but the last are scripts in `tensight/scenarios`, named so."""
+
+    NAN_FROM_LOG = "nan-from-log"
+    EXPLODING_GRADIENT = "exploding-gradient"
+    VANISHING_GRADIENT = "vanishing-gradient"
+    DYING_RELU = "dying-relu"
+    FROZEN_WEIGHT = "frozen-weight"
+    FP16_OVERFLOW = "fp16-overflow"
+    DUMP = "dump"
 
 
-def demo(cache_dir: CacheDir = None) -> None:
-    """Check a shipped run of MindSpore 2.10 in which training went wrong, and name the origin and its line of code."""
+def demo(
+    scenario: Annotated[
+        Scenario, typer.Option(help="What goes wrong; `dump`: a run of MindSpore that comes with the package.")
+    ] = Scenario.NAN_FROM_LOG,
+    exit_: Annotated[
+        bool | None,
+        typer.Option(
+            "--exit/--stay",
+            help="End by itself, or leave the session open until a key is pressed; the default at a terminal.",
+            show_default=False,
+        ),
+    ] = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Train a small PyTorch network in which something goes wrong, and name the operator and the line of code."""
+    from tensight.cli.demo_dump import show_dump
+
+    problem = "" if scenario is Scenario.DUMP else "PyTorch is not installed here."
+    if not problem or importlib.util.find_spec("torch") is None:
+        _say(problem)
+        show_dump(cache_dir)
+        return
+    from tensight.cli.demo_training import TrainingFailedError, show_training
+
+    stay = not exit_ if exit_ is not None else sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        found = show_training(scenario.value, stay=stay)
+    except TrainingFailedError as error:
+        _say(str(error))
+        show_dump(cache_dir)
+        return
+    raise typer.Exit(0 if found else FOUND)
+
+
+def _say(problem: str) -> None:
     from rich.markup import escape
 
-    from tensight import analysis as engine
-    from tensight.analysis import Analysis, origins
-    from tensight.cache import cache_root
-    from tensight.cli.check import print_results, watchpoints_from
-    from tensight.cli.origin import print_origin
-    from tensight.dumps import open_dump
-
-    out = console()
-    run = unpack((cache_dir or cache_root()) / "demo")
-    shown = escape(str(run))
-    out.print(
-        f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {shown}\n"
-    )
-    analysis = Analysis(open_dump(run), cache_dir=cache_dir)
-    out.print("[bold reverse] tensight check [/] what is wrong\n")
-    print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
-    out.print("\n[bold reverse] tensight origin [/] where it began\n")
-    for found in origins(analysis):
-        print_origin(out, analysis, found, source_root=str(run))
-    out.print(
-        f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
-    )
-
-
-def unpack(folder: Path) -> Path:
-    """Unpack the shipped run below a folder, once for each version of it, and return where it is."""
-    shipped = resources.files("tensight") / "demo_run"
-    archive = (shipped / "run.zip").read_bytes()
-    target = folder / hashlib.sha256(archive).hexdigest()[:12]
-    if target.is_dir():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    own = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
-    try:
-        with resources.as_file(shipped / "run.zip") as path, zipfile.ZipFile(path) as zipped:
-            zipped.extractall(own)
-        (own / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
-        own.rename(target)
-    except OSError:
-        # Another process was faster.
-        if not target.is_dir():
-            raise
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
-    return target
+    if problem:
+        console().print(f"[yellow]{escape(problem)}[/] Here is a run that was recorded, instead of a live one:\n")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Analysis, Anomaly, Origin
     from tensight.graph import SourceFrame
+    from tensight.sessions.records import Frame
 
 CONTEXT_LINES = 2
 
@@ -114,7 +115,7 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     out.print()
 
 
-def print_source(out: Console, frame: SourceFrame, source_root: str | None = None) -> None:
+def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | None = None) -> None:
     """Print a line of code with what is around it where the file can be read, else the line the dump carries."""
     from rich.markup import escape
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tensight.analysis import Analysis, StatisticsTable
     from tensight.errors import Problem
     from tensight.graph import SourceFrame
+    from tensight.sessions.records import Frame
 
 PROBLEMS_SHOWN = 8
 REFRESH_S = 0.1
@@ -124,9 +125,14 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
 
 
-def frame_text(frame: SourceFrame) -> str:
+def frame_text(frame: SourceFrame | Frame) -> str:
     """Return a source frame as editors link it: file:line."""
-    return f"{frame.file}:{frame.line}" if frame.file and frame.line is not None else frame.raw.strip()
+    if frame.file and frame.line is not None:
+        return f"{frame.file}:{frame.line}"
+    from tensight.graph import SourceFrame
+
+    # A line of a dump that was not understood stands for itself.
+    return (frame.raw if isinstance(frame, SourceFrame) else frame.code).strip()
 
 
 def frame_data(frame: SourceFrame) -> dict[str, object]:

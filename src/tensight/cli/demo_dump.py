@@ -1,0 +1,65 @@
+"""The demo without PyTorch: the main job on the sick training run that comes with the package."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+from tensight.cli.output import console
+
+SCRIPT = "sick_network.py"
+
+
+def show_dump(cache_dir: Path | None) -> None:
+    """Check a shipped run of MindSpore 2.10 in which training went wrong, and name the origin and its line of code."""
+    from rich.markup import escape
+
+    from tensight import analysis as engine
+    from tensight.analysis import Analysis, origins
+    from tensight.cache import cache_root
+    from tensight.cli.check import print_results, watchpoints_from
+    from tensight.cli.origin import print_origin
+    from tensight.dumps import open_dump
+
+    out = console()
+    run = unpack((cache_dir or cache_root()) / "demo")
+    shown = escape(str(run))
+    out.print(
+        f"[dim]A small convolutional network trained for four steps; MindSpore dumped its tensors to[/] {shown}\n"
+    )
+    analysis = Analysis(open_dump(run), cache_dir=cache_dir)
+    out.print("[bold reverse] tensight check [/] what is wrong\n")
+    print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
+    out.print("\n[bold reverse] tensight origin [/] where it began\n")
+    for found in origins(analysis):
+        print_origin(out, analysis, found, source_root=str(run))
+    out.print(
+        f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
+    )
+
+
+def unpack(folder: Path) -> Path:
+    """Unpack the shipped run below a folder, once for each version of it, and return where it is."""
+    shipped = resources.files("tensight") / "demo_run"
+    archive = (shipped / "run.zip").read_bytes()
+    target = folder / hashlib.sha256(archive).hexdigest()[:12]
+    if target.is_dir():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    own = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
+    try:
+        with resources.as_file(shipped / "run.zip") as path, zipfile.ZipFile(path) as zipped:
+            zipped.extractall(own)
+        (own / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
+        own.rename(target)
+    except OSError:
+        # Another process was faster.
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    return target

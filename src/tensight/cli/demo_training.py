@@ -1,0 +1,211 @@
+"""The demo with PyTorch: a real training in a process of its own, debugged through a server."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.markup import escape
+
+from tensight.cli.live_findings import print_findings
+from tensight.cli.output import console, count
+from tensight.cli.own_server import own_server
+from tensight.client import WaitError
+from tensight.errors import TensightError
+from tensight.server.occupancy import running_server
+from tensight.server.settings import load_settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tensight.client import Server, Session
+
+LINES_KEPT = 12
+LOOK_EVERY_S = 0.5
+ATTACH_WITHIN_S = 120.0
+END_WITHIN_S = 10.0
+
+
+class TrainingFailedError(TensightError):
+    """The training of the demo did not come far enough to be debugged."""
+
+
+def show_training(scenario: str, *, stay: bool) -> bool:
+    """Train until a watchpoint hits, and say what hit, where it began and at which line.
+
+    Parameters
+    ----------
+    scenario : str
+        Name of a script in `tensight/scenarios`, with hyphens.
+    stay : bool
+        Leave the session open until the person has seen enough.
+
+    Returns
+    -------
+    bool
+        Whether a watchpoint hit.
+
+    Raises
+    ------
+    TrainingFailedError
+        The training ended before it could be debugged.
+    """
+    import tensight
+
+    out = console()
+    file = resources.files("tensight") / "scenarios" / f"{scenario.replace('-', '_')}.py"
+    with contextlib.ExitStack() as stack:
+        script = stack.enter_context(resources.as_file(file))
+        out.print(f"[bold]{_summary(script)}[/]\n")
+        status = stack.enter_context(out.status("Starting the debug server …"))
+        address = stack.enter_context(_server())
+        server = stack.enter_context(tensight.connect(address.http, address.token))
+        out.print(f"[green]✓[/] debug server at {address.http}")
+        status.update("Starting the training …")
+        training = stack.enter_context(_training(script, address.debugger, f"demo-{scenario}-{os.getpid()}"))
+        session = _attached(server, training)
+        points = session.watch_recommended()
+        out.print(f"[green]✓[/] training attached, {count(len(points), 'recommended watchpoint')} set")
+        training.on_line = lambda line: status.update(f"Training … [dim]{escape(line)}[/]")
+        record = session.continue_().wait()
+        status.stop()
+        if not record.hits:
+            out.print(f"[yellow]The training ended at step {record.step}, and nothing hit.[/]")
+            return False
+        out.print(f"[red]■[/] stopped at step {record.step} [dim]{escape(training.last_line)}[/]\n")
+        print_findings(out, session)
+        if stay:
+            _stay(out, address, session)
+        return True
+
+
+class _Address(NamedTuple):
+    http: str
+    debugger: str
+    token: str | None
+
+
+@contextmanager
+def _server() -> Iterator[_Address]:
+    """Give the person's own server, if it runs and can be used as it is; else one on free ports, for the demo alone."""
+    running = running_server(load_settings({}, None).workspace)
+    if running is not None and running.here and running.debugger is not None and running.tls_cert is None:
+        token = None if running.token_file is None else Path(running.token_file).read_text(encoding="utf-8").strip()
+        yield _Address(running.http, running.debugger, token)
+        return
+    with tempfile.TemporaryDirectory(prefix="tensight-demo-") as folder, own_server(Path(folder)) as record:
+        yield _Address(record.http, record.debugger or "", None)
+
+
+def _summary(script: Path) -> str:
+    """Return the first line of the script's documentation."""
+    return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").splitlines()[0]
+
+
+def _stay(out: Console, address: _Address, session: Session) -> None:
+    """Say how to look around, and wait until the person has seen enough."""
+    out.print("The training stands at this step. From another terminal, in Python:")
+    out.print("\n".join(f"    {line}" for line in _how_to_go_on(address, session)))
+    out.print("[bold]Enter[/] (or Ctrl-C) ends the training.")
+    with contextlib.suppress(KeyboardInterrupt, EOFError):
+        input()
+
+
+def _how_to_go_on(address: _Address, session: Session) -> tuple[str, ...]:
+    return (
+        "import tensight",
+        f'session = tensight.connect("{address.http}").session("{session.name}")',
+        "session.hits(), session.origins()",
+        "session.tensor(session.hits()[0].tensors[0]).histogram()  # or .slice(), .statistics(), .history()",
+        "session.step().wait()  # one more step; continue_(), terminate()",
+    )
+
+
+class _Training:
+    """A training under the debugger, in a process of its own; what it prints is kept, the last lines of it.
+
+    Parameters
+    ----------
+    script : Path
+    debugger : str
+        ``host:port`` of the server.
+    job : str
+    """
+
+    def __init__(self, script: Path, debugger: str, job: str) -> None:
+        self.job = job
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self.complaints: deque[str] = deque(maxlen=LINES_KEPT)
+        self.on_line: Callable[[str], None] = lambda _: None
+        host, _, port = debugger.rpartition(":")
+        where = ["--host", host, "--port", port, "--job", job]
+        self.process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-m", "tensight", "run", "--capture", "ops", "--break-at-start", *where, str(script)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # Ctrl-C is for us; we end it.
+            start_new_session=True,
+        )
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None  # noqa: S101 - a pipe was asked for
+        for line in self.process.stdout:
+            kept = self.complaints if line.startswith("tensight: ") else self.lines
+            kept.append(line.rstrip())
+            self.on_line(line.rstrip())
+
+    @property
+    def last_line(self) -> str:
+        """The last line that it printed."""
+        return self.lines[-1] if self.lines else ""
+
+    def end(self) -> None:
+        """End it, if it has not ended."""
+        # Of its own accord it would not: it waits for the next command.
+        self.process.terminate()
+        try:
+            self.process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reading.join(END_WITHIN_S)
+
+
+@contextmanager
+def _training(script: Path, debugger: str, job: str) -> Iterator[_Training]:
+    training = _Training(script, debugger, job)
+    try:
+        yield training
+    finally:
+        training.end()
+
+
+def _attached(server: Server, training: _Training) -> Session:
+    """Return the session of the training as soon as it stands before the first step."""
+    end = time.monotonic() + ATTACH_WITHIN_S
+    while training.process.poll() is None and time.monotonic() < end:
+        try:
+            session = server.wait_for_session(LOOK_EVERY_S, name=training.job)
+        except WaitError:
+            continue
+        session.wait(ATTACH_WITHIN_S)
+        return session
+    said = "\n".join(f"    {line}" for line in training.complaints or training.lines)
+    raise TrainingFailedError(f"The training ended before the debugger was attached; it said\n{said}\n")

@@ -1,0 +1,134 @@
+"""What was found in a live session, for people: the hits of the step at which it stands, and where they began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.cli.origin import print_source
+from tensight.cli.output import count, number, table
+from tensight.graph.addresses import TensorAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from tensight.client import Session
+    from tensight.sessions.records import Frame, HitRecord, NodeHits, OriginRecord, Statistics
+
+MOST_WATCHPOINTS = 4
+MOST_ORIGINS = 3
+MOST_INPUTS = 4
+
+
+def print_findings(out: Console, session: Session) -> None:
+    """Print which watchpoints hit in the step that is shown, where it began, and the line of code."""
+    hits = list(session.hits())
+    print_hits(out, session, hits)
+    origins = list(session.origins())
+    for origin in origins[:MOST_ORIGINS]:
+        _print_origin(out, session, origin)
+    if not origins and hits:
+        _print_first_hit(out, session, _worst(hits))
+
+
+def print_hits(out: Console, session: Session, hits: Iterable[NodeHits]) -> None:
+    """Print a row for each watchpoint that hit: the first tensor in the order of execution, and how many there are."""
+    from rich.markup import escape
+
+    amounts = {point.id: point.hits for point in session.watchpoints() if point.hits}
+    firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
+    for node in hits:
+        for hit in (hit for tensor in node.tensors for hit in tensor.hits if hit.hit):
+            firsts.setdefault(hit.watchpoint, (node, hit))
+    rows = table("watchpoint", "tensors", "first in the order of execution", "actual", right=("tensors",))
+    urgent = sorted(firsts.values(), key=lambda first: first[1].severity != "error")
+    for node, hit in urgent[:MOST_WATCHPOINTS]:
+        colour = "red" if hit.severity == "error" else "yellow"
+        amount = number(amounts.get(hit.watchpoint, 1))
+        rows.add_row(f"[bold {colour}]● {escape(hit.condition)}[/]", amount, escape(node.node), escape(_actual(hit)))
+    out.print(rows)
+    if len(urgent) > MOST_WATCHPOINTS:
+        out.print(f"[dim]… {count(len(urgent) - MOST_WATCHPOINTS, 'more watchpoint')}[/]\n")
+
+
+def _print_origin(out: Console, session: Session, origin: OriginRecord) -> None:
+    from rich.markup import escape
+
+    colour = "yellow" if origin.anomaly == "all_zero" else "red"
+    out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]")
+    _print_values(out, session, TensorAddress.parse(origin.address))
+    if origin.candidates:
+        out.print(f"    [yellow]It may have begun in any of:[/] {escape(', '.join(origin.candidates))}")
+    if origin.line is not None:
+        print_source(out, origin.line)
+    out.print()
+
+
+def _print_first_hit(out: Console, session: Session, node: NodeHits) -> None:
+    """Print the first tensor that hit: not every sickness has an operator that makes it out of nothing."""
+    from rich.markup import escape
+
+    tensor = node.tensors[0]
+    words = {point.id: point.words for point in session.watchpoints()}
+    out.print(f"[bold red]● {escape(node.node)}[/] {escape(words.get(tensor.hits[0].watchpoint, ''))}")
+    _print_values(out, session, TensorAddress.parse(tensor.address))
+    line = node.line
+    if line is None:
+        reader, line = _first_reader(session, node)
+        out.print(f"    read by {escape(reader)}" if reader else "    [dim]no line of code belongs to it[/]")
+    if line is not None:
+        print_source(out, line)
+    out.print()
+
+
+def _first_reader(session: Session, node: NodeHits) -> tuple[str, Frame | None]:
+    """Return the first operator with a line of code that reads a weight, which has none of its own."""
+    for name in session.node(node.node, rank=node.rank, graph=node.graph).consumers:
+        stack = session.node(name, rank=node.rank, graph=node.graph).stack
+        line = next((frame for frame in stack if frame.is_user_code), None)
+        if line is not None:
+            return name, line
+    return "", None
+
+
+def _print_values(out: Console, session: Session, address: TensorAddress) -> None:
+    """Print what went into an operator and what came out."""
+    from rich.markup import escape
+
+    records = session.tensors(address.node, rank=address.rank, graph=address.graph, iteration=address.iteration)
+    inputs = [record for record in records if record.io == "input"]
+    for record in inputs[:MOST_INPUTS]:
+        out.print(f"    input {record.slot}  {escape(record.node)}[dim]  {escape(_values(record.statistics))}[/]")
+    for record in (record for record in records if record.io == "output" and record.slot == address.slot):
+        out.print(f"    output {record.slot}  [bold]{escape(_values(record.statistics))}[/]")
+
+
+def _worst(hits: list[NodeHits]) -> NodeHits:
+    severe = (node for node in hits if any(hit.severity == "error" for tensor in node.tensors for hit in tensor.hits))
+    return next(severe, hits[0])
+
+
+def _actual(hit: HitRecord) -> str:
+    if hit.errors:
+        return ", ".join(hit.errors)
+    told = (
+        f"{entry.name} {number(entry.actual)}" for entry in hit.parameters if entry.hit and entry.actual is not None
+    )
+    return ", ".join(told)
+
+
+def _values(statistics: Statistics | None) -> str:
+    """Return in a few words what the statistics of a tensor say."""
+    if statistics is None:
+        return "not observed"
+    parts = [] if statistics.min is None else [f"{number(statistics.min)} … {number(statistics.max)}"]
+    for amount, words in (
+        (statistics.nan_count, "NaN"),
+        (statistics.pos_inf_count, "+Inf"),
+        (statistics.neg_inf_count, "-Inf"),
+        (statistics.zero_count, "zero"),
+    ):
+        if amount:
+            parts.append(f"{amount:,} of {statistics.count:,} {words}")
+    return ", ".join(parts)

@@ -1,0 +1,246 @@
+"""Some steps of a training in a process of its own, with or without the debugger, and what the difference is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tensight.agents.settings import as_variables
+from tensight.cli.own_server import own_server
+from tensight.client import WaitError
+from tensight.errors import InputError, TensightError
+
+if TYPE_CHECKING:
+    from tensight.client import Server, Session
+    from tensight.server.occupancy import Announcement
+
+LOOK_EVERY_S = 0.5
+NOTICED_WITHIN_S = 10.0
+LINES_SHOWN = 12
+_NOT_INHERITED = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was seen of a process.
+
+    Attributes
+    ----------
+    steps : int
+        Steps of the optimizer that were taken.
+    step_s : float
+        Median duration of a step in seconds; NaN if there was only one.
+    peak_bytes : int
+        The most memory that the process had resident.
+    digests : mapping of str to str
+        SHA-256 of the bits of each parameter, buffer and tensor of an optimizer's state.
+    said : str
+        What the debugger wrote to stderr.
+    """
+
+    steps: int
+    step_s: float
+    peak_bytes: int
+    digests: Mapping[str, str]
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the debugger changed.
+
+    Attributes
+    ----------
+    compared : int
+        Tensors.
+    unstable : tuple of str
+        Those that differ already between two runs without the debugger.
+    changed : tuple of str
+        Those that differ with the debugger, if the script is deterministic.
+    attached : bool
+        The debugger was there, and saw steps.
+    slowdown : float
+        Median step with the debugger divided by that without.
+    added_bytes : int
+        What it added to the peak of the resident memory.
+    """
+
+    compared: int
+    unstable: tuple[str, ...]
+    changed: tuple[str, ...]
+    attached: bool
+    slowdown: float
+    added_bytes: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the debugger was there and provably changed nothing."""
+        return self.attached and self.compared > 0 and not self.unstable and not self.changed
+
+
+def judge(plain: Measured, again: Measured, debugged: Measured, *, attached: bool) -> Verdict:
+    """Compare two runs without the debugger and one with it."""
+    unstable = _differing(plain, again)
+    step_s = statistics.median((plain.step_s, again.step_s))
+    return Verdict(
+        compared=len(plain.digests),
+        unstable=unstable,
+        changed=() if unstable else _differing(plain, debugged),
+        attached=attached,
+        slowdown=debugged.step_s / step_s if step_s else float("nan"),
+        added_bytes=debugged.peak_bytes - max(plain.peak_bytes, again.peak_bytes),
+    )
+
+
+def measure(command: Sequence[str], steps: int, on_step: Callable[[], None]) -> Measured:
+    """Run some steps of a script without the debugger.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What `python` would be given: a script, or ``-m`` and a module, and its arguments.
+    steps : int
+        Of the optimizer; then the process is ended.
+    on_step : callable
+        Called after each step.
+
+    Raises
+    ------
+    InputError
+        The script failed, or its optimizer took no step.
+    """
+    return _measure(command, steps, {}, on_step)
+
+
+def measure_debugged(
+    command: Sequence[str], steps: int, capture: str, on_step: Callable[[], None]
+) -> tuple[Measured, int, bool]:
+    """Run some steps of a script with the debugger, and the recommended watchpoints on everything.
+
+    Returns
+    -------
+    (Measured, int, bool)
+        What was seen; how often a watchpoint stopped it; whether the debugger saw steps.
+    """
+    with tempfile.TemporaryDirectory(prefix="tensight-selftest-") as folder, own_server(Path(folder)) as server:
+        host, _, port = (server.debugger or "").rpartition(":")
+        choices = {"host": host, "port": int(port), "capture": capture, "recommended": True}
+        following = _Following(server)
+        try:
+            measured = _measure(command, steps, {"TENSIGHT_DEBUG": "1", **as_variables(choices)}, on_step)
+        finally:
+            following.end()
+        return measured, following.stops, following.steps > 0
+
+
+class _Following:
+    """Lets a training go on whenever a watchpoint stopped it."""
+
+    def __init__(self, server: Announcement) -> None:
+        self.stops = 0
+        self.steps = 0
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait until the server has noticed the end of the training."""
+        self._over.set()
+        self._thread.join(NOTICED_WITHIN_S)
+
+    def _follow(self) -> None:
+        import tensight
+
+        # A server that goes away with the training in it is no news: the command ends.
+        with contextlib.suppress(TensightError), tensight.connect(self._server.http) as server:
+            session = self._session(server)
+            while session is not None:
+                record = session.wait()
+                self.steps = max(self.steps, record.step)
+                if record.state.has_ended:
+                    return
+                self.stops += record.hits > 0
+                session.continue_()
+
+    def _session(self, server: Server) -> Session | None:
+        while not self._over.is_set():
+            with contextlib.suppress(WaitError):
+                return server.wait_for_session(LOOK_EVERY_S)
+        return None
+
+
+def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*one.digests, *other.digests))
+    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+
+
+def _measure(command: Sequence[str], steps: int, variables: Mapping[str, str], on_step: Callable[[], None]) -> Measured:
+    reading, writing = os.pipe()
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    arguments = [sys.executable, "-m", "tensight.agents.torch.trial", str(writing), str(steps), *command]
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(  # noqa: S603 - what the person asked for
+            arguments,
+            env={**environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+        os.close(writing)
+        try:
+            with open(reading, "rb", buffering=0) as pipe:
+                outcome = _read_outcome(pipe, on_step)
+            process.wait()
+        finally:
+            # Workers of data loaders need not be told that they are no longer needed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        said.seek(0)
+        return _measured(outcome, said.read().decode(errors="replace"), process.returncode, " ".join(command))
+
+
+def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any] | None:
+    """Read a dot for each step, then the line with the outcome; None if the process ended without one."""
+    read, steps = b"", 0
+    while read.count(b"\n") < 2:
+        piece = pipe.read(65536)
+        if not piece:
+            return None
+        read += piece
+        for _ in range(steps, read.find(b"\n") if b"\n" in read else len(read)):
+            steps += 1
+            on_step()
+    outcome: dict[str, Any] = json.loads(read.splitlines()[1])
+    return outcome
+
+
+def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -> Measured:
+    if code != 0 or outcome is None:
+        last = "\n".join(f"  {line}" for line in said.splitlines()[-LINES_SHOWN:])
+        raise InputError(f"{what}: ended with exit code {code}; the last it said:\n{last}")
+    if outcome["steps"] == 0:
+        raise InputError(f"{what}: no optimizer of PyTorch took a step in this process, so there is nothing to compare")
+    seconds = outcome["step_seconds"]
+    lines = [line for line in said.splitlines() if line.startswith("tensight: ")]
+    return Measured(
+        steps=outcome["steps"],
+        step_s=statistics.median(seconds) if seconds else float("nan"),
+        peak_bytes=outcome["peak_bytes"],
+        digests=outcome["digests"],
+        said="\n".join(lines),
+    )
