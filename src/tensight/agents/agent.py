@@ -23,6 +23,8 @@ from tensight.agents.watching import Watches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
+
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
@@ -33,7 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "Terminated"]
 
 _FINITE, _ROW, _VALUE, _CHANGE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.CHANGE)
+_MADE_IN_THE_STEP = ("operator", "input")
 _ALL = Need.ROW | Need.VALUE
+
+MOST_PROGRAMS = 256
+"""A training whose every step computes something else would send graphs for ever."""
 
 
 class Agent:
@@ -96,6 +102,8 @@ class Agent:
         self._copied: set[int] = set()
         self._programs: dict[int, Program] = {}
         self._program: Program | None = None
+        self._weights: StepRows | None = None
+        self._lasting = (0, np.empty(0, np.int64))
         self._graph_of: dict[str, str] = {}
         self._now = ON
         self._left: int | None = None
@@ -196,6 +204,11 @@ class Agent:
             self._step_done(program, scaled_skip)
         except Exception as error:
             self._give_up(error)
+        except KeyboardInterrupt:
+            # A script may take it for what it likes, and go on.
+            self._now, self._left = ON, None
+            self._next_step()
+            raise
 
     def close(self) -> None:
         """Tell the server that the training has ended, and let go of everything."""
@@ -236,10 +249,11 @@ class Agent:
         if self._attachment.is_attached:
             sees_enough = captured and (self._base == _ALL or self.settings.partial_memory)
             wants_stop = self._background.wants_stop and sees_enough
+            wants_stop = wants_stop or self._background.wants_exit
             if hits or is_new or wants_stop or self._left == 0 or self._now.at_nodes:
                 self._stop(hits)
-            elif captured and self._telemetry.is_due and (rows := self._rows()) is not None:
-                self._telemetry.offer(rows)
+            else:
+                self._offer_rows()
         self._next_step()
 
     def _follow_the_server(self) -> None:
@@ -280,6 +294,7 @@ class Agent:
             self.retention.clear()
             self._has_values = False
         self.stops_at_nodes = attached and self._now.at_nodes
+        self._weights = self._rows_of_weights() if watches or looks_at_all else None
         self._order.clear()
         self.columns.current_iteration = self.step
 
@@ -294,9 +309,7 @@ class Agent:
 
     def _choose_copies(self) -> None:
         """Have weights and states copied that somebody will look at: the training writes to them in every step."""
-        for number in range(len(self.places)):
-            if self.places[number].node.role in ("operator", "input"):
-                continue
+        for number in self._lasting_places().tolist():
             wanted = self._wants_copies(number)
             self.retention.copy_values(number, wanted)
             if wanted and number not in self._copied:
@@ -311,13 +324,17 @@ class Agent:
 
     def _stop(self, hits: list[AgentHit], node: str = "") -> None:
         """Tell the server everything about the step at which the training stands, and do what it commands."""
-        at = self._standing(node)
-        self._complete_rows()
         self._loop.send_hits(hits)
-        rows = None if self._now.goes_on or not self._introduction.is_ours else self._rows()
-        if rows is not None:
-            self._telemetry.send(self._attachment.connection, rows)
-        self._now = self._attachment.stand(at)
+        if hits or not self._now.goes_on:
+            self._complete_rows()
+            self._send_rows()
+        else:
+            self._offer_rows()
+        try:
+            self._now = self._attachment.stand(self._standing(node))
+        except Terminated:
+            self.close()
+            raise
         self._may_watch_anew = not self._now.goes_on
         self._left = self._now.steps
 
@@ -328,6 +345,21 @@ class Agent:
         if self._left is not None and self._left > 0:
             # That which is under way is the first of them.
             self._looks_at_all = self._left <= 2
+
+    def _send_rows(self) -> None:
+        """Have the server know the rows of this step, and of the step before those of weights, which this one read."""
+        if self._introduction.is_ours:
+            rows = self._rows()
+            batches = [one for one in (self._telemetry.unsent(self._weights), rows) if one is not None]
+            if batches:
+                self._telemetry.send(self._attachment.connection, *batches)
+
+    def _offer_rows(self) -> None:
+        """Have the server know the rows of this step if it has heard nothing for a while."""
+        if self._order and self._introduction.is_ours and self._telemetry.is_due:
+            rows = self._rows()
+            if rows is not None:
+                self._telemetry.offer(rows)
 
     def _complete_rows(self) -> None:
         """Write the rows of places that were only asked about NaN and Inf, where their values are still there."""
@@ -352,10 +384,26 @@ class Agent:
         return Standing(self.columns.current_iteration + 1, self._program, node)
 
     def _rows(self) -> StepRows | None:
+        """Return a copy of the rows of this step; None if there are none."""
         if self._program is None or not self._order:
             return None
         places = np.fromiter(dict.fromkeys(self._order), np.int64)
         return StepRows(self.columns.current_iteration, self._program, self.columns.take(places))
+
+    def _rows_of_weights(self) -> StepRows | None:
+        """Return a copy of the rows of weights and states."""
+        if self._program is None or not self._order:
+            return None
+        return StepRows(self.columns.current_iteration, self._program, self.columns.take(self._lasting_places()))
+
+    def _lasting_places(self) -> NDArray[np.int64]:
+        """Return the places of what outlives a step: weights, states, buffers."""
+        count, known = self._lasting
+        if count != len(self.places):
+            every = map(self.places.__getitem__, range(len(self.places)))
+            known = np.array([one.number for one in every if one.node.role not in _MADE_IN_THE_STEP], np.int64)
+            self._lasting = (len(self.places), known)
+        return known
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
         graph_of = self._graph_of
@@ -368,6 +416,9 @@ class Agent:
         self._program = program
         known = self._programs.get(program.number)
         if known is program or (known is not None and len(known.nodes) == len(program.nodes)):
+            return False
+        if known is None and len(self._programs) >= MOST_PROGRAMS:
+            say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
             return False
         self._programs[program.number] = program
         self._introduction.programs[:] = self._programs.values()

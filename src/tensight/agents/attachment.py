@@ -97,8 +97,9 @@ class Attachment:
             why = ""
         if why:
             say(f"no debug server at {address} ({why[:200]}); the training goes on, and attaches when there is one")
-        else:
-            self._announce(run_at_start=not settings.break_at_start)
+        elif self._announce(run_at_start=not settings.break_at_start):
+            waits = "; it waits there for a command before the first step" if settings.break_at_start else ""
+            say(f"the training is attached to the debug server at {address}{waits}")
         if not self.is_attached:
             self.background.absent()
         self.background.start()
@@ -147,6 +148,7 @@ class Attachment:
         self._telemetry.forget()
         if self._loop is not None:
             self._loop.is_ours = self._introduction.is_ours
+            self._loop.forget_watchpoints()
         self.background.attached()
         return True
 
@@ -184,13 +186,14 @@ class Attachment:
 
     def introduce_again(self) -> str:
         """Tell the server once more who the process is; return why it refuses."""
+        if self._loop is not None:
+            self._loop.forget_watchpoints()
         return self._introduction.announce(self.connection, self._standing.step, run_at_start=False)
 
     def _returns(self, why: str) -> bool:
         """Wait for a server that went away while the training stood still; return whether it came back."""
         self.is_attached = False
         self.background.absent()
-        self.connection.resume()
         waits = self._settings.on_disconnect == "wait"
         within_s = None if waits else self._settings.connect_within_s
         patience = "" if within_s is None else f" {within_s:g} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ BEAT_EVERY_S = 30.0
 LOOK_EVERY_S = 2.0
 """How often it is looked whether a server that is gone is there again."""
 
-_SLOW_S = 5.0
+_REST_S = 0.5
+_RETRY_S = 0.5
 _ANSWER_WITHIN_S = 5.0
-_MOST_FAILED_BEATS = 3
+_MOST_FAILED_BEATS, _MOST_FAILED_POLLS = 3, 2
 _ALIVE = b"Debugger is alive"
 
 
@@ -39,6 +41,14 @@ class Background(threading.Thread):
     ----------
     step : int
         Steps done; the training counts them here.
+    wants_stop : bool
+        Whether somebody wants the training to stop. This and the next ones the training looks at after each step.
+    wants_exit : bool
+        Whether somebody wants it to end.
+    is_lost : bool
+        Whether the server went away.
+    is_back : bool
+        Whether there is a server that the training is not attached to.
     """
 
     def __init__(self, connection: Connection, introduction: Introduction, telemetry: Telemetry) -> None:
@@ -47,39 +57,36 @@ class Background(threading.Thread):
         self._connection = connection
         self._introduction = introduction
         self._telemetry = telemetry
-        self._wake = threading.Event()
-        self._over = False
-        self._is_attached = False
-        self._runs = False
-        self._polls = False
-        self._epoch = 0
-        # What the training looks at after each step: single attributes, read without a lock.
-        self.wants_stop = False
+        self.wants_stop = self.wants_exit = False
         self.is_lost = False
         self.is_back = False
+        self._wake = threading.Event()
+        self._over = self._is_attached = self._runs = self._rests = False
+        self._epoch = 0
+        self._beat_s = self._poll_s = 0.0
+        self._failed_beats = self._failed_polls = 0
 
     # --- what the training tells ---
 
     def attached(self) -> None:
         """Note that there is a server."""
-        self._is_attached, self.is_lost, self.is_back = True, False, False
-        self._polls = self._introduction.is_ours
-        self._beat_s = time.monotonic()
-        self._failed_beats = 0
+        self.is_lost = self.is_back = False
+        self._failed_beats = self._failed_polls = 0
+        self._beat_s = self._poll_s = time.monotonic()
+        self._is_attached = True
         self._wake.set()
 
     def absent(self) -> None:
         """Note that there is no server; it is looked for from now on."""
         self._is_attached, self.is_lost, self.is_back = False, True, False
         self._telemetry.forget()
-        self._wake.set()
 
     def runs(self, runs: bool) -> None:
         """Note that the training runs by itself, or stands still."""
         self._epoch += 1
         self._runs = runs
-        self.wants_stop = False
-        if runs:
+        self.wants_stop = self.wants_exit = False
+        if runs and self._rests:
             self._wake.set()
 
     def end(self) -> None:
@@ -92,43 +99,43 @@ class Background(threading.Thread):
     def run(self) -> None:
         """Talk with the server until the end."""
         while not self._over:
-            try:
-                self._once()
-            except Exception as error:
-                say(f"internal error beside the training: {error!r}; it goes on")
-                self._wake.wait(LOOK_EVERY_S)
+            pause_s = LOOK_EVERY_S
+            with contextlib.suppress(Exception):
+                pause_s = self._once()
+            self._rests = pause_s > POLL_EVERY_S
+            self._wake.wait(pause_s)
+            self._wake.clear()
 
-    def _once(self) -> None:
+    def _once(self) -> float:
+        """Do what is due; return after how many seconds to look again."""
         if not self._is_attached:
-            self._pause(LOOK_EVERY_S)
-            if not self._is_attached and not self._over and not self.is_back:
-                self._look()
-            return
+            if not self.is_back:
+                self.is_back = not self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
+            return LOOK_EVERY_S
         if time.monotonic() >= self._beat_s:
             self._beat()
-        if self._runs and self._polls and self._is_attached:
+        if not (self._runs and self._introduction.is_ours):
+            return _REST_S
+        if time.monotonic() >= self._poll_s:
             self._poll()
+        if self._is_attached:
             self._telemetry.send_offered(self._connection)
-            self._pause(POLL_EVERY_S)
-        else:
-            self._pause(1.0)
-
-    def _pause(self, seconds: float) -> None:
-        self._wake.wait(seconds)
-        self._wake.clear()
-
-    def _look(self) -> None:
-        if not self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S):
-            self.is_back = True
+        return POLL_EVERY_S
 
     def _poll(self) -> None:
         epoch = self._epoch
         outcome = self._connection.call("Poll", PollRequest(step=self.step), timeout_s=_ANSWER_WITHIN_S)
+        self._poll_s = time.monotonic() + POLL_EVERY_S
         if epoch != self._epoch:
             return
         if outcome.reply is not None:
+            self._failed_polls = 0
+            self.wants_exit = outcome.reply.exit
             self.wants_stop = outcome.reply.pause or outcome.reply.exit
-        else:
+            return
+        self._failed_polls += 1
+        self._poll_s += _RETRY_S
+        if self._failed_polls >= _MOST_FAILED_POLLS:
             self._lose(f"{outcome.code} {outcome.details}")
 
     def _beat(self) -> None:
@@ -139,16 +146,17 @@ class Background(threading.Thread):
             self._beat_s = time.monotonic() + BEAT_EVERY_S
             return
         self._failed_beats += 1
-        self._beat_s = time.monotonic() + 1.0
+        self._beat_s = time.monotonic() + _RETRY_S
         if self._failed_beats >= _MOST_FAILED_BEATS:
             self._lose(f"{outcome.code} {outcome.details}")
-            if not self._runs:
-                # The training waits for a command that will never come.
-                self._connection.abandon()
 
     def _lose(self, why: str) -> None:
-        if self._is_attached:
-            self._is_attached = False
-            self._telemetry.forget()
-            self.is_lost = True
+        """Take the server to be gone: the training waits for nothing from it any more."""
+        if not self._is_attached or self._over:
+            return
+        self._is_attached = False
+        self._telemetry.forget()
+        self.is_lost = True
+        if self._runs:
             say(f"lost the debug server at {self._connection.address} ({why.strip()[:200]})")
+        self._connection.abandon()

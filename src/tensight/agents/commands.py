@@ -88,7 +88,14 @@ class CommandLoop:
         self._check_again = check_again
         self._announce = announce
         self._hit_messages = hit_messages
+        self._watchpoints: set[int] = set()
         self.is_ours = True
+
+    def forget_watchpoints(self) -> None:
+        """Watch nothing any more: a server that is told who the process is tells it everything anew."""
+        for number in self._watchpoints:
+            self._watches.delete(number)
+        self._watchpoints.clear()
 
     def stand(self, where: Callable[[], Metadata]) -> Order:
         """Obey until the server says to go on.
@@ -160,8 +167,10 @@ class CommandLoop:
 
     def _set_watchpoint(self, command: SetCMD) -> None:
         if command.delete:
+            self._watchpoints.discard(command.id)
             self._watches.delete(command.id)
             return
+        self._watchpoints.add(command.id)
         problem = self._watches.set(command)
         if problem:
             say_once(f"watchpoint {command.id} cannot be used: {problem}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,7 +79,7 @@ class Connection:
     def __init__(self, settings: AgentSettings, key: str) -> None:
         self.address = _address(settings)
         self._channel = _channel(settings, self.address)
-        self._abandoned = threading.Event()
+        self._epoch = 0
         self._calls: dict[str, Any] = {}
         metadata = [(PROCESS_KEY_METADATA, key)] if key else []
         if settings.token:
@@ -126,15 +126,11 @@ class Connection:
 
     def result(self, call: Any, timeout_s: float) -> Outcome:
         """Wait for the reply of a call that was started; it is given up after a time."""
-        return _settled(call, timeout_s, self._abandoned)
+        return self._settled(call, timeout_s)
 
     def abandon(self) -> None:
-        """Give up the calls that wait, and those to come: the server is taken to be gone."""
-        self._abandoned.set()
-
-    def resume(self) -> None:
-        """Let calls wait again."""
-        self._abandoned.clear()
+        """Give up the calls that wait at this moment: the server is taken to be gone."""
+        self._epoch += 1
 
     def close(self) -> None:
         """Close the connection; nothing can be called any more."""
@@ -155,33 +151,38 @@ class Connection:
         except Exception as error:
             return Outcome(None, "INTERNAL", str(error))
         # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
-        return _settled(call, None if timeout_s is None else timeout_s + 1.0, self._abandoned)
+        return self._settled(call, None if timeout_s is None else timeout_s + 1.0)
+
+    def _settled(self, call: Any, timeout_s: float | None) -> Outcome:
+        """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
+        epoch, end_s = self._epoch, None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            outcome = None
+            while outcome is None:
+                outcome = _outcome(call)
+                if outcome is None and (epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s)):
+                    call.cancel()
+                    outcome = Outcome(None, "CANCELLED", "no answer came in time")
+            return outcome
+        except BaseException:
+            call.cancel()
+            raise
 
 
-def _settled(call: Any, timeout_s: float | None, abandoned: threading.Event) -> Outcome:
-    """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
+def _outcome(call: Any) -> Outcome | None:
+    """Wait a moment for a call; None if it has not ended."""
     import grpc
 
-    left_s = timeout_s
     try:
-        while True:
-            try:
-                return Outcome(call.result(timeout=_SLICE_S if left_s is None else min(_SLICE_S, max(left_s, 0.001))))
-            except grpc.FutureTimeoutError:
-                if left_s is not None:
-                    left_s -= _SLICE_S
-                if abandoned.is_set() or (left_s is not None and left_s <= 0):
-                    call.cancel()
-                    return Outcome(None, "CANCELLED", "no answer came in time")
-            except grpc.RpcError as error:
-                return Outcome(None, error.code().name, error.details() or "")
-            except grpc.FutureCancelledError:
-                return Outcome(None, "CANCELLED", "the call was given up")
-            except Exception as error:
-                return Outcome(None, "INTERNAL", str(error))
-    except BaseException:
-        call.cancel()
-        raise
+        return Outcome(call.result(timeout=_SLICE_S))
+    except grpc.FutureTimeoutError:
+        return None
+    except grpc.RpcError as error:
+        return Outcome(None, error.code().name, error.details() or "")
+    except grpc.FutureCancelledError:
+        return Outcome(None, "CANCELLED", "the call was given up")
+    except Exception as error:
+        return Outcome(None, "INTERNAL", str(error))
 
 
 def _serialized(message: Message) -> bytes:

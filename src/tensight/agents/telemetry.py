@@ -64,6 +64,7 @@ class Telemetry:
         self._places = places
         self._latest: StepRows | None = None
         self._next_s = 0.0
+        self._last_iteration: int | None = None
         self._sending = threading.Lock()
         self._stream: _Stream | None = None
         self._positions: dict[int, dict[str, int]] = {}
@@ -77,6 +78,10 @@ class Telemetry:
         """Have rows sent soon, by whoever calls `send_offered`."""
         self._latest = rows
         self._next_s = time.monotonic() + EVERY_S
+
+    def unsent(self, rows: StepRows | None) -> StepRows | None:
+        """Return rows unless those of their step have been sent."""
+        return None if rows is None or rows.iteration == self._last_iteration else rows
 
     def send_offered(self, connection: Connection) -> None:
         """Send the rows that were offered last, unless the server still reads earlier ones."""
@@ -106,6 +111,7 @@ class Telemetry:
             self._stream = _Stream(connection)
         for message in self._messages(rows, self._stream.declared):
             self._stream.put(message)
+        self._last_iteration = rows.iteration
 
     def _finish(self, connection: Connection, within_s: float) -> None:
         stream, self._stream = self._stream, None
