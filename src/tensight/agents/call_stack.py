@@ -25,7 +25,7 @@ _frames: dict[tuple[int, int], tuple[CodeType, StackFrame]] = {}
 _is_users: dict[str, bool] = {}
 
 
-def user_stack(depth: int = 1) -> tuple[StackFrame, ...]:
+def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFrame, ...]:
     """Return the frames of the user's code that are running in this thread, innermost first.
 
     Libraries, frameworks, generated code and this package are left out. A script that is run counts as the user's
@@ -35,6 +35,8 @@ def user_stack(depth: int = 1) -> tuple[StackFrame, ...]:
     ----------
     depth : int
         How many of the innermost frames are not looked at; 1 is the caller of this function.
+    within : code, optional
+        Only what this code has called, directly or not.
 
     Returns
     -------
@@ -46,6 +48,8 @@ def user_stack(depth: int = 1) -> tuple[StackFrame, ...]:
     is_users = _is_users
     while frame is not None:
         code = frame.f_code
+        if code is within:
+            break
         own = is_users.get(code.co_filename)
         if own is None:
             own = is_users[code.co_filename] = is_user_file(code.co_filename)

@@ -1,0 +1,84 @@
+"""The tensors that outlive a step, by identity: weights, buffers, and the states of optimizers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from tensight.agents.torch.names import Names
+
+
+class KnownTensor(NamedTuple):
+    """A tensor that outlives a step.
+
+    Attributes
+    ----------
+    name : str
+        ``layer1.weight``, ``exp_avg.layer1.weight``.
+    weight : str
+        The weight that it is, or belongs to; empty for a buffer.
+    """
+
+    name: str
+    weight: str
+
+    @property
+    def path(self) -> str:
+        """The weight as a part of a scope: ``layer1/weight``."""
+        return self.weight.replace(".", "/")
+
+
+class KnownTensors:
+    """Finds the names of tensors that outlive a step. It is made for one step: tensors come and go.
+
+    Parameters
+    ----------
+    names : Names
+        Of the models.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._known: dict[int, KnownTensor] = {}
+        self._weights: dict[int, str] = {}
+        self._optimizers: list[torch.optim.Optimizer] = []
+        for entry in names.entries():
+            tensor = entry.holder[entry.key]
+            if tensor is not None:
+                self._known[id(tensor)] = KnownTensor(entry.name, entry.name if entry.is_parameter else "")
+                if entry.is_parameter:
+                    self._weights[id(tensor)] = entry.name
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Find the states of an optimizer, too, and the gradients that it reads."""
+        self._optimizers = [other for other in self._optimizers if other is not optimizer] + [optimizer]
+        self._look_for_states()
+
+    def find(self, tensor: torch.Tensor) -> KnownTensor | None:
+        """Return what is known of a tensor. States appear while an optimizer runs for the first time."""
+        known = self._known.get(id(tensor))
+        if known is None and self._optimizers:
+            self._look_for_states()
+            known = self._known.get(id(tensor))
+        return known
+
+    def weights_of(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
+        """Return the weights that an optimizer updates, with their names."""
+        found = []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._weights.get(id(parameter))
+                if name is not None:
+                    found.append((name, parameter))
+        return found
+
+    def _look_for_states(self) -> None:
+        for optimizer in self._optimizers:
+            for parameter, states in optimizer.state.items():
+                weight = self._weights.get(id(parameter))
+                if weight is None or not isinstance(states, dict):
+                    continue
+                for key, state in states.items():
+                    if isinstance(state, torch.Tensor):
+                        self._known[id(state)] = KnownTensor(f"{key}.{weight}", weight)

@@ -1,0 +1,96 @@
+"""Shows the agent the tensors of an operator that has run: only those that something is wanted of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensight.agents.finite import has_non_finite_at
+from tensight.agents.places import Need
+from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
+from tensight.agents.torch.operator_steps import Content, tensor_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.torch.operator_steps import External, Operator, Output
+
+_FINITE, _NOW = int(Need.FINITE), int(Need.NOW)
+_LOOKED_AT = int(Need.FINITE | Need.ROW)
+_SHOWN = int(Need.ROW | Need.VALUE)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class OperatorObserver:
+    """Decides what the agent sees of an operator.
+
+    Most tensors are only asked whether they hold NaN or Inf. That is found out here, where they lie; the agent hears of
+    those that do, and of what their operator has read.
+
+    Parameters
+    ----------
+    agent : Agent
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._places = agent.places
+        self._needs = agent.places.needs
+        self._reader = TorchReader()
+
+    def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
+        """Show the tensors from outside that an operator is about to read."""
+        for output, _ in externals:
+            need = self._needs[output.place]
+            if need:
+                tensor = tensor_at(output.path, None, args, kwargs)
+                if isinstance(tensor, torch.Tensor) and self._is_wanted(output, tensor, need):
+                    self._agent.observe(output.place, tensor, need)
+
+    def ran(self, operator: Operator, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
+        """Show what an operator has made and written; the training may stop here."""
+        needs = self._needs
+        is_now = False
+        for output in operator.outputs:
+            need = needs[output.place]
+            if not need:
+                continue
+            tensor = tensor_at(output.path, result, args, kwargs)
+            if not isinstance(tensor, torch.Tensor) or not self._is_wanted(output, tensor, need):
+                continue
+            if need & ~_NOW == _FINITE and output.gate:
+                self._show_inputs(operator, args, kwargs)
+                need |= _SHOWN
+            self._agent.observe(output.place, tensor, need)
+            is_now = is_now or bool(need & _NOW)
+        if (is_now or self._agent.stops_at_nodes) and operator.node is not None:
+            self._agent.node_done(operator.node)
+
+    def _is_wanted(self, output: Output, tensor: torch.Tensor, need: int) -> bool:
+        """Whether the agent is to see a tensor: if only NaN and Inf are of interest, where there are some."""
+        if need & ~_NOW != _FINITE:
+            return True
+        gate = output.gate
+        if gate == NEVER or (
+            output.content is Content.VIEW and output.base >= 0 and self._needs[output.base] & _LOOKED_AT
+        ):
+            return False
+        if not gate or tensor.dtype is not output.dtype or type(tensor) not in _PLAIN or not tensor.is_cpu:
+            return True
+        if tensor.layout is torch.strided and tensor.is_contiguous():
+            return has_non_finite_at(tensor.data_ptr(), gate, tensor.numel())
+        return self._reader.has_non_finite(tensor)
+
+    def _show_inputs(self, operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
+        """Show what an operator has read, as far as it is still there: it tells where something wrong began."""
+        traced = operator.traced
+        if traced is None:
+            return
+        declared = declaration(operator.func)
+        for source, (path, tensor) in zip(traced.inputs, tensors_in(args, kwargs), strict=False):
+            place = None if source is None else self._places.find(*source)
+            if place is not None and argument_name(declared, path) not in declared.written:
+                self._agent.observe(place, tensor, _SHOWN)

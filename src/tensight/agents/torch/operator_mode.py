@@ -1,0 +1,167 @@
+"""The dispatch mode that sees every operator: as little as possible while a step runs as expected."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import CodeType
+
+    from tensight.agents.torch.operator_steps import Operator
+
+
+# Autograd asks with the class itself when it saves a tensor.
+_PLAIN = (torch.Tensor,)
+
+
+def _hide_from_compiler(code: CodeType) -> bool:
+    """Have PyTorch's compiler leave a function alone, and all that it calls; False if it cannot be told."""
+    try:
+        from torch._C._dynamo.eval_frame import (
+            _FrameAction,
+            _FrameExecStrategy,
+            set_code_exec_strategy,
+        )
+
+        set_code_exec_strategy(code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+    except (ImportError, AttributeError, TypeError):
+        return False
+    return True
+
+
+class OperatorMode(TorchDispatchMode):
+    """Compares each operator with the one that is expected at its position.
+
+    It stays at the bottom of the thread's stack of modes, below those of the user: these may come and go while it is
+    there, and what they turn operators into is what runs.
+
+    Parameters
+    ----------
+    needs : bytearray
+        `Need` bits of each place.
+    unexpected : callable (func, types, args, kwargs) -> result
+        Runs an operator that is not the expected one.
+    ran : callable (operator, result, args, kwargs)
+        Told of an expected operator that has run, if something may be wanted of it.
+    reads : callable (externals, args, kwargs)
+        Told of tensors from outside that an expected operator is about to read.
+
+    Attributes
+    ----------
+    expected : list of Operator
+    position : int
+    scope : str
+        Of the module that runs.
+    thread : int
+        The thread whose operators are expected; 0 while nothing is.
+    seen : list
+        Identities of the results, by position.
+    stops : bool
+        Whether the training may stop after each operator.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        needs: bytearray,
+        unexpected: Callable[..., Any],
+        ran: Callable[..., None],
+        reads: Callable[..., None],
+    ) -> None:
+        super().__init__()
+        self.expected: list[Operator] = []
+        self.position = 0
+        self.scope = ""
+        self.thread = 0
+        self.seen: list[Any] = []
+        self.stops = False
+        self._needs = needs
+        self._unexpected = unexpected
+        self._ran = ran
+        self._reads = reads
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator."""
+        position = self.position
+        operator = self.expected[position]
+        if (
+            operator.func is not func
+            or operator.scope is not self.scope
+            or (types and types != _PLAIN)
+            or get_ident() != self.thread
+        ):
+            return self._unexpected(func, types, args, kwargs)
+        if operator.externals:
+            self._reads(operator.externals, args, kwargs)
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        self.position = position + 1
+        self.seen[position] = id(result) if operator.is_single else identities(result)
+        place = operator.place
+        if self.stops or (self._needs[place] if place >= 0 else operator.outputs):
+            self._ran(operator, result, args, kwargs)
+        return result
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let PyTorch's compiler compile as it does without us."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else every call would go through a wrapper that switches the compiler off and on.
+        return not _hide_from_compiler(cls.__torch_dispatch__.__code__)
+
+    def expect(self, expected: list[Operator], position: int = 0) -> None:
+        """Expect some operators, the last of which is like no other."""
+        self.expected = expected
+        self.position = position
+        self.seen = [None] * len(expected)
+
+    def enter(self) -> None:
+        """Come under all modes of this thread, if not there yet."""
+        modes = _take_modes()
+        if self not in modes:
+            modes.insert(0, self)
+        _put_modes(modes)
+
+    def leave(self) -> None:
+        """Go away from this thread's modes."""
+        _put_modes([mode for mode in _take_modes() if mode is not self])
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread's operators are seen."""
+        return any(
+            torch._C._get_dispatch_stack_at(index) is self for index in range(torch._C._len_torch_dispatch_stack())
+        )
+
+
+def is_made_of_others(type_: type) -> bool:
+    """Whether tensors of a class have operators of their own, which compute with other tensors."""
+    return type_ not in (torch.Tensor, torch.nn.Parameter)
+
+
+def identities(result: Any) -> Any:
+    """Return the identities of what an operator returned, as it returned them."""
+    return [id(element) for element in result] if isinstance(result, (tuple, list)) else id(result)
+
+
+def _take_modes() -> list[Any]:
+    return [torch._C._pop_torch_dispatch_stack(None) for _ in range(torch._C._len_torch_dispatch_stack())][::-1]
+
+
+def _put_modes(modes: list[Any]) -> None:
+    for mode in modes:
+        torch._C._push_on_torch_dispatch_stack(mode)

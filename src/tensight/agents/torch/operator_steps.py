@@ -1,0 +1,165 @@
+"""The operators that a step is expected to run, position by position, and where their tensors are observed."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.agents.torch.capture import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from tensight.agents.places import DeclaredNode
+    from tensight.agents.program import Source, TracedNode
+
+Path = tuple[str | int, ...]
+"""Where a tensor is in a call: ``("result",)``, ``("result", 1)``, ``("args", 0, 3)``, ``("kwargs", "out")``."""
+
+
+class Content(Enum):
+    """What an output holds."""
+
+    FRESH = "fresh"
+    """Elements that this operator has written."""
+    VIEW = "view"
+    """Elements of another tensor."""
+
+
+class Output(NamedTuple):
+    """An output of an operator.
+
+    Attributes
+    ----------
+    path : Path
+    place : int
+    content : Content
+    dtype : torch.dtype
+    gate : str
+        Name of the dtype, if NaN and Inf can be found in its memory at once; empty if not.
+    base : int
+        Of a view the place that shows the same elements, -1 if there is none.
+    """
+
+    path: Path
+    place: int
+    content: Content
+    dtype: torch.dtype
+    gate: str
+    base: int
+
+
+class External(NamedTuple):
+    """A tensor that came from outside the step, at the operator that reads it first."""
+
+    output: Output
+    node: TracedNode
+
+
+class Operator:
+    """One operator of a step.
+
+    Attributes
+    ----------
+    func : OpOverload
+    scope : str
+        Of the module that runs; compared by identity.
+    node : DeclaredNode
+    traced : TracedNode
+    outputs : tuple of Output
+    externals : tuple of External
+    is_single : bool
+        Whether the result is one tensor.
+    place : int
+        Of the only output, if that is the result itself; -1 for all others.
+    sequence : tuple of (int, int)
+        Numbers of the autograd nodes that were made for it, from the first of the step: first, and after the last.
+    owner : str
+        Of an optimizer's operator the path of the weight that it works for.
+    """
+
+    __slots__ = (
+        "externals",
+        "func",
+        "is_single",
+        "node",
+        "outputs",
+        "owner",
+        "place",
+        "scope",
+        "sequence",
+        "traced",
+    )
+
+    def __init__(
+        self,
+        func: Any,
+        scope: str,
+        node: DeclaredNode | None,
+        traced: TracedNode | None,
+        outputs: tuple[Output, ...] = (),
+        externals: tuple[External, ...] = (),
+        sequence: tuple[int, int] = (0, 0),
+        owner: str = "",
+    ) -> None:
+        self.func = func
+        self.scope = scope
+        self.node = node
+        self.traced = traced
+        self.outputs = outputs
+        self.externals = externals
+        self.sequence = sequence
+        self.owner = owner
+        self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
+        self.place = outputs[0].place if self.is_single else -1
+
+
+END = Operator(None, "", None, None)
+"""Stands after the last operator; no operator is like it."""
+
+
+class OperatorStep:
+    """The operators of a step.
+
+    Attributes
+    ----------
+    operators : list of Operator
+        `END` is the last. Steps that begin alike share their first operators: these are the same objects.
+    gradient_sources : mapping of str to tuple of Source
+    evaluation : tuple of (int, int)
+        Which operators a closure runs each time that an optimizer evaluates it: the first, and the one after the last.
+    trace : Trace
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        gradient_sources: Mapping[str, tuple[Source | None, ...]],
+        evaluation: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.operators = [*operators, END]
+        self.evaluation = evaluation
+        self.gradient_sources = dict(gradient_sources)
+        self.trace = Trace(
+            inputs=tuple(node for operator in operators for _, node in operator.externals),
+            operators=tuple(operator.traced for operator in operators if operator.traced is not None),
+            gradient_sources=self.gradient_sources,
+        )
+
+    def begins_like(self, other: Sequence[Operator], length: int) -> bool:
+        """Whether the first operators are the same as those of another step."""
+        return len(self.operators) > length and (length == 0 or self.operators[length - 1] is other[length - 1])
+
+
+def tensor_at(path: Path, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
+    """Return the tensor at a path of a call; None if something else is there now."""
+    first = path[0]
+    found: Any = result if first == "result" else args if first == "args" else kwargs
+    try:
+        for step in path[1:]:
+            found = found[step]
+    except (IndexError, KeyError, TypeError):
+        return None
+    return found

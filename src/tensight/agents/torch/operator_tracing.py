@@ -1,0 +1,336 @@
+"""Gives names to the operators of a step while they run, and finds out where their inputs come from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.program import TracedNode
+from tensight.agents.torch.arrays import outline
+from tensight.agents.torch.known_tensors import KnownTensors
+from tensight.agents.torch.operator_schemas import (
+    argument_name,
+    declaration,
+    gate,
+    results_in,
+    settings,
+    tensors_in,
+)
+from tensight.agents.torch.operator_steps import Content, External, Operator, Output
+from tensight.agents.torch.pairing import AutogradPairs, Forward
+from tensight.agents.torch.scopes import ROOT_SCOPE
+from tensight.agents.torch.tensor_sources import TensorSources, storage_of
+from tensight.graph import OutputSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Source, StackFrame
+    from tensight.agents.torch.names import Names
+    from tensight.agents.torch.operator_schemas import Declaration
+    from tensight.agents.torch.operator_steps import OperatorStep, Path
+
+_OPTIMIZER = "Optimizer"
+_NO_TENSOR = OutputSlot.of_tensor(0, None)
+
+
+class _Origin(NamedTuple):
+    """Which part of a step an operator belongs to."""
+
+    scope: str
+    stack: tuple[StackFrame, ...]
+    owner: str = ""
+    forward: str = ""
+    is_forward: bool = False
+
+
+class _Input(NamedTuple):
+    """A tensor that an operator reads."""
+
+    path: Path
+    tensor: torch.Tensor
+    source: Source
+    is_new: bool
+
+
+class Started(NamedTuple):
+    """An operator that is about to run."""
+
+    func: Any
+    running_scope: str
+    declared: Declaration
+    origin: _Origin
+    inputs: list[_Input]
+    externals: tuple[External, ...]
+    sequence: tuple[int, int]
+
+
+class StepTracer:
+    """What is known of a step whose operators are new.
+
+    Parameters
+    ----------
+    names : Names
+        Of modules and weights.
+    places : PlaceTable
+        Where nodes and their outputs are declared.
+    """
+
+    def __init__(self, names: Names, places: PlaceTable) -> None:
+        self.operators: list[Operator] = []
+        self.gradient_sources: dict[str, tuple[Source | None, ...]] = {}
+        self.evaluation = (0, 0)
+        self._evaluates = False
+        self._places = places
+        self._known = KnownTensors(names)
+        self._sources = TensorSources()
+        self._pairs = AutogradPairs()
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        self._inputs = 0
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._owners: dict[str, str] = {}
+        self._gradients: dict[int, str] = {}
+        self._contents: dict[Source, int] = {}
+        self._earlier: dict[int, Source] = {}
+
+    # --- parts of a step ---
+
+    def begin_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer runs: what is computed outside modules and closures is its update."""
+        self._optimizer = optimizer
+        self._known.add_optimizer(optimizer)
+        for name, weight in self._known.weights_of(optimizer):
+            if weight.grad is not None:
+                self._gradients[id(weight.grad)] = name.replace(".", "/")
+                source = self._find(weight.grad)
+                if source is not None:
+                    self.gradient_sources[name] = (source,)
+
+    def end_optimizer(self) -> None:
+        """Note that the optimizer is done."""
+        self._optimizer = None
+
+    def begin_evaluation(self) -> None:
+        """Note that an optimizer evaluates a closure, until its own operators come."""
+        self.evaluation = (len(self.operators), 0)
+        self._evaluates = True
+
+    def went_again(self, seen: Mapping[int, Source]) -> None:
+        """Note that operators which are known ran again, and what they made, by identity."""
+        self._earlier.update(seen)
+        self._pairs.taken()
+
+    def go_on_after(
+        self, operators: Sequence[Operator], seen: Mapping[int, Source], first_sequence: int, step: OperatorStep
+    ) -> None:
+        """Take over a step of which the first operators are known, and have run.
+
+        Parameters
+        ----------
+        operators : sequence of Operator
+        seen : mapping of int to Source
+            Where tensors that they made or read came from, by identity.
+        first_sequence : int
+            Number of the first autograd node that the step made.
+        step : OperatorStep
+            Whose operators they are.
+        """
+        self.operators = list(operators)
+        self.gradient_sources = dict(step.gradient_sources)
+        self.evaluation = step.evaluation if step.evaluation[1] <= len(operators) else (0, 0)
+        self._earlier = dict(seen)
+        for operator in operators:
+            traced = operator.traced
+            self._inputs += len(operator.externals)
+            if traced is None:
+                continue
+            self._counts[f"{traced.scope}/{traced.type}"] += 1
+            self._owners[traced.name] = operator.owner
+            self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
+            for output in operator.outputs:
+                shown = output.place if output.content is Content.FRESH else output.base
+                self._contents[traced.name, self._places[output.place].slot] = shown
+        self._pairs.go_on_after(first_sequence, operators[-1].sequence[1] if operators else 0)
+
+    # --- one operator ---
+
+    def start(self, func: Any, scope: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Started:
+        """Look at an operator before it runs: what it reads may be what it writes over."""
+        declared = declaration(func)
+        sequence = self._pairs.taken()
+        inputs = [self._input(path, tensor) for path, tensor in tensors_in(args, kwargs)]
+        externals = self._externals(inputs)
+        origin = self._origin(scope, inputs)
+        return Started(func, scope, declared, origin, inputs, externals, sequence)
+
+    def finish(
+        self, started: Started, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> Operator | None:
+        """Add an operator that has run; None if it made and wrote no tensor."""
+        declared, origin = started.declared, started.origin
+        outputs = self._written(started, result)
+        if not any(isinstance(tensor, torch.Tensor) for _, tensor, _ in outputs):
+            return None
+        for external, read in zip(started.externals, (read for read in started.inputs if read.is_new), strict=True):
+            self._sources.put(read.tensor, (external.node.name, 0))
+            self._contents[external.node.name, 0] = external.output.place
+            self._inputs += 1
+        counter = f"{origin.scope}/{declared.type}"
+        name = f"{counter}-op{self._counts[counter]}"
+        self._counts[counter] += 1
+        attributes = {} if origin.owner else settings(declared, args, kwargs)
+        if origin.forward:
+            attributes["forward"] = origin.forward
+        traced = TracedNode(
+            name=name,
+            type=declared.type,
+            inputs=tuple(read.source for read in started.inputs),
+            outputs=tuple(_outline(tensor) for _, tensor, _ in outputs),
+            stack=origin.stack,
+            attributes=attributes,
+        )
+        operator = Operator(
+            started.func,
+            started.running_scope,
+            self._places.node(name, declared.type),
+            traced,
+            self._outputs(traced, outputs, started),
+            started.externals,
+            started.sequence,
+            origin.owner,
+        )
+        self.operators.append(operator)
+        self._owners[name] = origin.owner
+        self._pairs.put(started.sequence, Forward(name, origin.scope, origin.stack))
+        return operator
+
+    # --- where it belongs ---
+
+    def _origin(self, scope: str, inputs: list[_Input]) -> _Origin:
+        backward = self._pairs.backward()
+        if backward is not None:
+            if backward.weight is None:
+                return _Origin(backward.scope, backward.stack, forward=backward.forward)
+            known = self._known.find(backward.weight)
+            inner = ROOT_SCOPE if known is None else f"{ROOT_SCOPE}/{known.path}"
+            return _Origin(f"Gradients/{inner}", backward.stack)
+        stack = user_stack()
+        if self._optimizer is not None and scope is ROOT_SCOPE and not torch.is_grad_enabled():
+            if self._evaluates:
+                self.evaluation = (self.evaluation[0], len(self.operators))
+                self._evaluates = False
+            owner = self._owner(inputs)
+            return _Origin(f"{_OPTIMIZER}/{owner}", stack, owner)
+        return _Origin(scope, stack, is_forward=True)
+
+    def _owner(self, inputs: list[_Input]) -> str:
+        """Return the weight that an optimizer works for; of one that updates several at once its class."""
+        owners = {}
+        for read in inputs:
+            known = self._known.find(read.tensor)
+            path = known.path if known is not None else self._gradients.get(id(read.tensor), "")
+            path = path or self._owners.get(read.source[0], "")
+            if path:
+                owners[path] = True
+        together = type(self._optimizer).__name__
+        return next(iter(owners)) if len(owners) == 1 else together
+
+    # --- what goes in ---
+
+    def _input(self, path: Path, tensor: torch.Tensor) -> _Input:
+        source = self._find(tensor)
+        return _Input(path, tensor, source or ("", 0), source is None)
+
+    def _find(self, tensor: torch.Tensor) -> Source | None:
+        """Return where a tensor came from: this step, what outlives steps, or the part of the step that was known."""
+        source = self._sources.find(tensor)
+        if source is not None:
+            return source
+        known = self._known.find(tensor)
+        if known is not None:
+            return known.name, 0
+        return self._earlier.get(id(tensor))
+
+    def _externals(self, inputs: list[_Input]) -> tuple[External, ...]:
+        """Declare the tensors that come from outside; their inputs then have them as their source."""
+        found: dict[int, External] = {}
+        for index, read in enumerate(inputs):
+            if not read.is_new:
+                continue
+            external = found.get(id(read.tensor))
+            if external is None:
+                name = f"input{self._inputs + len(found)}"
+                node = self._places.node(name, "Parameter", "input")
+                place = self._places.place(node, 0)
+                traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))
+                external = found[id(read.tensor)] = External(
+                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), -1), traced
+                )
+                inputs[index] = read._replace(source=(name, 0))
+            else:
+                inputs[index] = read._replace(source=(external.node.name, 0), is_new=False)
+        return tuple(found.values())
+
+    # --- what comes out ---
+
+    @staticmethod
+    def _written(started: Started, result: Any) -> list[tuple[Path, Any, bool]]:
+        """Return what an operator returned and wrote: (path, tensor, whether it was an argument)."""
+        declared = started.declared
+        written = {
+            id(read.tensor): read for read in started.inputs if argument_name(declared, read.path) in declared.written
+        }
+        found = [(path, tensor, id(tensor) in written) for path, tensor in results_in(result)]
+        returned = {id(tensor) for _, tensor, _ in found}
+        return found + [(read.path, read.tensor, True) for key, read in written.items() if key not in returned]
+
+    def _outputs(
+        self, traced: TracedNode, outputs: list[tuple[Path, Any, bool]], started: Started
+    ) -> tuple[Output, ...]:
+        found = []
+        bases = None
+        for slot, (path, tensor, was_argument) in enumerate(outputs):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            source = (traced.name, slot)
+            node = self._places.node(traced.name, traced.type)
+            base = None
+            if not was_argument:
+                bases = _memories(started.inputs) if bases is None else bases
+                storage = storage_of(tensor)
+                base = None if storage is None else bases.get(storage._cdata)
+            self._sources.put(tensor, source, written=base is None)
+            if started.declared.is_unset and base is None:
+                continue
+            place = self._places.place(node, slot)
+            shown = -1 if base is None else self._content(base.source)
+            self._contents[source] = place if base is None else shown
+            content = Content.FRESH if base is None else Content.VIEW
+            found.append(Output(path, place, content, tensor.dtype, gate(tensor), shown))
+        return tuple(found)
+
+    def _content(self, source: Source) -> int:
+        """Return the place whose elements a source shows; -1 if there is none."""
+        known = self._contents.get(source)
+        if known is None:
+            place = self._places.find(*source)
+            known = self._contents[source] = -1 if place is None else place
+        return known
+
+
+def _outline(value: Any) -> OutputSlot:
+    return outline(value) if isinstance(value, torch.Tensor) else _NO_TENSOR
+
+
+def _memories(inputs: list[_Input]) -> dict[int, _Input]:
+    """Return what lies in which memory."""
+    found: dict[int, _Input] = {}
+    for read in inputs:
+        storage = storage_of(read.tensor)
+        if storage is not None:
+            found.setdefault(storage._cdata, read)
+    return found

@@ -1,0 +1,353 @@
+"""``capture="ops"``: every operator of the forward pass, of the backward pass and of the optimizer.
+
+In a step that runs as one before, each operator is only compared with the one that is expected at its position. The
+first operator that is another one begins a search for a known step that goes on like this; if there is none the rest of
+the step is traced, and the step is another graph of the run.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer as optimizer_hooks
+
+from tensight.agents.notices import say_once
+from tensight.agents.torch.observing import OperatorObserver
+from tensight.agents.torch.operator_mode import OperatorMode, is_made_of_others
+from tensight.agents.torch.operator_schemas import declaration
+from tensight.agents.torch.operator_steps import END, OperatorStep, tensor_at
+from tensight.agents.torch.operator_tracing import StepTracer
+from tensight.agents.torch.scopes import ModuleScopes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch.utils.hooks import RemovableHandle
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.program import Source
+    from tensight.agents.torch.capture import Trace
+    from tensight.agents.torch.names import Names
+    from tensight.agents.torch.operator_steps import External, Operator
+
+_TRACED_AT_FIRST = 2
+"""Steps that are seen even if nobody watches: that of an optimizer's first step is not like the others."""
+
+_MOST_STEPS = 64
+_NOTHING = [END]
+_LOADING = "enumerate(DataLoader)"
+
+
+class OperatorCapture:
+    """A `Capture` of every operator.
+
+    Parameters
+    ----------
+    agent : Agent
+    names : Names
+        Of the models.
+    """
+
+    def __init__(self, agent: Agent, names: Names) -> None:
+        self._agent = agent
+        self._names = names
+        self._observer = OperatorObserver(agent)
+        self._mode = OperatorMode(agent.places.needs, self._unexpected, self._observer.ran, self._reads)
+        self._scopes = ModuleScopes(names.scope, self._enter_scope)
+        self._handles: list[RemovableHandle] = []
+        self._step = OperatorStep((), {})
+        self._steps = [self._step]
+        self._tracer: StepTracer | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._externals: dict[int, Source] = {}
+        self._first_sequence = 0
+        self._home = 0
+        self._autograd_thread = 0
+        self._loading = 0
+        self._kept: tuple[list[Operator], int, list[Any]] = (_NOTHING, 0, [None])
+        self._mark = 0
+        self._repeats = False
+        self._captured_steps = 0
+        self._is_started = False
+        self._is_captured = False
+        self._is_lost = False
+
+    # --- the protocol of captures ---
+
+    def start(self) -> None:
+        """Make ready: from now on steps are seen."""
+        self._is_started = True
+
+    def stop(self) -> None:
+        """Remove everything from PyTorch."""
+        self._is_started = self._is_captured = False
+        self._leave()
+
+    def begin_step(self) -> None:
+        """Expect the operators of the step before; see nothing at all if nobody wants to know."""
+        wanted = self._agent.capturing or self._captured_steps < _TRACED_AT_FIRST
+        self._is_captured = self._is_started and wanted
+        if not self._is_captured:
+            self._leave()
+            return
+        self._tracer = None
+        self._externals.clear()
+        self._first_sequence = torch.autograd._get_sequence_nr()
+        self._loading = self._mark = 0
+        self._repeats = self._is_lost = False
+        self._enter()
+
+    def end_step(self) -> Trace:
+        """Return what ran."""
+        if not self._is_captured:
+            return self._step.trace
+        self._is_captured = False
+        self._captured_steps += 1
+        mode = self._mode
+        mode.thread = 0
+        if self._repeats or self._loading:
+            self._put_back()
+        tracer, self._tracer = self._tracer, None
+        if tracer is not None:
+            self._step = self._add(OperatorStep(tracer.operators, tracer.gradient_sources, tracer.evaluation))
+        elif not self._is_lost and mode.expected[mode.position] is not END:
+            self._step = self._shortened(mode.position)
+        mode.expect(_NOTHING)
+        return self._step.trace
+
+    def preview(self) -> Trace:
+        """Return what has run of the step so far; before the first one nothing is known."""
+        tracer = self._tracer
+        if tracer is not None:
+            return OperatorStep(tracer.operators, tracer.gradient_sources).trace
+        return self._step.trace
+
+    def mark_evaluation(self) -> None:
+        """Remember where the step stands, before a closure is evaluated for the first time."""
+        tracer = self._tracer
+        self._mark = self._mode.position if tracer is None else len(tracer.operators)
+        if tracer is not None:
+            tracer.begin_evaluation()
+
+    def begin_evaluation(self) -> None:
+        """Note that a closure is evaluated again: its operators come once more."""
+        tracer = self._tracer
+        start, end = self._step.evaluation if tracer is None else tracer.evaluation
+        if start != self._mark or end <= start or self._repeats or not self._is_captured:
+            return
+        operators = self._step.operators if tracer is None else tracer.operators
+        self._put_aside([*operators[start:end], END])
+        self._repeats = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing ran since the step began."""
+        return self._mode.position == 0 and self._tracer is None and not self._is_lost
+
+    # --- coming and going ---
+
+    def _enter(self) -> None:
+        mode = self._mode
+        mode.expect(self._step.operators)
+        mode.stops = self._agent.stops_at_nodes
+        self._home = mode.thread = get_ident()
+        if not mode.is_entered:
+            mode.enter()
+        self._scopes.install()
+        if not self._handles:
+            self._handles = [
+                optimizer_hooks.register_optimizer_step_pre_hook(self._begin_optimizer),
+                optimizer_hooks.register_optimizer_step_post_hook(self._end_optimizer),
+            ]
+
+    def _leave(self) -> None:
+        self._mode.thread = 0
+        if self._mode.is_entered:
+            self._mode.leave()
+        self._scopes.remove()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._optimizer = None
+
+    def _enter_scope(self, scope: str) -> None:
+        self._mode.scope = scope
+
+    def _begin_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if get_ident() != self._home:
+            return
+        self._optimizer = optimizer
+        if self._tracer is not None:
+            self._guarded(self._tracer.begin_optimizer, optimizer)
+
+    def _end_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer is self._optimizer:
+            self._optimizer = None
+            if self._tracer is not None:
+                self._tracer.end_optimizer()
+
+    # --- operators ---
+
+    def _unexpected(
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> Any:
+        """Run an operator that is not the one at this position, or none of the step at all."""
+        if types and any(is_made_of_others(type_) for type_ in types):
+            # A tensor that is made of others works with those, and that is seen.
+            return NotImplemented
+        mode = self._mode
+        if not mode.thread or not self._is_ours() or self._concerns_no_tensor(func, args):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if self._loading or not self._goes_on(func):
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if self._tracer is None or self._repeats:
+            # The position is another one now.
+            return mode.__torch_dispatch__(func, types, args, kwargs)
+        return self._trace(self._tracer, func, args, kwargs)
+
+    def _trace(self, tracer: StepTracer, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
+        started = self._guarded(tracer.start, func, self._mode.scope, args, kwargs)
+        if started is not None:
+            self._guarded(self._observer.reads, started.externals, args, kwargs)
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        if started is not None:
+            operator = self._guarded(tracer.finish, started, result, args, kwargs)
+            if operator is not None:
+                self._guarded(self._observer.ran, operator, result, args, kwargs)
+        return result
+
+    def _is_ours(self) -> bool:
+        """Whether this thread is the one that trains, or the one that runs its backward pass."""
+        thread = get_ident()
+        if thread != self._home:
+            if torch._C._current_autograd_node() is None or self._autograd_thread not in (0, thread):
+                say_once(_OTHER_THREADS)
+                return False
+            self._autograd_thread = thread
+        self._mode.thread = self._scopes.thread = thread
+        return True
+
+    def _concerns_no_tensor(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Whether an operator is no part of a step; the profiler's also tell when data is loaded, which is none."""
+        if getattr(func, "namespace", "") != "profiler":
+            return not declaration(func).makes_tensors
+        if declaration(func).type.endswith("_exit"):
+            if self._loading:
+                self._loading -= 1
+                if not self._loading:
+                    self._put_back()
+        elif self._loading:
+            self._loading += 1
+        elif args and isinstance(args[0], str) and args[0].startswith(_LOADING) and not self._repeats:
+            self._put_aside(_NOTHING)
+            self._loading = 1
+        return True
+
+    def _goes_on(self, func: Any) -> bool:
+        """Find out how a step goes on that is not as expected; False if it is not followed any more."""
+        if self._repeats:
+            self._put_back()
+            self._repeats = False
+            if self._tracer is None:
+                return True
+        if self._is_lost:
+            return False
+        if self._tracer is not None:
+            return True
+        mode = self._mode
+        position = mode.position
+        operator = mode.expected[position]
+        if operator.func is func and operator.scope is mode.scope:
+            return True
+        for step in self._steps:
+            if step.begins_like(mode.expected, position):
+                operator = step.operators[position]
+                if operator.func is func and operator.scope is mode.scope:
+                    self._step = step
+                    mode.expected = step.operators
+                    mode.seen += [None] * (len(step.operators) - len(mode.seen))
+                    return True
+        if len(self._steps) >= _MOST_STEPS:
+            say_once(_TOO_MANY)
+            self._is_lost = True
+            mode.expect(_NOTHING)
+            return False
+        self._guarded(self._begin_tracing)
+        return self._tracer is not None
+
+    def _begin_tracing(self) -> None:
+        """Trace the rest of the step; how it began is known."""
+        mode = self._mode
+        tracer = StepTracer(self._names, self._agent.places)
+        begin = mode.expected[: mode.position]
+        tracer.go_on_after(begin, self._seen(begin), self._first_sequence, self._step)
+        if self._optimizer is not None:
+            tracer.begin_optimizer(self._optimizer)
+        mode.expect(_NOTHING)
+        self._tracer = tracer
+
+    def _seen(self, operators: list[Operator]) -> dict[int, Source]:
+        """Return where the tensors came from that some operators of this step have made or read, by identity."""
+        seen = dict(self._externals)
+        for operator, made in zip(operators, self._mode.seen, strict=False):
+            if operator.traced is None:
+                continue
+            numbers = made if isinstance(made, list) else [made]
+            for slot, number in enumerate(numbers):
+                seen[number] = (operator.traced.name, slot)
+        return seen
+
+    def _reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
+        for output, node in externals:
+            self._externals[id(tensor_at(output.path, None, args, kwargs))] = (node.name, 0)
+        self._observer.reads(externals, args, kwargs)
+
+    # --- steps ---
+
+    def _put_aside(self, expected: list[Operator]) -> None:
+        """Expect something else for a while."""
+        mode = self._mode
+        self._kept = (mode.expected, mode.position, mode.seen)
+        mode.expect(expected)
+
+    def _put_back(self) -> None:
+        """Go on where the step was when something was put aside."""
+        mode = self._mode
+        if self._repeats and self._tracer is not None:
+            self._tracer.went_again(self._seen(mode.expected))
+        mode.expected, mode.position, mode.seen = self._kept
+
+    def _add(self, step: OperatorStep) -> OperatorStep:
+        self._steps.append(step)
+        return step
+
+    def _shortened(self, length: int) -> OperatorStep:
+        """Return the step that ends where this one has ended."""
+        operators = self._mode.expected[:length]
+        for step in self._steps:
+            if len(step.operators) == length + 1 and step.begins_like(operators, length):
+                return step
+        return self._add(OperatorStep(operators, self._step.gradient_sources, self._step.evaluation))
+
+    def _guarded(self, call: Any, *arguments: Any) -> Any:
+        """Call something of ours; if it fails the rest of the step is not followed, and the training goes on."""
+        try:
+            return call(*arguments)
+        except Exception as error:
+            say_once(f"operators cannot be followed to the end of this step: {error!r}")
+            self._tracer = None
+            self._is_lost = True
+            self._mode.expect(_NOTHING)
+            return None
+
+
+_OTHER_THREADS = (
+    "operators that other threads of the training run are not seen (DataParallel on several devices: use a process for"
+    " each device instead)"
+)
+_TOO_MANY = (
+    f"more than {_MOST_STEPS} steps had different operators: of another one only those are seen that come before the"
+    ' first difference (capture="modules" does not depend on operators)'
+)

@@ -1,0 +1,83 @@
+"""Which module is running: the scope of the operators that it calls."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from torch.nn.modules import module as global_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+ROOT_SCOPE = "Default"
+
+
+class ModuleScopes:
+    """Follows which module's forward runs in the thread that trains.
+
+    Parameters
+    ----------
+    scope_of : callable (module) -> str
+        The scope of a module; empty if it has none, then it counts to the one that called it.
+    entered : callable (scope)
+        Told whenever the scope is another one. Equal scopes are one object.
+
+    Attributes
+    ----------
+    thread : int
+        The thread whose modules are followed.
+    """
+
+    def __init__(self, scope_of: Callable[[nn.Module], str], entered: Callable[[str], None]) -> None:
+        self._scope_of = scope_of
+        self._entered = entered
+        self._running: list[tuple[int, str]] = []
+        self._known = {ROOT_SCOPE: ROOT_SCOPE}
+        self.thread = 0
+        self._handles: list[RemovableHandle] = []
+
+    @property
+    def scope(self) -> str:
+        """The scope that runs now."""
+        return self._running[-1][1] if self._running else ROOT_SCOPE
+
+    def install(self) -> None:
+        """Follow the modules of this thread from now on."""
+        self.thread = get_ident()
+        if not self._handles:
+            self._handles = [
+                global_hooks.register_module_forward_pre_hook(self._before),
+                global_hooks.register_module_forward_hook(self._after, always_call=True),
+            ]
+            self._entered(self.scope)
+
+    def remove(self) -> None:
+        """Follow nothing any more."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._running.clear()
+
+    def _before(self, module: nn.Module, args: Any) -> None:  # noqa: ARG002 - given by torch
+        if get_ident() != self.thread:
+            return
+        scope = self._scope_of(module) or self.scope
+        scope = self._known.setdefault(scope, scope)
+        self._running.append((id(module), scope))
+        self._entered(scope)
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002 - given by torch
+        running = self._running
+        if get_ident() != self.thread or not running:
+            return
+        # A forward that was left by an exception inside a generator, or began before us, has no entry or a late one.
+        identity = id(module)
+        if running[-1][0] != identity and not any(identity == other for other, _ in running):
+            return
+        while running.pop()[0] != identity:
+            pass
+        self._entered(self.scope)
