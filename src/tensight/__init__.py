@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from tensight.client import Certificate, Server, Verify
 
 __version__ = "0.1.0.dev0"
@@ -52,3 +55,10 @@ def connect(
     from tensight.client import Server
 
     return Server(url, token, verify=verify, certificate=certificate)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import `tensight.torch` when it is used."""
+    if name == "torch":
+        return importlib.import_module("tensight.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

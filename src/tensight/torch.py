@@ -1,1 +1,98 @@
 """Debug a PyTorch training: ``with tensight.torch.debug(model, optimizer) as dbg: …``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensight.agents.settings import Capture, OnDisconnect, StepOn
+    from tensight.agents.torch.debugger import Debugger
+    from tensight.agents.torch.lightning import LightningDebugger
+    from tensight.agents.torch.transformers import TransformersDebugger
+
+__all__ = ["LightningDebugger", "TransformersDebugger", "debug"]
+
+
+def debug(
+    *subjects: Any,
+    host: str | None = None,
+    port: int | None = None,
+    token: str | None = None,
+    certificates: str | None = None,
+    on_disconnect: OnDisconnect | None = None,
+    connect_within_s: float | None = None,
+    break_at_start: bool | None = None,
+    recommended: bool | None = None,
+    capture: Capture | None = None,
+    step_on: StepOn | None = None,
+    record: str | None = None,
+    record_folder: str | None = None,
+    memory_budget_bytes: int | None = None,
+    partial_memory: bool | None = None,
+    job: str | None = None,
+) -> Debugger:
+    """Return a debugger for a training; it works in a ``with`` block.
+
+    Whatever goes wrong in it, the training goes on; exceptions of the block pass through it unchanged.
+
+    Parameters
+    ----------
+    *subjects : torch.nn.Module or torch.optim.Optimizer
+        The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
+        block calls; optimizers are found by themselves.
+    host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
+record, record_folder, memory_budget_bytes, partial_memory, job
+        As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
+
+    Returns
+    -------
+    Debugger
+        Its method `step` ends a step where no optimizer does.
+
+    Raises
+    ------
+    InputError
+        A setting cannot be used.
+
+    Examples
+    --------
+    >>> with tensight.torch.debug(model, optimizer):
+    ...     for inputs, targets in batches:
+    ...         optimizer.zero_grad()
+    ...         loss(model(inputs), targets).backward()
+    ...         optimizer.step()
+    """
+    from tensight.agents.settings import AgentSettings
+    from tensight.agents.torch.debugger import Debugger
+
+    settings = AgentSettings.from_environment(
+        host=host,
+        port=port,
+        token=token,
+        certificates=certificates,
+        on_disconnect=on_disconnect,
+        connect_within_s=connect_within_s,
+        break_at_start=break_at_start,
+        recommended=recommended,
+        capture=capture,
+        step_on=step_on,
+        record=record,
+        record_folder=record_folder,
+        memory_budget_bytes=memory_budget_bytes,
+        partial_memory=partial_memory,
+        job=job,
+    )
+    return Debugger(subjects, settings)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the callbacks of trainers when they are asked for."""
+    if name == "LightningDebugger":
+        from tensight.agents.torch.lightning import LightningDebugger
+
+        return LightningDebugger
+    if name == "TransformersDebugger":
+        from tensight.agents.torch.transformers import TransformersDebugger
+
+        return TransformersDebugger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

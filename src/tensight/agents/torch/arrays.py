@@ -15,6 +15,9 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tensight.graph import OutputSlot
+from tensight.graph.data_types import data_type_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -43,6 +46,16 @@ NUMPY_NAMES: dict[torch.dtype, str] = _names()
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
+def version_of(tensor: torch.Tensor) -> int:
+    """Return a number that grows whenever a tensor is written to in place."""
+    try:
+        number: int = tensor._version
+    except RuntimeError:
+        # Tensors of inference mode count nothing.
+        return 0
+    return number
+
+
 class TorchReader:
     """A `TensorReader` of PyTorch's tensors."""
 
@@ -66,12 +79,7 @@ class TorchReader:
 
     def version(self, tensor: torch.Tensor) -> int:
         """Return a number that grows whenever the tensor is written to in place."""
-        try:
-            number: int = tensor._version
-        except RuntimeError:
-            # Tensors of inference mode count nothing.
-            return 0
-        return number
+        return version_of(tensor)
 
     def host(self, tensor: torch.Tensor) -> NDArray[Any] | None:
         """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
@@ -87,7 +95,7 @@ class TorchReader:
                 return None
 
     def copy(self, tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor:
-        """Return a tensor of its own with the same values, on the same device; in the place of an older one if it fits."""
+        """Return a tensor of its own with the same values, on the same device; written over an older one if it fits."""
         with _unnoticed():
             source = tensor.detach()
             if (
@@ -167,3 +175,19 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.is_complex() and tensor.is_conj():
         array = np.conj(array)
     return -array if tensor.is_neg() else array
+
+
+_DATA_TYPES: dict[torch.dtype, int] = {
+    dtype: number
+    for dtype, name in NUMPY_NAMES.items()
+    if (number := data_type_number(f"DT_{name.upper()}")) is not None
+}
+
+
+def outline(tensor: torch.Tensor) -> OutputSlot:
+    """Return dtype and shape of a tensor as graphs have them."""
+    try:
+        return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), tuple(map(int, tensor.shape)))
+    except (RuntimeError, NotImplementedError, TypeError):
+        # Nested tensors have no shape, traced ones none in numbers.
+        return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), None)

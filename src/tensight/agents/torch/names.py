@@ -65,6 +65,8 @@ class Root:
     prefix : str
         What stands before the names of its tensors.
     has_parameters : bool
+    modules : set of int
+        Identities of its modules.
     """
 
     def __init__(self, module: nn.Module, scope: str, prefix: str, has_parameters: bool) -> None:
@@ -72,6 +74,7 @@ class Root:
         self.scope = scope
         self.prefix = prefix
         self.has_parameters = has_parameters
+        self.modules: set[int] = set()
 
 
 class TensorEntry(NamedTuple):
@@ -101,48 +104,57 @@ class Names:
     modules : dict of int to ModuleName
         By ``id(module)``.
     generation : int
-        Grows whenever a model comes or goes.
+        Grows whenever a model comes or goes, or is seen to have other modules than before.
+    meet : callable (module) -> None
+        Asked about each module that has no name: it may give it one, or have it passed over.
+    on_gone : callable () -> None
+        Told when a model is there no more.
     """
 
     def __init__(self) -> None:
         self.roots: list[Root] = []
         self.modules: dict[int, ModuleName] = {}
         self.generation = 0
+        self.meet: Callable[[nn.Module], None] = self.pass_over
         self.on_gone: Callable[[], None] = lambda: None
+        self._passed_over: set[int] = set()
         self._entries: dict[int, list[TensorEntry]] = {}
 
-    def add(self, model: nn.Module) -> Root | None:
-        """Give names to a model and all its modules; None if they have names already.
+    def add(self, model: nn.Module) -> None:
+        """Give names to a model and all its modules.
 
-        The first model with parameters is ``Default``, whatever comes beside it ``Default/<its class>``.
+        The first model with parameters is ``Default``, whatever comes beside it ``Default/<its class>``. A model that
+        has names already is looked at anew: modules may have been added to it.
         """
         inner = unwrapped(model)
         known = self.modules.get(id(inner))
         if known is not None:
-            self._note_wrappers(model, known)
-            return None
-        has_parameters = any(True for _ in inner.parameters())
-        scope, prefix = self._scope_and_prefix(inner, has_parameters)
-        root = Root(inner, scope, prefix, has_parameters)
-        self.roots.append(root)
-        ids = [id(inner)]
-        entries: list[TensorEntry] = []
-        for path, module in inner.named_modules():
-            steps = [step.replace("/", "_") for step in path.split(".") if step and step not in _WRAPPED]
-            name = _name_of(module, "/".join([scope, *steps]), root)
-            if id(module) not in self.modules:
-                self.modules[id(module)] = name
-                ids.append(id(module))
-            entries += _entries_of(module, prefix + "".join(f"{step}." for step in steps))
-        self._entries[id(root)] = entries
+            self._read(known.root)
+        else:
+            has_parameters = any(True for _ in inner.parameters())
+            scope, prefix = self._scope_and_prefix(inner, has_parameters)
+            root = Root(inner, scope, prefix, has_parameters)
+            self.roots.append(root)
+            self._read(root)
+            weakref.finalize(inner, self._forget, weakref.ref(self), root).atexit = False
         self._note_wrappers(model, self.modules[id(inner)])
-        self.generation += 1
-        weakref.finalize(inner, self._forget, weakref.ref(self), id(root), ids).atexit = False
-        return root
+
+    def pass_over(self, module: nn.Module) -> None:
+        """Never ask again about a module: it is no part of the training."""
+        self._passed_over.add(id(module))
+        weakref.finalize(module, self._passed_over.discard, id(module)).atexit = False
+
+    def name(self, module: nn.Module) -> ModuleName | None:
+        """Return the name of a module; None if it belongs to no model of the training."""
+        known = self.modules.get(id(module))
+        if known is None and id(module) not in self._passed_over:
+            self.meet(module)
+            known = self.modules.get(id(module))
+        return known
 
     def scope(self, module: nn.Module) -> str:
-        """Return the scope of a module; empty if it belongs to no model that is known."""
-        known = self.modules.get(id(module))
+        """Return the scope of a module; empty if it belongs to no model of the training."""
+        known = self.name(module)
         return "" if known is None else known.scope
 
     def entries(self) -> Iterator[TensorEntry]:
@@ -159,8 +171,8 @@ class Names:
         """Return the names of all weights and buffers by the identity of the tensor; one that is shared has one."""
         return {id(entry.holder[entry.key]): entry.name for entry in self.entries()}
 
-    def trains(self, parameters: set[int]) -> bool:
-        """Whether any of some parameters, by identity, belongs to a model that is known."""
+    def holds_any(self, parameters: set[int]) -> bool:
+        """Whether any of some weights, by identity, belongs to a model that is known."""
         return any(entry.is_parameter and id(entry.holder[entry.key]) in parameters for entry in self.entries())
 
     def _scope_and_prefix(self, module: nn.Module, has_parameters: bool) -> tuple[str, str]:
@@ -176,25 +188,49 @@ class Names:
             name = f"{type_}_{number}"
         return f"{ROOT_SCOPE}/{name}", f"{name}."
 
+    def _read(self, root: Root) -> None:
+        """Give names to the modules of a model as it is now."""
+        model = root.module()
+        if model is None:
+            return
+        entries: list[TensorEntry] = []
+        for path, module in model.named_modules():
+            steps = [step.replace("/", "_") for step in path.split(".") if step and step not in _WRAPPED]
+            if id(module) not in root.modules:
+                root.modules.add(id(module))
+                self.modules.setdefault(id(module), _name_of(module, "/".join([root.scope, *steps]), root))
+                weakref.finalize(module, self._forget_module, weakref.ref(self), root, id(module)).atexit = False
+            entries += _entries_of(module, root.prefix + "".join(f"{step}." for step in steps))
+        self._entries[id(root)] = entries
+        self.generation += 1
+
     def _note_wrappers(self, model: nn.Module, name: ModuleName) -> None:
         """Have the wrappers of a model known as modules that compute nothing."""
         while (inner := _wrapped_by(model)) is not None:
             if id(model) not in self.modules:
                 self.modules[id(model)] = name._replace(is_leaf=False, is_plain=True)
-                weakref.finalize(model, self._forget, weakref.ref(self), 0, [id(model)]).atexit = False
+                weakref.finalize(model, self._forget_module, weakref.ref(self), name.root, id(model)).atexit = False
             model = inner
 
     @staticmethod
-    def _forget(reference: weakref.ref[Names], root: int, ids: list[int]) -> None:
+    def _forget_module(reference: weakref.ref[Names], root: Root, number: int) -> None:
         self = reference()
-        if self is None:
-            return
-        for number in ids:
-            self.modules.pop(number, None)
-        self.roots = [known for known in self.roots if id(known) != root]
-        self._entries.pop(root, None)
-        self.generation += 1
-        self.on_gone()
+        root.modules.discard(number)
+        if self is not None and self.modules.get(number, NOBODY).root is root:
+            del self.modules[number]
+
+    @staticmethod
+    def _forget(reference: weakref.ref[Names], root: Root) -> None:
+        self = reference()
+        if self is not None:
+            self.roots.remove(root)
+            del self._entries[id(root)]
+            self.generation += 1
+            self.on_gone()
+
+
+NOBODY = ModuleName("", "", Root(nn.Module(), "", "", False), False, False)
+"""The name of what has none."""
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -1,0 +1,254 @@
+"""Grows the tree of calls: finds out, once, what a call is and where its inputs come from."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.torch.calls import Call, Operation, Slot, tensors_in
+from tensight.agents.torch.names import ROOT_SCOPE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import torch
+
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.torch.calls import Record
+    from tensight.agents.torch.names import Names
+
+SCRIPT = "Script"
+"""Type of what is computed outside of all modules."""
+
+_MOST_FUNCTIONS = 20_000
+"""Of autograd that are walked through to find where a tensor comes from."""
+
+_MOST_SOURCES = 64
+
+
+class Branch:
+    """What is known in a step that leaves the known tree: which tensor is which slot.
+
+    Parameters
+    ----------
+    places : PlaceTable
+    names : Names
+    chain : list of Call
+        The calls of the step so far.
+    """
+
+    def __init__(self, places: PlaceTable, names: Names, chain: Sequence[Call]) -> None:
+        self._places = places
+        self._weights = names.tensor_names()
+        self._counts: dict[tuple[str, str], int] = {}
+        self._slots: dict[int, Slot] = {}
+        self._functions: dict[tuple[Any, int], Slot] = {}
+        self._before: list[Operation] = []
+        self._unread: set[Slot] = set()
+        for call in chain:
+            self._remember(call)
+
+    def grow(
+        self, at: Call, record: Record, module: torch.nn.Module, arguments: Any, output: Any, container: Record | None
+    ) -> Call:
+        """Return a new call after another one.
+
+        Parameters
+        ----------
+        at : Call
+            The last one of the step so far.
+        record : Record
+            Of the module that was called.
+        module : Module
+        arguments : object
+            What it was called with.
+        output : object
+            What it returned.
+        container : Record or None
+            The module in whose code it was called.
+        """
+        call = Call(record, at)
+        name = record.name
+        given, returned = tensors_in(arguments), tensors_in(output)
+        if name.is_leaf:
+            operation = self._operation(name.scope, name.type)
+            call.inputs = tuple(self._input(operation, tensor, returned, container) for tensor in given)
+            self._read_weights(operation, module)
+            call.operation = operation
+            outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
+        else:
+            outputs = [(self._known(tensor), False) for tensor in returned]
+            own = [
+                index
+                for index, (slot, _) in enumerate(outputs)
+                if slot is None and not any(returned[index] is tensor for tensor in given)
+            ]
+            if own and not name.is_plain:
+                operation = call.operation = self._operation(name.scope, name.type)
+                self._read_through(operation, [returned[index] for index in own])
+                for index in own:
+                    outputs[index] = self._output(operation, returned[index]), True
+        call.outputs = tuple(outputs)
+        call.is_simple = name.is_leaf and _is_one(arguments, given) and output is (returned or [None])[0]
+        call.before, self._before = self._before, []
+        return call
+
+    def grow_backward(self, at: Call, record: Record, roots: Sequence[torch.Tensor]) -> Call:
+        """Return a call for the beginning of a backward pass."""
+        call = Call(record, at)
+        call.is_backward = True
+        operation = self._operation(ROOT_SCOPE, "Loss")
+        inputs: list[tuple[Slot | None, bool]] = []
+        for tensor in roots:
+            slot = self._known(tensor)
+            if slot is not None:
+                operation.reads(slot)
+            else:
+                self._read_through(operation, [tensor])
+            inputs.append((slot, False))
+        call.inputs = tuple(inputs)
+        call.outputs = tuple((self._output(operation, tensor, is_known=False), True) for tensor in roots)
+        call.operation = operation
+        call.before, self._before = self._before, []
+        return call
+
+    def enter(self, container: Record | None, arguments: Any) -> None:
+        """Note what a container's code has computed and now gives to a module."""
+        for tensor in tensors_in(arguments):
+            if tensor.grad_fn is not None and id(tensor) not in self._weights and self._known(tensor) is None:
+                self._computed_between(tensor, container)
+
+    # --- slots ---
+
+    def _input(
+        self, operation: Operation, tensor: torch.Tensor, returned: Sequence[torch.Tensor], container: Record | None
+    ) -> tuple[Slot | None, bool]:
+        """Return the slot of an input of a leaf, and whether it is seen here for the first time."""
+        slot = self._known(tensor, written=any(tensor is one for one in returned))
+        if slot is not None:
+            operation.reads(slot)
+            # What a container has computed between two calls is observed by who reads it first.
+            is_first = slot in self._unread
+            self._unread.discard(slot)
+            return slot, is_first
+        weight = self._weights.get(id(tensor))
+        if weight is not None:
+            operation.sources.append((weight, 0))
+            operation.parameters.append(weight)
+            return None, False
+        if tensor.grad_fn is not None:
+            slot = self._computed_between(tensor, container)
+            self._unread.discard(slot)
+        else:
+            slot = self._from_outside(operation, tensor)
+        operation.reads(slot)
+        return slot, True
+
+    def _output(self, operation: Operation, tensor: torch.Tensor, *, is_known: bool = True) -> Slot:
+        number = len(operation.outputs)
+        slot = Slot(self._places.place(operation.node, number), (operation.node.name, number), outline(tensor))
+        operation.outputs.append(slot)
+        if is_known:
+            self._know(slot, tensor)
+        return slot
+
+    def _computed_between(self, tensor: torch.Tensor, container: Record | None) -> Slot:
+        """Return the slot of what a container's own code, or the script's, computed between two calls."""
+        scope, type_ = (ROOT_SCOPE, SCRIPT) if container is None else (container.name.scope, container.name.type)
+        operation = self._operation(scope, type_)
+        self._read_through(operation, [tensor])
+        self._before.append(operation)
+        slot = self._output(operation, tensor)
+        self._unread.add(slot)
+        return slot
+
+    def _from_outside(self, operation: Operation, tensor: torch.Tensor) -> Slot:
+        """Return the slot of a tensor that nothing in the program computed."""
+        scope, _, call = operation.node.name.rpartition("/")
+        number = call.rpartition("-op")[2]
+        path = scope.partition("/")[2].replace("/", "_").replace(".", "_")
+        # No dots: such a name is a weight's.
+        name = "_".join(part for part in (path, f"op{number}" if number != "0" else "", "input") if part)
+        node = self._places.node(f"{name}_{len(operation.sources)}", "Parameter", "input")
+        slot = Slot(self._places.place(node, 0), (node.name, 0), outline(tensor))
+        self._know(slot, tensor)
+        return slot
+
+    def _known(self, tensor: torch.Tensor, *, written: bool = False) -> Slot | None:
+        """Return the slot of a tensor, unless it was written to since by somebody else than who is asking."""
+        slot = self._slots.get(id(tensor))
+        if slot is None or slot.reference is None or slot.reference() is not tensor:
+            return None
+        return slot if written or slot.version == version_of(tensor) else None
+
+    def _know(self, slot: Slot, tensor: torch.Tensor) -> None:
+        slot.reference = weakref.ref(tensor)
+        slot.version = version_of(tensor)
+        self._slots[id(tensor)] = slot
+        function = tensor.grad_fn
+        if function is not None:
+            slot.function_output = tensor.output_nr
+            self._functions[function, tensor.output_nr] = slot
+
+    # --- operations ---
+
+    def _operation(self, scope: str, type_: str) -> Operation:
+        number = self._counts.get((scope, type_), 0)
+        self._counts[scope, type_] = number + 1
+        node = self._places.node(f"{scope}/{type_}-op{number}", type_)
+        return Operation(node, f"Gradients/{scope}/{type_}Grad-op{number}", user_stack())
+
+    def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None and (name := self._weights.get(id(tensor))) is not None:
+                operation.sources.append((name, 0))
+                if tensor.requires_grad:
+                    operation.parameters.append(name)
+
+    def _read_through(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
+        """Add as inputs what tensors were computed from, found by walking through autograd's functions."""
+        waiting = [(tensor.grad_fn, tensor.output_nr) for tensor in tensors if tensor.grad_fn is not None]
+        seen = set(waiting)
+        found: dict[Slot | str, None] = {}
+        for function, number in waiting:
+            slot = self._functions.get((function, number))
+            if slot is not None:
+                found[slot] = None
+            elif (variable := getattr(function, "variable", None)) is not None:
+                name = self._weights.get(id(variable))
+                if name is not None:
+                    found[name] = None
+            else:
+                ahead = [step for step in function.next_functions if step[0] is not None and step not in seen]
+                seen.update(ahead)
+                waiting += ahead
+            if len(seen) > _MOST_FUNCTIONS or len(found) >= _MOST_SOURCES:
+                break
+        # Autograd is walked backwards; people read forwards.
+        for one in reversed(found):
+            if isinstance(one, str):
+                operation.sources.append((one, 0))
+                operation.parameters.append(one)
+            else:
+                operation.reads(one)
+
+    def _remember(self, call: Call) -> None:
+        """Take over what an earlier call of this step has computed."""
+        for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
+            scope = operation.node.name.rpartition("/")[0]
+            key = scope, operation.node.type
+            self._counts[key] = self._counts.get(key, 0) + 1
+            for slot in (*(slot for slot, _ in operation.read), *operation.outputs):
+                tensor = None if slot.reference is None else slot.reference()
+                if tensor is not None and not call.is_backward:
+                    self._slots[id(tensor)] = slot
+                    if tensor.grad_fn is not None and version_of(tensor) == slot.version:
+                        self._functions[tensor.grad_fn, tensor.output_nr] = slot
+
+
+def _is_one(arguments: Any, given: Sequence[torch.Tensor]) -> bool:
+    """Whether a call had one tensor as its only argument."""
+    positional, named = arguments
+    return len(positional) == 1 and not named and len(given) == 1 and positional[0] is given[0]

@@ -1,0 +1,70 @@
+"""Which modules belong to a training: those of the models that are debugged, and what is called beside them."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.agents.torch.names import Names
+
+_T = TypeVar("_T")
+
+
+class Discovery:
+    """Gives names to modules as they are met.
+
+    Parameters
+    ----------
+    names : Names
+    models : sequence of Module
+        That are debugged; if there are none, every model with parameters that is called is.
+    """
+
+    def __init__(self, names: Names, models: Sequence[nn.Module] = ()) -> None:
+        self._names = names
+        self._follows_all = not models
+        for model in models:
+            names.add(model)
+        names.meet = self.meet
+
+    def meet(self, module: nn.Module) -> None:
+        """Give a name to a module that was never seen, or have it passed over."""
+        names = self._names
+        top = outermost_owner(module)
+        if id(top) in names.modules:
+            # The model got new modules since it was looked at.
+            names.add(top)
+        elif self._follows_all or not any(True for _ in top.parameters()):
+            names.add(top)
+        if id(module) not in names.modules:
+            names.pass_over(module)
+
+    def is_evaluation(self, module: nn.Module) -> bool:
+        """Whether a call of an outermost module looks like an evaluation, which is no part of a training step."""
+        return not module.training and not torch.is_grad_enabled()
+
+
+def outermost_owner(module: nn.Module) -> nn.Module:
+    """Return the module that a module belongs to and that belongs to no other one."""
+    owners: dict[int, nn.Module] = {}
+    for owner in live_instances(nn.Module):
+        for child in owner._modules.values():
+            if child is not None:
+                owners.setdefault(id(child), owner)
+    seen = {id(module)}
+    while (owner := owners.get(id(module))) is not None and id(owner) not in seen:
+        seen.add(id(owner))
+        module = owner
+    return module
+
+
+def live_instances(kind: type[_T]) -> list[_T]:
+    """Return the objects of a class that there are in this process."""
+    # Not isinstance(): an object may answer that with a property of its own.
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]

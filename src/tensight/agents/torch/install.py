@@ -1,0 +1,27 @@
+"""Debugs an unchanged script: everything that PyTorch trains in this process."""
+
+from __future__ import annotations
+
+import atexit
+from typing import TYPE_CHECKING
+
+from tensight.agents.torch.debugger import Debugger
+
+if TYPE_CHECKING:
+    from tensight.agents.settings import AgentSettings
+
+_installed: list[Debugger] = []
+
+
+def install(settings: AgentSettings) -> None:
+    """Debug what this process trains, from the first call of a model with parameters on; a second time is once.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    """
+    if not _installed:
+        debugger = Debugger((), settings)
+        _installed.append(debugger)
+        debugger.start()
+        atexit.register(debugger.close)

@@ -1,0 +1,435 @@
+"""Sees the calls of modules, through hooks for all modules, and the gradients at what they return.
+
+The hooks are those that PyTorch calls for every module, so that nothing is stored in the modules themselves: models
+are copied and pickled while they train. Gradients are seen by hooks on autograd's functions; full backward hooks of
+modules would insert functions of their own. Only calls in the training's thread count, and none in a backward pass:
+those are computed again for checkpoints.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as hooks
+
+from tensight.agents.notices import say_once
+from tensight.agents.program import TracedNode
+from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.torch.branches import Branch
+from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
+from tensight.agents.torch.capture import Trace
+from tensight.agents.torch.traces import trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.torch.names import Names
+
+MOST_TRACES = 32
+"""Steps that run other calls than so many before them are shown as the last of those."""
+
+MOST_CALLS = 50_000
+"""That the tree remembers."""
+
+_PASSED_OVER = Record(None)
+_BACKWARD = Record(None)
+
+_backward_task: Callable[[], int] = torch._C._current_graph_task_id
+_thread = threading.get_ident
+
+
+class ModuleCapture:
+    """A `Capture` of the calls of modules.
+
+    Parameters
+    ----------
+    agent : Agent
+    names : Names
+    passes_over : callable (module) -> bool
+        Asked for each call of an outermost module: whether it is no part of a step, but an evaluation beside it.
+    on_outermost : callable () -> None
+        Told when a call of an outermost module has ended.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        names: Names,
+        *,
+        passes_over: Callable[[torch.nn.Module], bool],
+        on_outermost: Callable[[], None] | None = None,
+    ) -> None:
+        self._agent = agent
+        self._observe = agent.observe
+        self._places = agent.places
+        self._needs = agent.places.needs
+        self._names = names
+        self._passes_over = passes_over
+        self._on_outermost = on_outermost
+        self._thread = _thread()
+        self._records: dict[int, Record] = {}
+        self._first = Call(_PASSED_OVER, None)
+        self._at = self._first
+        self._mark = self._first
+        self._stack: list[Record] = []
+        self._passing: Record | None = None
+        self._branch: Branch | None = None
+        self._calls = 0
+        self._traces = 0
+        self._last = Trace()
+        self._handles: list[Any] = []
+        self._again: dict[Record, list[Call]] | None = None
+        names.on_gone = self._forget_modules
+
+    # --- Capture ---
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing ran since the step began."""
+        return self._at is self._first
+
+    def start(self) -> None:
+        """Install the hooks."""
+        self._thread = _thread()
+        self._install()
+        self.begin_step()
+
+    def stop(self) -> None:
+        """Remove everything from PyTorch."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def begin_step(self) -> None:
+        """Start to count anew; the hooks are there only if somebody wants to know."""
+        self._at = self._mark = self._first
+        self._stack.clear()
+        self._passing = self._branch = self._again = None
+        if self._agent.capturing or self._first.following is None:
+            self._install()
+        else:
+            self.stop()
+
+    def end_step(self) -> Trace:
+        """Return what ran: the very object of an earlier step if that ran the same, or if this was not captured."""
+        at = self._at
+        if at is self._first:
+            return self._last
+        if at.trace is None:
+            if self._traces >= MOST_TRACES:
+                say_once(
+                    f"the steps of this training run their modules in more than {MOST_TRACES} different ways; no more"
+                    " graphs are drawn, what the further ones share with those is still watched"
+                )
+                return self._last
+            self._traces += 1
+            at.trace = trace_of(at.chain())
+        self._last = at.trace
+        return at.trace
+
+    def preview(self) -> Trace:
+        """Return the leaves of the models with their weights, as far as they are known before they ran."""
+        operators = []
+        weights = self._names.tensor_names()
+        for root in self._names.roots:
+            model = root.module()
+            for module in () if model is None else model.modules():
+                name = self._names.modules.get(id(module))
+                if name is not None and name.is_leaf:
+                    own = [weights.get(id(tensor)) for tensor in module._parameters.values() if tensor is not None]
+                    sources = tuple((weight, 0) for weight in own if weight is not None)
+                    operators.append(TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources))
+        unique = {node.name: node for node in operators}
+        return Trace((), tuple(unique.values()))
+
+    def mark_evaluation(self) -> None:
+        """Remember where the step stands."""
+        self._mark = self._at
+
+    def begin_evaluation(self) -> None:
+        """Go back to the mark."""
+        self._at = self._mark
+        self._branch = self._again = None
+
+    # --- what PyTorch calls ---
+
+    def enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        """Note that a module's forward begins which PyTorch will not tell of: it began before the hooks were there."""
+        self._before_forward(module, arguments)
+
+    def _before_forward(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        if _thread() != self._thread or _backward_task() != -1:
+            return
+        try:
+            record = self._records.get(id(module))
+            if record is None:
+                record = self._record(module)
+            if self._passing is not None and self._passing is not record:
+                return
+            stack = self._stack
+            if record in stack:
+                self._left(record)
+            if record.is_passed_over or (not stack and self._passes_over(module)):
+                self._passing = record
+                return
+            self._passing = None
+            if self._branch is not None:
+                self._branch.enter(stack[-1] if stack else None, arguments)
+            stack.append(record)
+        except Exception as error:
+            self._give_up(error)
+
+    def _after_forward(
+        self, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
+    ) -> None:
+        if _thread() != self._thread:
+            return
+        try:
+            if _backward_task() != -1:
+                self._see_again(module, output)
+                return
+            record = self._records.get(id(module))
+            if self._passing is not None:
+                if record is self._passing:
+                    self._passing = None
+                return
+            stack = self._stack
+            if record is None or not self._left(record):
+                return
+            call = self._at.following
+            if call is None or call.record is not record or not self._walk(call, arguments, named, output):
+                self._leave(record, module, arguments, named, output)
+            if not stack and self._on_outermost is not None:
+                self._on_outermost()
+        except Exception as error:
+            self._give_up(error)
+
+    def before_backward(self, roots: Sequence[torch.Tensor]) -> None:
+        """Note that a backward pass begins."""
+        if not self._handles or _thread() != self._thread or _backward_task() != -1 or self._passing is not None:
+            return
+        try:
+            call = self._at.following
+            if call is None or not call.is_backward or not self._fits_backward(call, roots):
+                call = next(
+                    (one for one in self._at.others if one.is_backward and self._fits_backward(one, roots)), None
+                )
+            if call is None:
+                call = self._branch_here().grow_backward(self._at, _BACKWARD, roots)
+                self._append(call)
+            self._at.following = call
+            self._at = call
+            for (slot, _), tensor in zip(call.outputs, roots, strict=True):
+                if slot is not None and (need := self._needs[slot.place]):
+                    self._observe(slot.place, tensor, need)
+            self._finished(call)
+        except Exception as error:
+            self._give_up(error)
+
+    # --- the known way ---
+
+    def _walk(self, call: Call, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> bool:
+        """Go on to a call that is known, and see its tensors; False if what happened is something else."""
+        given: Sequence[Any]
+        returned: Sequence[Any]
+        if call.is_simple:
+            if len(arguments) != 1 or named or not isinstance(output, torch.Tensor):
+                return False
+            given, returned = arguments, (output,)
+        else:
+            given, returned = tensors_in((arguments, named)), tensors_in(output)
+            if len(returned) != len(call.outputs) or (call.inputs and len(given) != len(call.inputs)):
+                return False
+        for (slot, is_first), tensor in zip(call.inputs, given, strict=False):
+            if slot is not None and not is_first:
+                if slot.reference is None or slot.reference() is not tensor:
+                    return False
+                if slot.version != version_of(tensor) and not any(tensor is one for one in returned):
+                    return False
+        for (slot, is_first), tensor in zip(call.outputs, returned, strict=True):
+            if slot is not None and not is_first and (slot.reference is None or slot.reference() is not tensor):
+                return False
+        self._at = call
+        for (slot, is_first), tensor in zip(call.inputs, given, strict=False):
+            if is_first and slot is not None:
+                self._see(slot, tensor)
+        for (slot, is_first), tensor in zip(call.outputs, returned, strict=True):
+            if is_first and slot is not None:
+                self._see(slot, tensor)
+        if self._agent.stops_at_nodes:
+            self._finished(call)
+        return True
+
+    def _see(self, slot: Slot, tensor: torch.Tensor) -> None:
+        slot.reference = weakref.ref(tensor)
+        slot.version = version_of(tensor)
+        place = slot.place
+        need = self._needs[place]
+        if need:
+            self._observe(place, tensor, need)
+        if tensor.requires_grad:
+            slot.had_gradient = True
+            gradient_place = slot.gradient_place
+            if gradient_place < 0 or self._needs[gradient_place]:
+                self._await_gradient(slot, tensor)
+        else:
+            slot.had_gradient = False
+
+    def _fits_backward(self, call: Call, roots: Sequence[torch.Tensor]) -> bool:
+        return len(call.inputs) == len(roots) and all(
+            slot is None or (slot.reference is not None and slot.reference() is tensor)
+            for (slot, _), tensor in zip(call.inputs, roots, strict=True)
+        )
+
+    def _finished(self, call: Call) -> None:
+        """Tell the agent that nodes have run, if it may stop at one."""
+        if self._agent.stops_at_nodes:
+            for operation in call.before:
+                self._agent.node_done(operation.node)
+            if call.operation is not None:
+                self._agent.node_done(call.operation.node)
+
+    # --- another way ---
+
+    def _leave(
+        self, record: Record, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
+    ) -> None:
+        """Go on to another call than came next the last time: one that came here once, or a new one."""
+        at = self._at
+        for call in at.others:
+            if call.record is record and self._walk(call, arguments, named, output):
+                at.following = call
+                return
+        if self._calls >= MOST_CALLS:
+            return
+        container = self._stack[-1] if self._stack else None
+        call = self._branch_here().grow(at, record, module, (arguments, named), output, container)
+        self._append(call)
+        self._at = call
+        for pairs, tensors in ((call.inputs, tensors_in((arguments, named))), (call.outputs, tensors_in(output))):
+            for (slot, is_first), tensor in zip(pairs, tensors, strict=False):
+                if is_first and slot is not None:
+                    self._see(slot, tensor)
+        self._finished(call)
+
+    def _append(self, call: Call) -> None:
+        self._at.others.append(call)
+        self._at.following = call
+        self._calls += 1
+
+    def _branch_here(self) -> Branch:
+        if self._branch is None:
+            self._branch = Branch(self._places, self._names, self._at.chain())
+        return self._branch
+
+    def _record(self, module: torch.nn.Module) -> Record:
+        """Return the record of a module that was never called."""
+        record = Record(self._names.name(module))
+        self._records[id(module)] = record
+        weakref.finalize(module, self._records.pop, id(module), None).atexit = False
+        return record
+
+    def _left(self, record: Record) -> bool:
+        """Take a call that ends from the stack; False if it is not known that it began."""
+        stack = self._stack
+        if stack and stack[-1] is record:
+            stack.pop()
+            return True
+        if record not in stack:
+            return False
+        # An exception has left calls behind that the script has caught.
+        del stack[stack.index(record) :]
+        return True
+
+    def _forget_modules(self) -> None:
+        self._records.clear()
+        self._first = Call(_PASSED_OVER, None)
+        self._calls = 0
+        self.begin_step()
+
+    # --- gradients ---
+
+    def _await_gradient(self, slot: Slot, tensor: torch.Tensor) -> None:
+        """Have the gradient of a tensor seen, the whole of it, when the backward pass comes by."""
+        if slot.on_gradient is None:
+            slot.on_gradient = self._gradient_seer(slot)
+        function = tensor.grad_fn
+        if function is None:
+            tensor.register_hook(slot.on_gradient)
+        else:
+            slot.function_output = tensor.output_nr
+            function.register_prehook(slot.on_gradient)
+
+    def _gradient_seer(self, slot: Slot) -> Callable[[Any], None]:
+        agent, needs, observe = self._agent, self._needs, self._observe
+
+        def see(gradients: Any) -> None:
+            try:
+                gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
+                if gradient is None:
+                    return
+                place = slot.gradient_place
+                if place < 0:
+                    place = self._place_gradient(slot, gradient)
+                need = needs[place]
+                if need:
+                    observe(place, gradient, need)
+                if agent.stops_at_nodes:
+                    agent.node_done(agent.places[place].node)
+            except Exception as error:
+                self._give_up(error)
+
+        return see
+
+    def _place_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
+        if slot.consumer is not None:
+            operation, index = slot.consumer
+            node = self._places.node(operation.gradient_name, operation.gradient_type)
+            place = self._places.place(node, index)
+        else:
+            # Nothing that is a node has read it: it is only an input of its own gradient.
+            scope, _, own = slot.source[0].rpartition("/")
+            type_, _, number = own.rpartition("-op")
+            node = self._places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
+            place = self._places.place(node, slot.source[1], "input")
+        slot.gradient_place = place
+        slot.gradient_outline = outline(gradient)
+        return place
+
+    def _see_again(self, module: torch.nn.Module, output: Any) -> None:
+        """See the gradients of what is computed again for a checkpoint, if the first time it took no part in them."""
+        record = self._records.get(id(module))
+        if record is None or self._passing is not None:
+            return
+        if self._again is None:
+            self._again = {}
+            for call in self._at.chain():
+                self._again.setdefault(call.record, []).append(call)
+        calls = self._again.get(record)
+        if not calls:
+            return
+        # Of several calls the last is computed again first.
+        call = calls.pop()
+        for (slot, is_first), tensor in zip(call.outputs, tensors_in(output), strict=False):
+            if slot is not None and is_first and tensor.requires_grad and not slot.had_gradient:
+                slot.reference = weakref.ref(tensor)
+                if slot.gradient_place < 0 or self._needs[slot.gradient_place]:
+                    self._await_gradient(slot, tensor)
+
+    # --- installation ---
+
+    def _install(self) -> None:
+        if not self._handles:
+            self._handles = [
+                hooks.register_module_forward_pre_hook(self._before_forward),
+                hooks.register_module_forward_hook(self._after_forward, with_kwargs=True),
+            ]
+
+    def _give_up(self, error: Exception) -> None:
+        """Let the training go on without us: whatever went wrong here is no reason to disturb it."""
+        self.stop()
+        say_once(f"modules are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")

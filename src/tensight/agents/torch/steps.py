@@ -1,0 +1,217 @@
+"""When a step ends: with the optimizer's update, however that comes about.
+
+With several optimizers a step ends when each of them has updated its weights once. If one does so twice before that, as
+in adversarial trainings, every update ends a step from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer as optimizer_hooks
+
+from tensight.agents.notices import say_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.parameters import Parameters
+
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Steps:
+    """Follows the optimizers of a training.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Knows which optimizers train the models.
+    capture : Capture
+    on_step : callable (skipped) -> None
+        Told when a step has ended, and whether a loss scaler has left out its update.
+    """
+
+    def __init__(self, parameters: Parameters, capture: Capture, on_step: Callable[[bool], None]) -> None:
+        self._parameters = parameters
+        self._capture = capture
+        self._on_step = on_step
+        self._thread = threading.get_ident()
+        self._handles: list[Any] = []
+        self._foreign: set[int] = set()
+        self._foreign_generation = -1
+        self._running: list[FrameType] = []
+        self._evaluations = 0
+        self._updated: set[int] = set()
+        self._ever: set[int] = set()
+        self._idle: set[int] = set()
+        self._each_update = False
+        self._updates = 0
+        self._scaler_step: Any = None
+
+    def install(self) -> None:
+        """Follow the optimizers from now on, in this thread."""
+        self._thread = threading.get_ident()
+        if self._handles:
+            return
+        self._handles = [
+            optimizer_hooks.register_optimizer_step_pre_hook(self._before),
+            optimizer_hooks.register_optimizer_step_post_hook(self._after),
+        ]
+        self._follow_scalers()
+
+    def remove(self) -> None:
+        """Remove everything from PyTorch."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._running.clear()
+        scaler = torch.amp.GradScaler
+        if self._scaler_step is not None and getattr(scaler.step, "__wrapped__", None) is self._scaler_step:
+            scaler.step = self._scaler_step
+        self._scaler_step = None
+
+    # --- optimizers ---
+
+    def _before(
+        self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> _Arguments | None:
+        if threading.get_ident() != self._thread:
+            return None
+        try:
+            frame = sys._getframe(1)
+            self._running = [other for other in self._running if _is_running(other, frame)]
+            is_inner = bool(self._running)
+            self._running.append(frame)
+            if is_inner or not self._knows(optimizer):
+                return None
+            self._evaluations = 0
+            found = _closure(arguments, named)
+            if found is None:
+                self._parameters.observe_gradients(optimizer)
+                return None
+            closure, replace = found
+            return replace(self._followed(optimizer, closure))
+        except Exception as error:
+            self._give_up(error)
+            return None
+
+    def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:  # noqa: ARG002 - given by torch
+        if threading.get_ident() != self._thread or not self._handles:
+            return
+        try:
+            if self._running:
+                self._running.pop()
+            if self._running or not self._knows(optimizer):
+                return
+            self._updates += 1
+            skipped = getattr(optimizer, "found_inf", None)
+            self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
+        except Exception as error:
+            self._give_up(error)
+
+    def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a closure that does the same: its evaluations belong to one step."""
+
+        def evaluate() -> Any:
+            if self._evaluations:
+                self._capture.begin_evaluation()
+            else:
+                self._capture.mark_evaluation()
+            self._evaluations += 1
+            result = closure()
+            self._parameters.observe_gradients(optimizer)
+            return result
+
+        return evaluate
+
+    def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
+        if self._ends_step(id(optimizer)):
+            self._updated.clear()
+            self._on_step(skipped)
+
+    def _ends_step(self, optimizer: int) -> bool:
+        live = {id(one) for one in self._parameters.optimizers}
+        if optimizer in self._updated:
+            waiting = live - self._updated - self._idle
+            self._each_update = self._each_update or bool(waiting & self._ever)
+            self._idle |= waiting - self._ever
+        self._updated.add(optimizer)
+        self._ever.add(optimizer)
+        self._idle.discard(optimizer)
+        return self._each_update or live - self._idle <= self._updated
+
+    def _knows(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether an optimizer trains the models; one that is new is added."""
+        parameters = self._parameters
+        if any(optimizer is known for known in parameters.optimizers):
+            return True
+        if self._foreign_generation != parameters.names_generation:
+            self._foreign_generation = parameters.names_generation
+            self._foreign.clear()
+        if id(optimizer) in self._foreign:
+            return False
+        if parameters.add_optimizer(optimizer):
+            return True
+        self._foreign.add(id(optimizer))
+        return False
+
+    # --- loss scalers ---
+
+    def _follow_scalers(self) -> None:
+        """Notice when a scaler leaves out an update: that ends a step, too."""
+        original = self._scaler_step = torch.amp.GradScaler.step
+
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            before = self._updates
+            result = original(scaler, optimizer, *arguments, **named)
+            if self._updates == before:
+                self._after_scaler(optimizer)
+            return result
+
+        torch.amp.GradScaler.step = step
+
+    def _after_scaler(self, optimizer: Any) -> None:
+        if not self._handles or threading.get_ident() != self._thread:
+            return
+        try:
+            if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
+                self._updates += 1
+                self._parameters.observe_gradients(optimizer)
+                self._update_done(optimizer, skipped=True)
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.remove()
+        say_once(f"steps are no longer followed, because of an error in the debugger: {type(error).__name__}: {error}")
+
+
+def _is_running(frame: FrameType, innermost: FrameType) -> bool:
+    """Whether a call is under way; one that an exception has ended is not."""
+    at: FrameType | None = innermost
+    while at is not None:
+        if at is frame:
+            return True
+        at = at.f_back
+    return False
+
+
+def _closure(
+    arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Callable[[], Any], Callable[[Callable[[], Any]], _Arguments]] | None:
+    """Return the closure that an optimizer was given, and how it is given another one."""
+    # The first argument is the optimizer itself.
+    if len(arguments) > 1 and callable(arguments[1]):
+        return arguments[1], lambda other: ((arguments[0], other, *arguments[2:]), named)
+    closure = named.get("closure")
+    if callable(closure):
+        return closure, lambda other: (arguments, {**named, "closure": other})
+    return None
