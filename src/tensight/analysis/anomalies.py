@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tensight.analysis.statistics_table import KNOWN, RECORDED, StatisticsTable
+from tensight.analysis.statistics_table import KNOWN, RECORDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,10 +64,20 @@ class InputState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which rows of the table show an anomaly, and of which recorded statistics leave it open; shape (n,) each."""
+    """Which rows of the table show an anomaly; shape (n,) each.
+
+    Attributes
+    ----------
+    certainly : array of bool
+    perhaps : array of bool
+        Recorded statistics leave it open.
+    masks : array of bool
+        What shows is what masks have on purpose: Inf, and nothing but negative ones.
+    """
 
     certainly: NDArray[np.bool_]
     perhaps: NDArray[np.bool_]
+    masks: NDArray[np.bool_]
 
     def state(self, row: int) -> InputState:
         """Return what is known about a row."""
@@ -76,38 +86,53 @@ class Shown:
         return InputState.NOT_RECORDED if self.perhaps[row] else InputState.CLEAN
 
 
-Predicate = Callable[[StatisticsTable, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
+class Measured(Protocol):
+    """Statistics of tensors, in columns."""
+
+    @property
+    def rows(self) -> NDArray[np.void]:
+        """Structured array `ROW`."""
+
+    @property
+    def dtypes(self) -> Sequence[str]:
+        """Name of the element type of each row."""
+
+    def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and the largest value that a statistic of each row can have."""
+
+
+Predicate = Callable[[Measured, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
 """Tells which rows show an anomaly for certain, and which may show it."""
 
 
 def _any(name: str) -> Predicate:
     """Return the predicate that a count is not zero."""
 
-    def counted(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def counted(table: Measured, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         low, high = table.bounds(name)
         return low > 0, high > 0
 
     return counted
 
 
-def _infinite(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _infinite(table: Measured, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     negative, positive = table.bounds("neg_inf_count"), table.bounds("pos_inf_count")
     return negative[0] + positive[0] > 0, negative[1] + positive[1] > 0
 
 
-def _only_zeros(table: StatisticsTable, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _only_zeros(table: Measured, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     count, (fewest, most) = table.rows["count"], table.bounds("zero_count")
     some = (count > 1) & _is_float(table)
     return some & (fewest == count), some & (most == count)
 
 
-def _huge(table: StatisticsTable, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _huge(table: Measured, limit: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     smallest, largest = table.bounds("min"), table.bounds("max")
     certainly = (largest[0] > limit) | (smallest[1] < -limit)
     return certainly & _is_float(table), ((largest[1] > limit) | (smallest[0] < -limit)) & _is_float(table)
 
 
-def _is_float(table: StatisticsTable) -> NDArray[np.bool_]:
+def _is_float(table: Measured) -> NDArray[np.bool_]:
     flags = (dtype.startswith(("float", "bfloat", "complex")) for dtype in table.dtypes)
     return np.fromiter(flags, np.bool_, len(table.dtypes))
 
@@ -122,13 +147,13 @@ PREDICATES: Mapping[Anomaly, Predicate] = {
 """Which rows show an anomaly, by the statistics alone."""
 
 
-def shown(anomaly: Anomaly, table: StatisticsTable, explosion_limit: float) -> Shown:
+def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
     """Return which tensors show an anomaly.
 
     Parameters
     ----------
     anomaly : Anomaly
-    table : StatisticsTable
+    table : Measured
         Filled in.
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
@@ -136,4 +161,7 @@ def shown(anomaly: Anomaly, table: StatisticsTable, explosion_limit: float) -> S
     certainly, perhaps = PREDICATES[anomaly](table, explosion_limit)
     state = table.rows["state"]
     seen = (state == KNOWN) | (state == RECORDED)
-    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED))
+    masks = np.zeros(len(seen), np.bool_)
+    if anomaly is Anomaly.INF:
+        masks = (table.bounds("pos_inf_count")[1] == 0) & (table.bounds("neg_inf_count")[0] > 0)
+    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED), masks)

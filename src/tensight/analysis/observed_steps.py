@@ -89,12 +89,12 @@ class ObservedSteps:
             if tensor.node is not None:
                 self._rows.setdefault((tensor.rank, tensor.iteration, tensor.graph_id), []).append(row)
 
-    def that_show(self, shows: Shown, rank: int) -> Iterator[ObservedStep]:
+    def that_show(self, shows: Shown, rank: int, since: int = 0) -> Iterator[ObservedStep]:
         """Yield the graph executions of a rank with a row that shows an anomaly, in the order of time."""
         before: dict[str, int] = {}
         for key in sorted(key for key in self._rows if key[0] == rank):
             rows = self._rows[key]
-            if key[1] >= 0 and shows.certainly[rows].any():
+            if key[1] >= since and shows.certainly[rows].any():
                 for graph in self._graphs(rank, rows):
                     yield ObservedStep(self._observed, graph, rows, dict(before), shows)
             before.update(
@@ -192,6 +192,12 @@ class ObservedStep:
         node = self.graph.get(name)
         shape = node.outputs[0].shape if node is not None and node.outputs else None
         return node is not None and node.is_parameter and shape is not None and len(shape) <= 1
+
+    def is_kept(self, node: Node) -> bool:
+        """Return whether a node is something that the network keeps, and nothing trains: a mask, a table."""
+        if node.is_operator or node.name in self.graph.parameter_roles.trainable:
+            return False
+        return node.is_constant or not _is_data(node)
 
     def hidden_upstream(self, names: Sequence[str]) -> list[str]:
         """Return the producers that may hide the origin: those not known well enough, and what feeds them unseen."""

@@ -29,6 +29,12 @@ KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
 ZERO_MAKERS = frozenset({"ZerosLike", "Zeros", "Fill", "FillV2", "DropoutGenMask", "TensorShape", "Shape", "OneHot"})
 """Operators whose zeros are what they were asked for."""
 
+MASK_MAKERS = frozenset(
+    {"MaskedFill", "Select", "Where", "Fill", "FillV2", "Tril", "Triu"}
+    | {"masked_fill", "masked_fill_", "where", "full", "full_like", "fill", "fill_", "tril", "triu", "tril_", "triu_"}
+)
+"""Operators whose negative infinities are what they were asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class OriginInput:
@@ -191,7 +197,9 @@ class _Dumped:
         return self._dump.node_position(rank, node)
 
 
-def origins_among(observed: Observations, shows: Mapping[Anomaly, Shown], ranks: Iterable[int]) -> list[Origin]:
+def origins_among(
+    observed: Observations, shows: Mapping[Anomaly, Shown], ranks: Iterable[int], since: int = 0
+) -> list[Origin]:
     """Find where anomalies began among rows of statistics, wherever these are from.
 
     Parameters
@@ -200,6 +208,8 @@ def origins_among(observed: Observations, shows: Mapping[Anomaly, Shown], ranks:
     shows : mapping of Anomaly to Shown
         What to look for, and which rows show it.
     ranks : iterable of int
+    since : int
+        The first iteration that is looked at; of earlier ones only counts what they left behind.
 
     Returns
     -------
@@ -209,7 +219,7 @@ def origins_among(observed: Observations, shows: Mapping[Anomaly, Shown], ranks:
     steps, found = ObservedSteps(observed), []
     for rank in ranks:
         for anomaly, rows in shows.items():
-            origin = _first_origin(anomaly, rows, steps.that_show(rows, rank))
+            origin = _first_origin(anomaly, rows, steps.that_show(rows, rank, since))
             if origin is not None:
                 found.append(origin)
     return sorted(found, key=urgency)
@@ -297,6 +307,8 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
         else OriginInput(index, source.name, shows.state(row), row)
         for index, source, row in step.inputs(node)
     )
+    if shows.masks[outputs[0][2]] and (node.type in MASK_MAKERS or step.is_kept(node)):
+        return None
     if anomaly is Anomaly.ALL_ZERO:
         inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
     if any(entry.state is InputState.SHOWS_IT for entry in inputs):

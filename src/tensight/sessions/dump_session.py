@@ -289,7 +289,7 @@ class DumpSession(Session):
     async def origins(self) -> tuple[OriginRecord, ...]:
         """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
         opened = self._required()
-        return await self._thread.run("looking for origins", opened.origins)
+        return await self._thread.run("looking for origins", lambda: opened.origins(self._texts))
 
 
 def _give_memory_back() -> None:

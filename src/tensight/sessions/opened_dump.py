@@ -13,21 +13,21 @@ from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_statistics import statistics_page, statistics_row
 from tensight.sessions.offline_tensors import tensor_records
-from tensight.sessions.records import Execution, ExecutionPage, OriginRecord
+from tensight.sessions.origin_records import origin_records
+from tensight.sessions.records import Execution, ExecutionPage
 from tensight.sessions.replay import Replay
-from tensight.sessions.sources import frame_records
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from tensight.analysis import Origin, Progress, StatisticsTable
+    from tensight.analysis import Progress, StatisticsTable
     from tensight.dumps import Device, Dump
     from tensight.graph import Graph, TensorAddress
     from tensight.sessions.offline_tensors import Abbreviations
-    from tensight.sessions.records import StatisticsPage, StatisticsRow, TensorRecord
+    from tensight.sessions.records import OriginRecord, StatisticsPage, StatisticsRow, TensorRecord
     from tensight.sessions.value_memory import ValueMemory
 
 
@@ -201,23 +201,6 @@ class OpenedDump:
         graphs.sort(key=lambda graph: graph.graph_id != root)
         return tuple(graph.name for graph in graphs) or (f"graph {root}",)
 
-    def origins(self) -> tuple[OriginRecord, ...]:
+    def origins(self, texts: Mapping[str, str]) -> tuple[OriginRecord, ...]:
         """Return where anomalies began, anywhere in the dump; reads every tensor of which nothing is known yet."""
-        return tuple(map(_origin_record, origins(self.analysis)))
-
-
-def _origin_record(origin: Origin) -> OriginRecord:
-    frames = frame_records(origin.frames)
-    return OriginRecord(
-        anomaly=origin.anomaly.value,
-        sentence=origin.sentence,
-        address=str(origin.address),
-        type=origin.op_type,
-        step=origin.address.iteration + 1,
-        certain=origin.certain,
-        arrived=origin.arrived,
-        stack=frames,
-        line=next((frame for frame in frames if frame.is_user_code), None),
-        candidates=origin.candidates,
-        also=origin.also,
-    )
+        return origin_records(origins(self.analysis), texts)

@@ -38,11 +38,14 @@ class RequestedView:
     tensor : TensorRequest
     view : View
     which : {"current", "previous", "difference"}
+    iteration : int or None
+        An earlier one; None for that at which the process stands.
     """
 
     tensor: TensorRequest
     view: View
     which: Which
+    iteration: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,19 @@ class AssembledView:
     error: str = ""
 
 
-def view_request(tensor: TensorProto, view: View, which: Which = "current") -> ViewRequest:
-    """Ask for a view of a tensor; see `tensor_request`, whose `previous` plays no part here."""
+def view_request(
+    tensor: TensorProto, view: View, which: Which = "current", iteration: int | None = None
+) -> ViewRequest:
+    """Ask for a view of a tensor; see `tensor_request`, whose `previous` plays no part here.
+
+    Parameters
+    ----------
+    tensor : TensorProto
+    view : View
+    which : {"current", "previous", "difference"}
+    iteration : int, optional
+        An earlier one; by default that at which the process stands.
+    """
     return ViewRequest(
         tensor=tensor,
         which=encoded(which),
@@ -75,6 +89,7 @@ def view_request(tensor: TensorProto, view: View, which: Which = "current") -> V
         columns=view.columns,
         bins=view.bins,
         limit=view.limit,
+        iteration=iteration,
     )
 
 
@@ -101,7 +116,8 @@ def view_of(message: ViewRequest) -> RequestedView:
         )
     except InputError as error:
         raise WireError(f"a view is asked for that there is not: {error}") from error
-    return RequestedView(received_request(message.tensor), view, cast("Which", which))
+    iteration = message.iteration if message.HasField("iteration") else None
+    return RequestedView(received_request(message.tensor), view, cast("Which", which), iteration)
 
 
 def view_pieces(index: int, result: ViewResult) -> Iterator[ViewPiece]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from tensight.sessions.online.questions import Asked, Question
 from tensight.sessions.online.statistics_store import TensorKey, ToldRow, statistics_of, told_of
 from tensight.sessions.online.values import KeptValues
 from tensight.sessions.records import State, TensorRecord
-from tensight.tensors import statistics
+from tensight.tensors import View, ViewResult, statistics
+from tensight.tensors.views import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from tensight.sessions.online.session import OnlineSession
     from tensight.sessions.online.values import KeptValue, ValueWriters
     from tensight.sessions.records import Statistics, StatisticsRow, TensorStatus
-    from tensight.tensors.views import View, ViewResult, Which
+    from tensight.tensors import Which
 
 MOST_SLOTS = 10_000
 """Inputs and outputs of one node that are told; damaged graphs may have more."""
@@ -100,9 +102,28 @@ class Inspection:
         """Return a tensor, mapped read-only; see `Session.value`."""
         tensor = self._find(address)
         kept = self._kept(tensor)
+        if kept is None and self._is_earlier(tensor):
+            return await self._earlier_value(tensor)
         if kept is None:
             kept = await self._answer(self._question(tensor, Asked.VALUE), tensor.process)
         return await asyncio.to_thread(kept.open)
+
+    async def _earlier_value(self, tensor: _Tensor) -> NDArray[np.generic]:
+        """Return a tensor of a step that the process keeps for looking back; only views can be asked for there."""
+        told = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
+        shape = told.shape if told is not None else (await self._view(tensor, View("statistics"))).shape
+        count = math.prod(shape)
+        if count > MOST_ELEMENTS:
+            raise UnavailableError(
+                f"{tensor.address} has {count:,} elements; of a step that has passed at most {MOST_ELEMENTS:,} can be"
+                " fetched at once: look at slices, or at the folder in which the training records"
+            )
+        whole = f"[{', '.join(':' * len(shape))}]"
+        array = (await self._view(tensor, View("values", slice=whole, limit=max(count, 1)))).array
+        if array is None:
+            raise UnavailableError(f"{tensor.address}: the training process has no value of it")
+        array.flags.writeable = False
+        return array
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
         """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
@@ -120,7 +141,7 @@ class Inspection:
         """Return a view that the process computes; None if it cannot, or what is needed is here."""
         tensor = self._find(address)
         process = tensor.process
-        if not process.identity.abilities.views or not self._is_current(tensor):
+        if not process.identity.abilities.views or not (self._is_current(tensor) or self._is_earlier(tensor)):
             return None
         before = self.previous(tensor.address)
         if which != "current" and before is None:
@@ -130,9 +151,12 @@ class Inspection:
             needed.append(replace(tensor, address=before))
         if all(self._kept(one) is not None for one in needed):
             return None
+        return await self._view(tensor, view, which)
+
+    async def _view(self, tensor: _Tensor, view: View, which: Which = "current") -> ViewResult:
         question = self._question(tensor, Asked.VIEW)
         question.view, question.which = view, which
-        result: ViewResult = await self._answer(question, process)
+        result: ViewResult = await self._answer(question, tensor.process)
         return result
 
     def _question(self, tensor: _Tensor, asked: Asked) -> Question:
@@ -150,8 +174,9 @@ class Inspection:
                 f"{tensor.address} has to come from the training process, and that is"
                 f" {process.state.value}; pause the training first"
             )
-        previous = not tensor.producer.is_constant and tensor.iteration < process.iteration
-        return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous)
+        earlier = self._is_earlier(tensor)
+        previous = not earlier and not self._is_current(tensor)
+        return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous, earlier)
 
     async def _answer(self, question: Question, process: TrainingProcess) -> Any:
         """Ask, and wait for the answer for as long as the process still says something."""
@@ -174,14 +199,23 @@ class Inspection:
         return tensor.producer.is_constant or tensor.iteration == tensor.process.iteration
 
     def _may_be_asked(self, tensor: _Tensor) -> bool:
-        """Whether the process may have the value; of the step before it has those of parameters."""
+        """Whether the process may have the value."""
+        return not tensor.process.state.has_ended and (
+            self._is_current(tensor) or self._is_previous(tensor) or self._is_earlier(tensor)
+        )
+
+    def _is_previous(self, tensor: _Tensor) -> bool:
+        """Whether it is a value of the step before that the process keeps: those of parameters, others if it can."""
         process = tensor.process
-        if process.state.has_ended:
-            return False
-        if self._is_current(tensor):
-            return True
         before = tensor.iteration == process.iteration - 1 >= -1
         return before and (tensor.producer.is_parameter or process.identity.abilities.previous)
+
+    def _is_earlier(self, tensor: _Tensor) -> bool:
+        """Whether it can only be among what the process keeps for looking back."""
+        process = tensor.process
+        if process.oldest is None or self._is_current(tensor) or self._is_previous(tensor):
+            return False
+        return process.oldest <= tensor.iteration < process.iteration
 
     def _kept(self, tensor: _Tensor) -> KeptValue | None:
         found = (self.kept.get(key, tensor.iteration) for key in tensor.keys)
@@ -235,7 +269,8 @@ class Inspection:
         """Return the inputs and outputs of a node at an iteration, with statistics; see `Session.tensors_of`."""
         process = self._session.process_of(rank)
         graph, node = self._node(process, graph_name, node_name)
-        at = TensorAddress(rank, graph.name, node.name, 0, process.iteration if iteration is None else iteration)
+        shown = self._session.iteration_of(process)
+        at = TensorAddress(rank, graph.name, node.name, 0, shown if iteration is None else iteration)
         slots = [replace(at, io="input", slot=slot) for slot in range(min(len(graph.flat_producers(node)), MOST_SLOTS))]
         slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
         found = [self._tensor(process, graph, node, address) for address in slots]
@@ -283,6 +318,8 @@ class Inspection:
                     question = self._question(tensor, Asked.STATISTICS)
                 except (StateError, UnavailableError):
                     continue
+                if question.is_earlier:
+                    question.asked, question.view = Asked.VIEW, View("statistics")
                 questions.append((tensor.address, tensor.process.questions.ask(question), tensor.process))
         waiting = (self._answer(question, process) for _, question, process in questions)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -290,6 +327,8 @@ class Inspection:
         for (address, _, _), answer in zip(questions, answers, strict=True):
             if answer is None:
                 told[address] = None
+            elif isinstance(answer, ViewResult):
+                told[address] = None if answer.statistics is None else statistics_of(told_of(answer.statistics))
             elif not isinstance(answer, BaseException):
                 told[address] = statistics_of(answer)
             elif not isinstance(answer, TensightError):
@@ -308,6 +347,8 @@ class Inspection:
             status = "at_source"
         source = next((key for key in tensor.keys if key.io == "output"), tensor.keys[0])
         hits = self._session.hit_list
+        # What never changes can be watched all the same; its hits are of the step that is shown.
+        iteration = self._session.iteration_of(process) if tensor.producer.is_constant else address.iteration
         return TensorRecord(
             address=str(address),
             rank=address.rank,
@@ -325,7 +366,7 @@ class Inspection:
             has_previous=self.previous(address) is not None,
             scalar=_scalar(kept, numbers),
             statistics=numbers,
-            abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(process.iteration)),
+            abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(iteration)),
         )
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:

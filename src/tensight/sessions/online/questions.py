@@ -49,6 +49,8 @@ class Question:
     iteration : int
     previous : bool
         That is the iteration before the one at which the process stands.
+    is_earlier : bool
+        The process has it among the steps that it keeps for looking back.
     view, which
         For `Asked.VIEW`.
     answer : Future
@@ -62,6 +64,7 @@ class Question:
     key: TensorKey
     iteration: int
     previous: bool = False
+    is_earlier: bool = False
     view: View | None = None
     which: Which = "current"
     answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -148,7 +151,12 @@ class Questions:
         views = [question.view for question in batch if question.view is not None]
         self.assembler = wire.ViewAssembler(views)
         return wire.views_command(
-            wire.view_request(question.request, question.view, question.which)
+            wire.view_request(
+                question.request,
+                question.view,
+                question.which,
+                question.iteration if question.is_earlier else None,
+            )
             for question in batch
             if question.view is not None
         )

@@ -7,16 +7,19 @@ import time
 from typing import TYPE_CHECKING
 
 from tensight import wire
+from tensight.analysis.origin import urgency
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
 from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
+from tensight.sessions.online.live_origins import live_origins
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
 from tensight.sessions.online.reported_hits import ReportedHits
 from tensight.sessions.online.shown_step import ShownStep
 from tensight.sessions.online.uninterrupted import to_the_end
+from tensight.sessions.origin_records import origin_records
 from tensight.sessions.records import Capabilities, SessionRecord, State
 from tensight.sessions.session import Session
 from tensight.watchpoints import recommended_watchpoints
@@ -152,6 +155,10 @@ class OnlineSession(Session):
         places = [process.place for process in self.live if process.state is not State.CONNECTING]
         return min(places) if places else max((process.place for process in self.processes.values()), default=0)
 
+    def iteration_of(self, process: TrainingProcess) -> int:
+        """Return the iteration of a process that is shown."""
+        return process.iteration if self.shown.step is None else self.shown.step - process.offset - 1
+
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that have attached so far."""
@@ -222,6 +229,7 @@ class OnlineSession(Session):
                     "can_recheck": is_paused,
                     "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
                     "has_execution_history": True,
+                    "has_origin": self.identity.is_agent and not self.recording.statistics.is_empty,
                     "has_statistics_table": not self.recording.statistics.is_empty,
                     "views_at_source": bool(live) and all(process.identity.abilities.views for process in live),
                 }
@@ -429,8 +437,17 @@ class OnlineSession(Session):
         return execution_page(process.executions, process.graphs, self.inspection.kept.iterations(), offset, limit)
 
     async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return nothing: where an anomaly began is looked for in the recorded run."""
-        return ()
+        """Return where anomalies began, up to the step shown; of MindSpore's own client too little is known."""
+        if not self.identity.is_agent:
+            return ()
+
+        def find() -> tuple[OriginRecord, ...]:
+            store, found = self.recording.statistics, []
+            for rank, process in sorted(self.processes.items()):
+                found += live_origins(store, rank, self.iteration_of(process), process.graphs)
+            return origin_records(sorted(found, key=urgency), self.texts)
+
+        return await asyncio.to_thread(find)
 
     # --- what is kept ---
 

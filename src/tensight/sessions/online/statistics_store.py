@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tensight.analysis.anomalies import EXPLOSION_LIMIT
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError
@@ -36,6 +37,14 @@ MOST_TENSORS = 2_000_000
 
 _LARGEST = 2**63 - 1
 
+_SICK = {
+    "nan": "nan_count > 0",
+    "inf": "neg_inf_count + pos_inf_count > 0",
+    "explosion": f'"max" > {EXPLOSION_LIMIT} OR "min" < -{EXPLOSION_LIMIT}',
+    "all_zero": "zero_count = count AND count > 1",
+}
+"""Rows that show an anomaly, by its name; an index of each makes the first iteration with one quick to find."""
+
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS tensors (
     id INTEGER PRIMARY KEY, rank INTEGER, graph TEXT, node TEXT, io TEXT, slot INTEGER, type TEXT, position INTEGER,
@@ -47,10 +56,17 @@ CREATE TABLE IF NOT EXISTS statistics (
     PRIMARY KEY (iteration, tensor)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
-"""
+""" + "".join(
+    f"CREATE INDEX IF NOT EXISTS sick_{name} ON statistics (iteration) WHERE {rows};\n" for name, rows in _SICK.items()
+)
 _INSERT = f"INSERT OR REPLACE INTO statistics VALUES ({', '.join('?' * (6 + len(_NUMBERS)))})"  # noqa: S608
 _SELECT = (
     "SELECT rank, graph, node, io, slot, type, position, iteration, dtype, shape, hash, partial, "  # noqa: S608 - names of our own columns
+    + ", ".join(f'"{name}"' for name in _NUMBERS)
+    + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
+_SELECT_TOLD = (
+    "SELECT iteration, graph, node, io, slot, dtype, hash, partial, "  # noqa: S608 - names of our own columns
     + ", ".join(f'"{name}"' for name in _NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
@@ -266,6 +282,19 @@ class StatisticsStore:
     def of_iteration(self, iteration: int) -> Iterator[StatisticsRow]:
         """Return all that is known of an iteration, as it ran."""
         return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
+
+    def first_with(self, anomaly: str, rank: int, after: int) -> int | None:
+        """Return the first iteration after another in which a tensor of a rank shows an anomaly."""
+        found = self._query(
+            "SELECT iteration FROM statistics JOIN tensors ON tensors.id = statistics.tensor"  # noqa: S608 - our own
+            f" WHERE ({_SICK[anomaly]}) AND iteration > ? AND rank = ? ORDER BY iteration LIMIT 1",
+            (after, rank),
+        )
+        return int(found[0][0]) if found else None
+
+    def told(self, rank: int, iteration: int) -> list[tuple[Any, ...]]:
+        """Return all that is known of an iteration of a rank, a tuple for each tensor; see `told_steps.TOLD`."""
+        return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?", (iteration, rank))
 
     def _add_tensors(self, tensors: Iterable[ToldTensor]) -> None:
         for key, kind, position in tensors:

@@ -36,6 +36,7 @@ from tensight.sessions.records.session import (
     State,
 )
 from tensight.sessions.records.tensors import (
+    CodeLine,
     Execution,
     ExecutionPage,
     HistogramRecord,
@@ -62,6 +63,7 @@ from tensight.sessions.records.watching import (
 
 __all__ = [
     "Capabilities",
+    "CodeLine",
     "Command",
     "ConditionRecord",
     "DumpRecord",

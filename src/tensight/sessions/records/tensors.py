@@ -115,17 +115,29 @@ class ExecutionPage(Record):
     executions: tuple[Execution, ...]
 
 
+class CodeLine(Record):
+    """A line of a file of code."""
+
+    line: int
+    code: str
+
+
 class OriginRecord(Record):
     """Where an anomaly began."""
 
     anomaly: str
     sentence: str
     address: str
+    """The first tensor that shows it."""
+    node: str = ""
+    """The operator that made it; of what came from outside the step, the parameter."""
     type: str
     step: int
     certain: bool
     arrived: bool
     stack: tuple[Frame, ...] = ()
     line: Frame | None = None
+    excerpt: tuple[CodeLine, ...] = ()
+    """The code around `line`, where the training process sent the text of its file."""
     candidates: tuple[str, ...] = ()
     also: tuple[str, ...] = ()

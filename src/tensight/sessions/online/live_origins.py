@@ -1,0 +1,65 @@
+"""Where anomalies of a training that goes on were born, by what its processes have told so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.analysis.anomalies import EXPLOSION_LIMIT, shown
+from tensight.analysis.origin import KINDS, origins_among, urgency
+from tensight.sessions.online.told_steps import ToldSteps, told_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensight.analysis import Anomaly, Origin
+    from tensight.sessions.online.rank_graphs import RankGraphs
+    from tensight.sessions.online.statistics_store import StatisticsStore
+
+MOST_STEPS = 8
+"""Steps that show an anomaly and are looked at for where it began; nearly always the first one tells."""
+
+
+def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraphs) -> list[Origin]:
+    """Find where anomalies of a rank began; see `tensight.analysis.origins`.
+
+    Parameters
+    ----------
+    store : StatisticsStore
+        What the rank told.
+    rank : int
+    last : int
+        The last iteration that counts. The training may be in the middle of it.
+    graphs : RankGraphs
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    tables: dict[int, ToldSteps] = {}
+
+    def around(iteration: int) -> ToldSteps:
+        if iteration not in tables:
+            told = [row for one in (iteration - 1, iteration) for row in store.told(rank, one)]
+            tables[iteration] = told_steps(told, rank, graphs)
+        return tables[iteration]
+
+    found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
+    return sorted((origin for origin in found if origin is not None), key=urgency)
+
+
+def _first(
+    anomaly: Anomaly, store: StatisticsStore, rank: int, last: int, around: Callable[[int], ToldSteps]
+) -> Origin | None:
+    """Return the origin in the first iteration in which a node brings the anomaly into the world."""
+    iteration = -1
+    for _ in range(MOST_STEPS):
+        following = store.first_with(anomaly.value, rank, iteration)
+        if following is None or following > last:
+            return None
+        iteration = following
+        table = around(iteration)
+        shows = {anomaly: shown(anomaly, table, EXPLOSION_LIMIT)}
+        for origin in origins_among(table, shows, (rank,), since=iteration):
+            return origin
+    return None

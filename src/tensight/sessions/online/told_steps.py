@@ -1,0 +1,123 @@
+"""What processes told of some iterations, as the search for origins looks at it: rows of statistics beside graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from tensight.analysis.recorded_statistics import COUNTS, MEASURES
+from tensight.analysis.statistics_table import KNOWN, ROW, UNKNOWN
+from tensight.dumps.execution import UNMATCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node
+    from tensight.sessions.online.rank_graphs import RankGraphs
+
+TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial", "size_bytes", "count")
+"""Columns of a row as the store returns it; counts and measures follow."""
+
+
+class ToldTensor(NamedTuple):
+    """A tensor of which a process told; the attributes are those of `ObservedTensor`."""
+
+    rank: int
+    graph_id: int
+    iteration: int
+    node: str | None
+    graph: str
+    op_type: str
+    io: Literal["input", "output"]
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSteps:
+    """Rows of some iterations of one rank: `Observations`, and what `shown` needs of a table.
+
+    Attributes
+    ----------
+    tensors : list of ToldTensor
+    rows : structured array `ROW`, shape (n,)
+    dtypes : list of str
+    """
+
+    tensors: list[ToldTensor]
+    rows: NDArray[np.void]
+    dtypes: list[str]
+    _graphs: RankGraphs
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """Of the content, for each row."""
+        hashes: NDArray[np.uint64] = self.rows["content_hash"]
+        return hashes
+
+    def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a count or measure of each row, twice: agents tell exactly what they know."""
+        names = ("nan_count", "neg_inf_count", "pos_inf_count") if name == "non_finite_count" else (name,)
+        exact = np.sum([self.rows[one].astype(np.float64) for one in names], axis=0)
+        return exact, exact
+
+    def graph(self, rank: int, name: str) -> Graph | None:  # noqa: ARG002 - there is only one
+        """Return a graph of the rank."""
+        return self._graphs.graph(name)
+
+    def position(self, rank: int, node: Node) -> int:  # noqa: ARG002 - there is only one
+        """Return where a node stands in the order of execution; what is no operator comes last."""
+        position = self._graphs.position(node)
+        return UNMATCHED if position is None else position
+
+
+def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -> ToldSteps:
+    """Return rows of the store for the search.
+
+    Parameters
+    ----------
+    told : sequence of tuple
+        Rows with the columns `TOLD`, the counts and the measures.
+    rank : int
+    graphs : RankGraphs
+        Of the rank.
+    """
+    rows = np.zeros(len(told), ROW)
+    if told:
+        columns = list(zip(*told, strict=True))
+        numbers = np.array(columns[len(TOLD) - 2 :], np.float64)
+        for name, column in zip(("size_bytes", "count", *COUNTS, *MEASURES), numbers, strict=True):
+            rows[name] = column if name in MEASURES else np.nan_to_num(column)
+        rows["content_hash"] = [int(one, 16) if one else 0 for one in columns[TOLD.index("hash")]]
+        rows["state"] = np.where(np.array(columns[TOLD.index("partial")], np.bool_), UNKNOWN, KNOWN)
+    ran = _graphs_that_ran(told, graphs)
+    tensors = [_tensor(row, rank, graphs, ran.get(row[0])) for row in told]
+    return ToldSteps(tensors, rows, [row[5] for row in told], graphs)
+
+
+def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
+    """Return the graph that ran in each iteration: that to which most of the operators belong of which was told."""
+    operators: dict[int, Counter[str]] = {}
+    for iteration, name, node_name, *_ in told:
+        graph = graphs.graph(name)
+        node = graph.get(node_name) if graph is not None else None
+        if node is not None and node.is_operator:
+            operators.setdefault(iteration, Counter())[name] += 1
+    most = {iteration: found.most_common(1)[0][0] for iteration, found in operators.items()}
+    return {iteration: graph for iteration, name in most.items() if (graph := graphs.graph(name)) is not None}
+
+
+def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ToldTensor:
+    """Return what a row is about: the node of the graph that ran, if that has it, else of the graph that was told."""
+    iteration, graph_name, name, io, slot = row[:5]
+    graph = ran if ran is not None and name in ran else graphs.graph(graph_name)
+    node = graph.get(name) if graph is not None else None
+    if graph is None or node is None:
+        return ToldTensor(rank, 0, iteration, None, "", "", io, slot)
+    kind = node.type if node.is_operator else "Parameter"
+    # Values from before the first step belong to whatever ran first.
+    return ToldTensor(rank, ran.root_id if ran else graph.root_id, iteration, name, graph.name, kind, io, slot)

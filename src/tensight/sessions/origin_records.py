@@ -1,0 +1,58 @@
+"""Where anomalies began, as sessions tell it: with the stack, and the code around the person's own line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.sessions.records import CodeLine, OriginRecord
+from tensight.sessions.sources import frame_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tensight.analysis import Origin
+    from tensight.sessions.records import Frame
+
+LINES_AROUND = 3
+"""Lines of code that are shown before and after the one where an anomaly began."""
+
+
+def origin_records(origins: Iterable[Origin], texts: Mapping[str, str]) -> tuple[OriginRecord, ...]:
+    """Return what a session tells about origins.
+
+    Parameters
+    ----------
+    origins : iterable of Origin
+    texts : mapping of str to str
+        Of files of code, by path, as far as the training process sent them.
+    """
+    return tuple(_origin_record(origin, texts) for origin in origins)
+
+
+def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
+    frames = frame_records(origin.frames)
+    line = next((frame for frame in frames if frame.is_user_code), None)
+    return OriginRecord(
+        anomaly=origin.anomaly.value,
+        sentence=origin.sentence,
+        address=str(origin.address),
+        node=origin.operator,
+        type=origin.op_type,
+        step=origin.address.iteration + 1,
+        certain=origin.certain,
+        arrived=origin.arrived,
+        stack=frames,
+        line=line,
+        excerpt=() if line is None else excerpt(line, texts),
+        candidates=origin.candidates,
+        also=origin.also,
+    )
+
+
+def excerpt(line: Frame, texts: Mapping[str, str]) -> tuple[CodeLine, ...]:
+    """Return the lines around one; none if the text of its file is not known, or is another now."""
+    lines = texts.get(line.file, "").splitlines()
+    if line.line is None or not 1 <= line.line <= len(lines) or line.code.strip() not in lines[line.line - 1]:
+        return ()
+    first, last = max(line.line - LINES_AROUND, 1), min(line.line + LINES_AROUND, len(lines))
+    return tuple(CodeLine(line=number, code=lines[number - 1]) for number in range(first, last + 1))
