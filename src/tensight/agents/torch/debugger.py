@@ -163,16 +163,15 @@ class Debugger:
             self._leave_backward()
 
     def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
+        def passes_over(module: nn.Module) -> bool:
+            return self._is_evaluated_beside and discovery.is_evaluation(module)
+
+        on_outermost = self._forward_done if self._settings.step_on == "forward" else None
         if self._settings.capture == "ops":
-            from tensight.agents.torch.operators import OperatorCapture as Chosen
-        else:
-            from tensight.agents.torch.modules import ModuleCapture as Chosen
-        return Chosen(
-            agent,
-            names,
-            passes_over=lambda module: self._is_evaluated_beside and discovery.is_evaluation(module),
-            on_outermost=self._forward_done if self._settings.step_on == "forward" else None,
-        )
+            from tensight.agents.torch.operators import OperatorCapture
+
+            return OperatorCapture(agent, names, passes_over, on_outermost)
+        return ModuleCapture(agent, names, passes_over=passes_over, on_outermost=on_outermost)
 
     @property
     def _is_evaluated_beside(self) -> bool:

@@ -22,8 +22,9 @@ from tensight.agents.torch.operator_tracing import StepTracer
 from tensight.agents.torch.scopes import ModuleScopes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from torch import nn
     from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.agent import Agent
@@ -48,14 +49,26 @@ class OperatorCapture:
     agent : Agent
     names : Names
         Of the models.
+    passes_over : callable (module) -> bool, optional
+        Whether a call of a module that no other one called is no part of a step, such as an evaluation.
+    on_outermost : callable, optional
+        Called when a module has run that no other one called, and that is a part of a step.
     """
 
-    def __init__(self, agent: Agent, names: Names) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        names: Names,
+        passes_over: Callable[[nn.Module], bool] | None = None,
+        on_outermost: Callable[[], None] | None = None,
+    ) -> None:
         self._agent = agent
         self._names = names
+        self._passes_over = passes_over
+        self._on_outermost = on_outermost
         self._observer = OperatorObserver(agent)
         self._mode = OperatorMode(agent.places.needs, self._unexpected, self._observer.ran, self._reads)
-        self._scopes = ModuleScopes(names.scope, self._enter_scope)
+        self._scopes = ModuleScopes(names.scope, self._enter_scope, self._outermost)
         self._handles: list[RemovableHandle] = []
         self._step = OperatorStep((), {})
         self._steps = [self._step]
@@ -66,6 +79,7 @@ class OperatorCapture:
         self._home = 0
         self._autograd_thread = 0
         self._loading = 0
+        self._passed_over = False
         self._kept: tuple[list[Operator], int, list[Any]] = (_NOTHING, 0, [None])
         self._mark = 0
         self._repeats = False
@@ -77,8 +91,9 @@ class OperatorCapture:
     # --- the protocol of captures ---
 
     def start(self) -> None:
-        """Make ready: from now on steps are seen."""
+        """See the step that begins now, and those that follow."""
         self._is_started = True
+        self.begin_step()
 
     def stop(self) -> None:
         """Remove everything from PyTorch."""
@@ -96,7 +111,7 @@ class OperatorCapture:
         self._externals.clear()
         self._first_sequence = torch.autograd._get_sequence_nr()
         self._loading = self._mark = 0
-        self._repeats = self._is_lost = False
+        self._repeats = self._is_lost = self._passed_over = False
         self._enter()
 
     def end_step(self) -> Trace:
@@ -174,6 +189,27 @@ class OperatorCapture:
 
     def _enter_scope(self, scope: str) -> None:
         self._mode.scope = scope
+
+    def _outermost(self, module: nn.Module, begins: bool) -> None:
+        if begins:
+            if (
+                self._passes_over is not None
+                and torch._C._current_autograd_node() is None
+                and self._passes_over(module)
+            ):
+                self._pass_over(begins=True)
+        elif self._passed_over:
+            self._pass_over(begins=False)
+        elif self._on_outermost is not None:
+            self._on_outermost()
+
+    def _pass_over(self, *, begins: bool) -> None:
+        if begins and not self._loading and not self._repeats:
+            self._put_aside(_NOTHING)
+            self._loading, self._passed_over = 1, True
+        elif not begins:
+            self._loading, self._passed_over = 0, False
+            self._put_back()
 
     def _begin_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if get_ident() != self._home:

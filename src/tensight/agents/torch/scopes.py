@@ -25,6 +25,8 @@ class ModuleScopes:
         The scope of a module; empty if it has none, then it counts to the one that called it.
     entered : callable (scope)
         Told whenever the scope is another one. Equal scopes are one object.
+    outermost : callable (module, begins)
+        Told when a module begins or ends that no other module called.
 
     Attributes
     ----------
@@ -32,9 +34,15 @@ class ModuleScopes:
         The thread whose modules are followed.
     """
 
-    def __init__(self, scope_of: Callable[[nn.Module], str], entered: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        scope_of: Callable[[nn.Module], str],
+        entered: Callable[[str], None],
+        outermost: Callable[[nn.Module, bool], None],
+    ) -> None:
         self._scope_of = scope_of
         self._entered = entered
+        self._outermost = outermost
         self._running: list[tuple[int, str]] = []
         self._known = {ROOT_SCOPE: ROOT_SCOPE}
         self.thread = 0
@@ -65,6 +73,8 @@ class ModuleScopes:
     def _before(self, module: nn.Module, args: Any) -> None:  # noqa: ARG002 - given by torch
         if get_ident() != self.thread:
             return
+        if not self._running:
+            self._outermost(module, True)
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
         self._running.append((id(module), scope))
@@ -81,3 +91,5 @@ class ModuleScopes:
         while running.pop()[0] != identity:
             pass
         self._entered(self.scope)
+        if not running:
+            self._outermost(module, False)
