@@ -58,7 +58,7 @@ class ArrayReader:
         return self._versions.get(id(tensor), 0)
 
     def host(self, tensor: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(tensor)
+        return np.asarray(tensor, order="C")
 
     def copy(self, tensor: NDArray[Any], into: Any = None) -> NDArray[Any]:
         return tensor.copy()
@@ -146,7 +146,7 @@ class NumpyDebugger:
             Framework("numpy", np.__version__, **framework),
             self.reader,
             script="numpy_training.py",
-            stops_at_nodes=True,
+            stops_at_nodes=settings.capture == "ops",
         )
         self.programs: dict[tuple[str, ...], Program] = {}
         self.nodes: list[TracedNode] = []

@@ -421,7 +421,8 @@ class Agent:
             say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
             return False
         self._programs[program.number] = program
-        self._introduction.programs[:] = self._programs.values()
+        # One that has the name of an earlier one takes its place.
+        self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
         for node in program.nodes:
             self._graph_of[node.name] = program.name
         learn = getattr(self.watches, "learn", None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.agents.notices import say_once
 from tensight.errors import TensightError
-from tensight.tensors import compute_view, statistics
+from tensight.tensors import ViewResult, compute_view, slice_text, statistics
 from tensight.wire import (
     data_type_of,
     missing_base,
@@ -100,9 +100,14 @@ class Answers:
                 pieces = [view_failure(index, str(error))]
             yield from pieces
 
-    def _view(self, message: ViewRequest) -> Any:
+    def _view(self, message: ViewRequest) -> ViewResult:
         asked = view_of(message)
         iteration = message.iteration if message.HasField("iteration") else None
+        if asked.view.kind == "statistics" and asked.which == "current" and iteration is None and not asked.view.slice:
+            row = self._row(asked.tensor)
+            if row is not None:
+                whole = slice_text((slice(None),) * len(row.shape), row.shape)
+                return ViewResult(None, whole, row.shape, row.dtype, statistics=row)
         current = None if asked.which == "previous" else self._view_array(asked, iteration, previous=False)
         before = None if asked.which == "current" else self._view_array(asked, iteration, previous=True)
         return compute_view(asked.view, asked.which, current, before)

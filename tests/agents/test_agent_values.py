@@ -1,0 +1,162 @@
+"""What a person sees of a training that stands still is what the training computed, or the word that it is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
+
+from tensight.sessions.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_stage import Scene
+    from numpy.typing import NDArray
+
+    from tensight.client import Session
+
+Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
+
+
+def alone(steps: int) -> list[dict[str, NDArray[Any]]]:
+    """Return what each step of the same training computes where nobody debugs it, by node and slot."""
+    network = Network()
+    found: list[dict[str, NDArray[Any]]] = []
+
+    def see(name: str, _type: str, _sources: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        for slot, value in enumerate(outputs):
+            found[-1][f"{name}:{slot}"] = value.copy()
+        for slot, value in enumerate(inputs):
+            found[-1][f"{name}:input.{slot}"] = value.copy()
+
+    for _ in range(steps):
+        found.append({})
+        network.step(see, lambda _: None)
+        found[-1].update({f"{name}:0": value.copy() for name, value in network.weights.items()})
+        found[-1].update({f"momentum_buffer.{name}:0": value.copy() for name, value in network.moments.items()})
+    return found
+
+
+def test_values_are_those_of_the_training_bit_for_bit(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step(3).wait(30)
+    expected = alone(3)[-1]
+    for name in (*FORWARD, *GRADIENTS, *WEIGHTS, *MOMENTS):
+        np.testing.assert_array_equal(session.tensor(name).numpy(), expected[f"{name}:0"])
+    np.testing.assert_array_equal(session.tensor(GRADIENTS[0], 1).numpy(), expected[f"{GRADIENTS[0]}:1"])
+
+
+def test_inputs_are_there_as_the_node_got_them(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step(2).wait(30)
+    expected = alone(2)[-1]
+    batch = session.tensor(FORWARD[0], 0, io="input")
+    np.testing.assert_array_equal(batch.numpy(), expected[f"{FORWARD[0]}:input.0"])
+    assert batch.statistics().count == 256
+
+
+def test_a_weight_as_an_operator_read_it_is_not_shown_after_the_update(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step(2).wait(30)
+    with pytest.raises(UnavailableError):
+        session.tensor(FORWARD[0], 1, io="input").numpy()
+    # What was counted of it before it was written to is true all the same.
+    assert session.tensor(FORWARD[0], 1, io="input").statistics().count == 128
+
+
+def test_the_step_before_is_there_of_every_tensor(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step(3).wait(30)
+    before, now = alone(3)[1:]
+    for name in (FORWARD[1], GRADIENTS[1], *WEIGHTS, *MOMENTS):
+        tensor = session.tensor(name)
+        np.testing.assert_array_equal(tensor.previous.numpy(), before[f"{name}:0"])
+        difference = tensor.difference().slice()
+        np.testing.assert_allclose(difference, now[f"{name}:0"] - before[f"{name}:0"], atol=1e-6)
+
+
+def test_initial_weights_are_what_the_first_step_is_compared_with(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    initial = {name: value.copy() for name, value in Network().weights.items()}
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).numpy(), initial[WEIGHTS[0]])
+    assert session.tensor(WEIGHTS[0]).statistics().max == initial[WEIGHTS[0]].max()
+    session.step().wait(30)
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).previous.numpy(), initial[WEIGHTS[0]])
+    with pytest.raises(UnavailableError):
+        session.tensor(FORWARD[1]).previous.numpy()
+
+
+def test_views_are_computed_where_the_tensor_is(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step(2).wait(30)
+    expected = alone(2)[-1][f"{FORWARD[0]}:0"]
+    tensor = session.tensor(FORWARD[0])
+    np.testing.assert_array_equal(tensor.slice("[1:3, ::2]"), expected[1:3, ::2])
+    assert tensor.heat_map(rows=4, columns=4).shape == (4, 4)
+    assert sum(tensor.histogram(10).counts) == expected.size
+    statistics = tensor.statistics()
+    assert (statistics.count, statistics.max, statistics.mean) == (
+        expected.size,
+        expected.max(),
+        pytest.approx(expected.mean()),
+    )
+
+
+def test_a_scalar_is_a_tensor_without_dimensions(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step().wait(30)
+    loss = session.tensor(LOSS)
+    assert loss.numpy().shape == ()
+    assert loss.record.shape == ()
+
+
+def test_within_a_step_only_what_has_run_is_there(debug: Debug) -> None:
+    _, session = debug(steps=5)
+    session.step().wait(30)
+    session.run_to(FORWARD[1]).wait(30)
+    expected = alone(2)
+    np.testing.assert_array_equal(session.tensor(FORWARD[1]).numpy(), expected[1][f"{FORWARD[1]}:0"])
+    np.testing.assert_array_equal(session.tensor(FORWARD[1]).previous.numpy(), expected[0][f"{FORWARD[1]}:0"])
+    with pytest.raises(UnavailableError):
+        session.tensor(LOSS).numpy()
+    np.testing.assert_array_equal(session.tensor(LOSS).previous.numpy(), expected[0][f"{LOSS}:0"])
+
+
+def test_what_does_not_fit_into_the_memory_set_aside_keeps_its_statistics(debug: Debug) -> None:
+    _, session = debug(steps=5, memory_budget_bytes=600)
+    session.step(2).wait(30)
+    with pytest.raises(UnavailableError):
+        session.tensor(FORWARD[0]).numpy()
+    with pytest.raises(UnavailableError, match="set aside"):
+        session.tensor(FORWARD[0]).slice()
+    assert session.tensor(FORWARD[0]).statistics().count == 512
+
+
+def test_partial_memory_keeps_what_is_watched_and_nothing_else(debug: Debug) -> None:
+    scene, session = debug(steps=5, partial_memory=True, capture="modules")
+    session.watch(
+        "tensor_range",
+        range_start_inclusive=-1e9,
+        range_end_inclusive=1e9,
+        range_percentage_gt=100,
+        on=f"name:{FORWARD[0]}",
+    )
+    session.step(2).wait(30)
+    assert session.tensor(FORWARD[0]).statistics().count == 512
+    with pytest.raises(UnavailableError):
+        session.tensor(FORWARD[1]).numpy()
+    assert scene.debugger.agent.retention.kept_bytes <= 2 * 512 * 4
+
+
+def test_a_training_of_which_nobody_wants_anything_is_not_looked_at(debug: Debug) -> None:
+    seen: list[bool] = []
+    scene, session = debug(steps=20, before_step=lambda _: seen.append(scene.debugger.agent.capturing))
+    session.step(10).wait(30)
+    # The last two are looked at: a person compares.
+    assert seen == [False] * 8 + [True] * 2
+    session.continue_().wait(30)
+    assert seen[10:] == [False] * 10
+    assert scene.debugger.agent.retention.kept_bytes == 0
