@@ -76,14 +76,28 @@ ORIGINAL = [
     ("sd_lt", "", 12, TENSOR, ["param"]),
 ]
 
+OWN = [
+    ("dead_units", "DU", 1000, ACTIVATION, ["dead_unit_percentage_gt", "zeros_of_unit", "unit_size"]),
+    (
+        *("saturated_units", "SU", 1001, ACTIVATION),
+        [*RANGE[:2], "saturated_unit_percentage_gt", "outside_of_unit", "unit_size"],
+    ),
+    ("weights_differ", "WD", 1002, WEIGHT, []),
+    ("unintended_overflow", "UO", 1003, TENSOR, []),
+    ("weight_growth", "WG", 1004, WEIGHT, ["norm_growth_gt"]),
+    ("gradient_growth", "GG", 1005, GRADIENT, ["norm_surge_gt"]),
+    ("gradient_imbalance", "GI", 1006, GRADIENT, ["depth_ratio_gt", "depth_ratio_lt"]),
+]
 
-def test_the_catalogue_is_the_originals() -> None:
+
+def test_the_catalogue_is_the_originals_with_conditions_of_ours_beside_them() -> None:
     declared = [
         (c.id, c.abbreviation, c.wire_number, c.target.value, [p.name for p in c.parameters])
         for c in CONDITIONS.values()
     ]
-    assert declared == ORIGINAL
+    assert declared == ORIGINAL + OWN
     assert {c.id for c in CONDITIONS.values() if c.legacy} == {row[0] for row in ORIGINAL[17:]}
+    assert {c.id for c in CONDITIONS.values() if c.is_own} == {row[0] for row in OWN}
 
 
 def test_ranges_defaults_and_kinds_are_the_originals() -> None:
@@ -105,6 +119,15 @@ def test_ranges_defaults_and_kinds_are_the_originals() -> None:
         "range_percentage_gt": (check, ValueRange.PERCENTAGE, None),
         "max_min_lt": (check, ValueRange.POSITIVE, None),
         "max_min_gt": (check, not_negative, None),
+        "dead_unit_percentage_gt": (check, ValueRange.PERCENTAGE, 50.0),
+        "zeros_of_unit": (hidden, ValueRange.PERCENTAGE, 100.0),
+        "saturated_unit_percentage_gt": (check, ValueRange.PERCENTAGE, 50.0),
+        "outside_of_unit": (hidden, ValueRange.PERCENTAGE, 90.0),
+        "unit_size": (hidden, not_negative, 8.0),
+        "norm_growth_gt": (check, ValueRange.POSITIVE, 10.0),
+        "norm_surge_gt": (check, ValueRange.POSITIVE, 100.0),
+        "depth_ratio_gt": (check, ValueRange.POSITIVE, 1000.0),
+        "depth_ratio_lt": (check, not_negative, 1e-5),
     }
     for declared in CONDITIONS.values():
         for p in declared.parameters:

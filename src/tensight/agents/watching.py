@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.places import Need
-from tensight.agents.watching_commands import WatchRule, read_rule
+from tensight.agents.watching_commands import read_rule
 from tensight.agents.watching_hits import AgentHit
-from tensight.agents.watching_selection import Selection
+from tensight.agents.watching_rules import NO_PLACES, Watch
+from tensight.agents.watching_selection import layers_of
 from tensight.agents.watching_steps import StepTable
 from tensight.agents.watching_values import ValueColumns
 from tensight.errors import TensightError
+from tensight.graph import Layers, is_gradient_scope
+from tensight.graph.layers import OPTIMIZER_SCOPE
 from tensight.watchpoints import evaluate
+from tensight.watchpoints.units import unit_size
+from tensight.wire.debugger_pb2 import ContentHash
+from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +32,15 @@ if TYPE_CHECKING:
 
     from tensight.agents.columns import StatisticsColumns
     from tensight.agents.places import DeclaredNode, Place, PlaceTable
+    from tensight.agents.program import Program
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
     from tensight.watchpoints import ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
 
-_NO_PLACES = np.empty(0, np.int64)
+MOST_SKIPPED = 20
+"""Updates that loss scaling may skip in a row; after that, what makes it do so is a hit: the scale does not settle."""
+
 _FIRST = np.zeros(1, np.int64)
 _PRESENT = np.ones(1, np.bool_)
 
@@ -47,19 +56,29 @@ class Watches:
         Reads the values of tensors that statistics alone do not decide.
     check_at_nodes : bool
         Whether the training can stop in the middle of a step: then watchpoints that can be checked there are.
+
+    Attributes
+    ----------
+    loss_scaled : bool
+        Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
+        the update has been skipped.
     """
 
     def __init__(self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False) -> None:
+        self.loss_scaled = False
         self._places = places
         self._check_at_nodes = check_at_nodes
-        self._watches: dict[int, _Watch] = {}
+        self._watches: dict[int, Watch] = {}
+        self._layers = Layers()
         self._base = Need.NOTHING
         self._wanted = bytearray()
         self._table: NDArray[np.int64] | None = None
+        self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
-        self._at_nodes: dict[int, list[tuple[int, list[_Watch]]]] = {}
+        self._at_nodes: dict[int, list[tuple[int, list[Watch]]]] = {}
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
+        self._skipped = 0
         places.decide_needs(self._decide)
         self._decide_again()
 
@@ -76,13 +95,22 @@ class Watches:
             rule = read_rule(command)
         except TensightError as error:
             return str(error)
-        self._watches[rule.id] = _Watch(rule, self._check_at_nodes)
+        self._watches[rule.id] = Watch(rule, self._layers, check_at_nodes=self._check_at_nodes)
         self._decide_again()
         return ""
 
     def delete(self, number: int) -> None:
         """Delete a watchpoint, if it is there."""
         if self._watches.pop(number, None) is not None:
+            self._decide_again()
+
+    def learn(self, program: Program) -> None:
+        """Take note of how the network is layered that a program runs; once for each program."""
+        layers = self._layers | layers_of(program)
+        if layers != self._layers:
+            self._layers = layers
+            for watch in self._watches.values():
+                watch.selects.learn(layers)
             self._decide_again()
 
     def require(self, need: Need) -> None:
@@ -136,7 +164,13 @@ class Watches:
         return self._check(columns, retention, columns.current_iteration, initial=True)
 
     def check_step(
-        self, columns: StatisticsColumns, retention: Retention | None, iteration: int, order: Sequence[int]
+        self,
+        columns: StatisticsColumns,
+        retention: Retention | None,
+        iteration: int,
+        order: Sequence[int],
+        *,
+        scaled_skip: bool = False,
     ) -> list[AgentHit]:
         """Check all watchpoints at the end of a step.
 
@@ -149,13 +183,18 @@ class Watches:
             That has ended.
         order : sequence of int
             The places that were seen in it, in the order of execution.
+        scaled_skip : bool
+            Loss scaling has skipped the update, because gradients were not finite.
 
         Returns
         -------
         list of AgentHit
             In the order of execution; without those that `check_node` has found in this iteration.
         """
+        self._skipped = self._skipped + 1 if scaled_skip else 0
         hits = self._check(columns, retention, iteration, order=order)
+        if scaled_skip and self._skipped <= MOST_SKIPPED:
+            hits = [hit for hit in hits if not _scaled(hit.place.node)]
         if len(hits) > 1:
             at = {place: position for position, place in enumerate(order)}
             last = len(at)
@@ -169,13 +208,30 @@ class Watches:
         hits: list[AgentHit] = []
         for number, watches in self._at_nodes.get(node.number, ()):
             # Without a row it was only asked about NaN and Inf, and there are none.
-            if number < len(columns.iteration) and columns.iteration[number] == iteration:
-                place = np.array([number])
-                with np.errstate(all="ignore"):
-                    table = StepTable(columns.columns(place), _PRESENT)
-                    for watch in watches:
-                        hits += self._hits(watch, table, place, _FIRST, retention, iteration)
+            if number >= len(columns.iteration) or columns.iteration[number] != iteration:
+                continue
+            if self.loss_scaled and _scaled(node):
+                continue
+            place = np.array([number])
+            with np.errstate(all="ignore"):
+                table = StepTable(columns.take(place), _PRESENT)
+                table.columns["masked"] = np.array([node.name in self._layers.may_mask])
+                for watch in watches:
+                    hits += self._hits(watch, table, place, _FIRST, retention, iteration)
         return hits
+
+    def hashes(self, columns: StatisticsColumns) -> list[ContentHash]:
+        """Return what the ranks are to be compared in, for the watchpoints that ask for it."""
+        found = []
+        for watch in self._watches.values():
+            if watch.rule.compares_ranks:
+                rows = columns.take(watch.places)
+                for number, written, content in zip(watch.places, rows.codes >= 0, rows.hashes.tolist(), strict=True):
+                    place = self._places[number]
+                    if written:
+                        name = encoded(watch.selects.name_of(place.node) or place.node.name)
+                        found.append(ContentHash(node=name, slot=place.slot, hash=content, watchpoint=watch.rule.id))
+        return found
 
     def _check(
         self,
@@ -187,6 +243,8 @@ class Watches:
         initial: bool = False,
     ) -> list[AgentHit]:
         checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.check]
+        if self._skipped:
+            checked = [watch for watch in checked if not watch.waits_for_update]
         rows = self._rows()
         if not len(rows) or not (checked or self._values.compares):
             return []
@@ -195,26 +253,37 @@ class Watches:
         taken = columns.take(rows)
         hits: list[AgentHit] = []
         with np.errstate(all="ignore"):
-            table = StepTable(taken.columns(), present)
+            table = StepTable(taken, present)
+            if self._masked is not None:
+                table.columns["masked"] = self._masked
             self._values.compare(table.columns, taken, present)
             for watch in checked:
+                watch.compare_norms(table)
                 hits += self._hits(watch, table, rows, watch.chosen, retention, iteration, order)
         return hits
 
     def _rows(self) -> NDArray[np.int64]:
         """Return all places that watchpoints look at, in the order of their numbers."""
-        if self._table is None:
-            lists = [np.array(watch.places, np.int64) for watch in self._watches.values()]
-            self._table = np.unique(np.concatenate(lists)) if lists else _NO_PLACES
-            for watch, places in zip(self._watches.values(), lists, strict=True):
-                watch.arrange(places, self._table, len(self._places))
-            comparing = [watch for watch in self._watches.values() if watch.rule.compares_steps]
-            self._values.arrange(self._table, [(one.rows, one.check) for one in comparing if one.check is not None])
+        if self._table is not None:
+            return self._table
+        watches = list(self._watches.values())
+        lists = [np.array(watch.places, np.int64) for watch in watches]
+        self._table = np.unique(np.concatenate(lists)) if lists else NO_PLACES
+        layers = self._layers
+        names = [self._places[number].node.name for number in range(len(self._places))]
+        depths = np.array([layers.depths.get(name, np.nan) for name in names], np.float64)
+        for watch, places in zip(watches, lists, strict=True):
+            watch.arrange(places, self._table, len(self._places), depths)
+        comparing = [watch for watch in watches if watch.rule.compares_steps]
+        self._values.arrange(self._table, [(one.rows, one.check) for one in comparing if one.check is not None])
+        self._masked = None
+        if any(watch.needs_masks for watch in watches):
+            self._masked = np.array([names[number] in layers.may_mask for number in self._table.tolist()], np.bool_)
         return self._table
 
     def _hits(
         self,
-        watch: _Watch,
+        watch: Watch,
         table: StepTable,
         rows: NDArray[np.int64],
         chosen: NDArray[np.int64],
@@ -229,8 +298,8 @@ class Watches:
         if not len(candidates) and watch.rule.persistence == 1:
             return []
         places = rows[candidates]
-        evaluation = self._evaluate(check, table, candidates, places, retention) if len(candidates) else None
-        hit = _NO_PLACES if evaluation is None else np.flatnonzero(evaluation.hit)
+        evaluation = self._evaluate(watch, check, table, candidates, places, retention) if len(candidates) else None
+        hit = NO_PLACES if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
             hit = hit[watch.persists(seen, places, hit)]
@@ -249,6 +318,7 @@ class Watches:
 
     def _evaluate(
         self,
+        watch: Watch,
         check: ConditionCheck,
         table: StepTable,
         candidates: NDArray[np.int64],
@@ -256,6 +326,9 @@ class Watches:
         retention: Retention | None,
     ) -> Evaluation:
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
+        if watch.needs_units:
+            shapes = table.rows.shapes
+            columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
         evaluation = evaluate(check, columns)
         if evaluation.undecided.any() and retention is not None:
             open_rows = np.flatnonzero(evaluation.undecided)
@@ -264,50 +337,12 @@ class Watches:
         return evaluation
 
 
-class _Watch:
-    """A watchpoint, the places that it watches, and for how many steps its condition has held on each of them."""
-
-    def __init__(self, rule: WatchRule, check_at_nodes: bool) -> None:
-        self.rule = rule
-        self.check = rule.check
-        self.selects = Selection(rule)
-        self.initial_only = rule.check is not None and rule.check.condition.initial_only
-        self.at_nodes = check_at_nodes and rule.persistence == 1 and not rule.compares_steps and not self.initial_only
-        self.need = _need(rule, at_nodes=self.at_nodes)
-        self.places: list[int] = []
-        self.rows = _NO_PLACES
-        self.chosen = _NO_PLACES
-        self._held = np.empty(0, np.int32)
-
-    def arrange(self, places: NDArray[np.int64], table: NDArray[np.int64], all_places: int) -> None:
-        """Take note of where its places are in the table of all places that are watched."""
-        self.rows = places
-        self.chosen = np.searchsorted(table, places)
-        if len(self._held) < all_places:
-            self._held = np.concatenate([self._held, np.zeros(all_places - len(self._held), np.int32)])
-
-    def persists(self, seen: NDArray[np.int64], places: NDArray[np.int64], hit: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Count the step, and tell on which of the places that hit the condition has held long enough."""
-        held = self._held[places[hit]] + 1
-        self._held[seen] = 0
-        self._held[places[hit]] = held
-        long_enough: NDArray[np.bool_] = held >= self.rule.persistence
-        return long_enough
+def _scaled(node: DeclaredNode) -> bool:
+    """Whether a node has to do with gradients, which carry the scale of the loss."""
+    return is_gradient_scope(node.name) or node.name.startswith(OPTIMIZER_SCOPE)
 
 
-def _need(rule: WatchRule, *, at_nodes: bool) -> Need:
-    if rule.check is None:
-        return Need.NOTHING
-    needs = rule.check.needs
-    need = Need.FINITE if rule.only_finite else Need.ROW
-    if needs.ranges:
-        need |= Need.VALUE
-    if needs.changes and not rule.is_exact:
-        need |= Need.CHANGE
-    return need | Need.NOW if at_nodes else need
-
-
-def _hit(watch: _Watch, check: ConditionCheck, place: Place, evaluation: Evaluation, row: int) -> AgentHit:
+def _hit(watch: Watch, check: ConditionCheck, place: Place, evaluation: Evaluation, row: int) -> AgentHit:
     return AgentHit(
         place,
         watch.rule.id,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import SetCMD, WatchCondition
 
 MOST_NAMES = 1_000_000
+_ONLY_FINITE = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count"})
 _LONGEST_SELECTION = 1000
 _LONGEST_PARAMETER = 64
 
@@ -62,7 +63,12 @@ class WatchRule:
     @property
     def only_finite(self) -> bool:
         """Whether a tensor without NaN and Inf can never hit."""
-        return self.flag is not None and self.flag.name in ("nan_count", "inf_count", "non_finite_count")
+        return self.flag is not None and self.flag.name in _ONLY_FINITE
+
+    @property
+    def compares_ranks(self) -> bool:
+        """Whether the server compares hashes, and nothing is checked here."""
+        return self.check is not None and self.check.needs.ranks
 
     @property
     def compares_steps(self) -> bool:

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph import activation_name, is_gradient_scope, text_pattern
+from tensight.graph import LayerNode, activation_name, find_layers, is_gradient_scope, text_pattern
 from tensight.watchpoints import SelectorKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensight.agents.places import DeclaredNode, Place
+    from tensight.agents.program import Program, Role
     from tensight.agents.watching_commands import WatchRule
+    from tensight.graph import Layers
     from tensight.watchpoints import Selector
+
+    _Matches = Callable[[DeclaredNode], bool]
+
+_KINDS: dict[Role, str] = {
+    "operator": "operator",
+    "weight": "weight",
+    "frozen_weight": "frozen",
+    "state": "data",
+    "buffer": "data",
+    "input": "data",
+}
 
 
 class Selection:
     """Decides of each node whether a watchpoint watches it; nodes are asked about once, as they are declared."""
 
-    def __init__(self, rule: WatchRule) -> None:
+    def __init__(self, rule: WatchRule, layers: Layers) -> None:
+        self._rule = rule
         self._names = rule.names
         self._tails = rule.tails
-        self._selected = None if rule.selector is None else _matcher(rule.selector)
+        self._selected = None if rule.selector is None else _matcher(rule.selector, layers)
+
+    def learn(self, layers: Layers) -> None:
+        """Take note of how the network is layered, now that more is known of it."""
+        self._selected = None if self._rule.selector is None else _matcher(self._rule.selector, layers)
 
     def __call__(self, place: Place) -> bool:
         """Whether a place is watched. As in MindSpore, only what nodes put out is."""
@@ -41,24 +59,39 @@ class Selection:
         return self._tails.get(node.name, "")
 
 
-def _matcher(selector: Selector) -> Callable[[DeclaredNode], bool]:
-    kind = selector.kind
-    if kind is SelectorKind.ALL:
-        return lambda _: True
-    if kind in (SelectorKind.WEIGHTS, SelectorKind.TRAINABLE_WEIGHTS):
-        return lambda node: node.role == "weight"
-    if kind is SelectorKind.GRADIENTS:
-        return lambda node: is_gradient_scope(node.name)
-    if kind is SelectorKind.NAME:
-        pattern = text_pattern(selector.argument)
-        return lambda node: pattern.search(node.name) is not None
-    if kind is SelectorKind.TYPE:
-        types = {name.lower() for name in selector.names}
-        return lambda node: node.type.lower() in types
-    if kind is SelectorKind.ACTIVATIONS:
-        return lambda node: _activation(node) != ""
+def layers_of(program: Program) -> Layers:
+    """Return how the network that a program runs is layered."""
+    return find_layers(
+        LayerNode(
+            node.name,
+            node.type,
+            tuple(source[0] if source else "" for source in node.inputs),
+            _KINDS[node.role],
+            node.outputs[0].shape if node.outputs else None,
+        )
+        for node in program.nodes
+    )
+
+
+def _matcher(selector: Selector, layers: Layers) -> _Matches:
     functions = {activation_name(name) or name.lower() for name in selector.names}
-    return lambda node: _activation(node) in functions
+    types = {name.lower() for name in selector.names}
+    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "")
+    rules: dict[SelectorKind, _Matches] = {
+        SelectorKind.ALL: lambda _: True,
+        SelectorKind.WEIGHTS: lambda node: node.role == "weight",
+        SelectorKind.TRAINABLE_WEIGHTS: lambda node: node.role == "weight",
+        SelectorKind.GRADIENTS: lambda node: is_gradient_scope(node.name),
+        SelectorKind.ACTIVATIONS: lambda node: _activation(node) != "",
+        SelectorKind.ACTIVATION: lambda node: _activation(node) in functions,
+        SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,
+        SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and _activation(node) in functions,
+        SelectorKind.MATRICES: lambda node: node.name in layers.matrices,
+        SelectorKind.MATRIX_GRADIENTS: lambda node: node.name in layers.matrix_gradients,
+        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
+        SelectorKind.TYPE: lambda node: node.type.lower() in types,
+    }
+    return rules[selector.kind]
 
 
 def _activation(node: DeclaredNode) -> str:

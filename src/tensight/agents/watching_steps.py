@@ -11,7 +11,9 @@ from tensight.watchpoints import Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tensight.agents.rows import Rows
     from tensight.watchpoints import ConditionCheck, Quantity
+    from tensight.watchpoints.columns import Bounds, FloatColumn
 
 Table = dict[Any, "NDArray[Any]"]
 
@@ -21,16 +23,17 @@ class StepTable:
 
     Parameters
     ----------
-    columns : dict
-        Statistics, one element for each place.
+    rows : Rows
+        Statistics of each place.
     present : ndarray of bool
         Which places were seen in this step.
     """
 
-    def __init__(self, columns: Table, present: NDArray[np.bool_]) -> None:
-        self.columns = columns
+    def __init__(self, rows: Rows, present: NDArray[np.bool_]) -> None:
+        self.columns: Table = rows.columns()
+        self.rows = rows
         self.present = present
-        self._bounds: dict[object, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._bounds: dict[object, Bounds] = {}
 
     def may_hit(self, check: ConditionCheck, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell on which of some places a check may hit, as far as their statistics say.
@@ -47,11 +50,17 @@ class StepTable:
             possible |= threshold.comparator.compare(nearest[chosen], threshold.value)
         return possible
 
-    def bounds(self, quantity: Quantity, check: ConditionCheck) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds(self, quantity: Quantity, check: ConditionCheck) -> Bounds:
         """Return the smallest and the largest value that a quantity can have, of every place."""
+        # What norms are compared with is another for every watchpoint.
+        if quantity.source is Source.REFERENCE:
+            return _both(quantity.compute(self.columns, check.values))
         key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, check.arguments)
         found = self._bounds.get(key)
         if found is None:
-            computed = quantity.compute(self.columns, check.values)
-            found = self._bounds[key] = computed if isinstance(computed, tuple) else (computed, computed)
+            found = self._bounds[key] = _both(quantity.compute(self.columns, check.values))
         return found
+
+
+def _both(computed: FloatColumn | Bounds) -> Bounds:
+    return computed if isinstance(computed, tuple) else (computed, computed)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.agents.watching_units import unit_percentage
 from tensight.tensors import layout, scan_changes, scan_segment
 from tensight.tensors.statistics_row import segments_of
 from tensight.watchpoints.quantities import DEFAULT_ATOL
@@ -131,6 +132,10 @@ class ValueColumns:
             for key in needs.ranges:
                 counted = columns.setdefault(("in_range", *key), np.full(len(places), -1, np.int64))
                 counted[row] = _count_in_range(current, key)
+                any_read = True
+            for rule in needs.units:
+                units = columns.setdefault(rule, np.full(len(places), np.nan))
+                units[row] = unit_percentage(current, rule)
                 any_read = True
             if needs.changes:
                 previous = self._host(retention.previous(int(places[row])))

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from tensight.dumps import Dump, TensorFile
     from tensight.watchpoints import Columns, ConditionCheck, Evaluation, Needs
+    from tensight.watchpoints.columns import ColumnKey
     from tensight.watchpoints.evaluation import NonFinite
-    from tensight.watchpoints.quantities import ColumnKey
 
 CERTAIN_RTOL = 1.0
 """A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:

@@ -210,8 +210,32 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
     }
     if selector.kind is SelectorKind.TRAINABLE_WEIGHTS:
         return trainable_weight_names(graphs or (graph,))
+    if selector.kind in LAYERED:
+        return layered_nodes(graph, selector)
     rule = rules[selector.kind]
     return frozenset(node.name for node in graph.nodes if rule(node))
+
+
+LAYERED = {
+    SelectorKind.HIDDEN,
+    SelectorKind.HIDDEN_ACTIVATION,
+    SelectorKind.MATRICES,
+    SelectorKind.MATRIX_GRADIENTS,
+}
+"""Selectors that mean nodes by their place in the network."""
+
+
+def layered_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
+    """Return the names of the nodes of a graph that a selector means by their place in the network."""
+    layers = graph.layers
+    if selector.kind is SelectorKind.MATRICES:
+        return layers.matrices
+    if selector.kind is SelectorKind.MATRIX_GRADIENTS:
+        return frozenset(layers.matrix_gradients)
+    if selector.kind is SelectorKind.HIDDEN:
+        return layers.hidden
+    functions = {activation_name(name) or name.lower() for name in selector.names}
+    return frozenset(name for name in layers.hidden if activation_name(graph.node(name).type) in functions)
 
 
 def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:

@@ -51,7 +51,9 @@ def check(
     watch: Annotated[
         list[str] | None,
         typer.Option(
-            "--watch", metavar="CONDITION", help='A condition, such as "tensor_too_large(max_gt=1e3)". Repeatable.'
+            "--watch",
+            metavar="CONDITION",
+            help='A condition, such as "tensor_too_large(max_gt=1e3)", "TO persist=3". Repeatable.',
         ),
     ] = None,
     on: Annotated[
@@ -99,15 +101,15 @@ def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bo
         If a condition cannot be read, or there are more --on than --watch.
     """
     from tensight.analysis import natural_selector
-    from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_check, recommended_watchpoints
+    from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch, recommended_watchpoints
 
     if len(on) > len(watch):
         raise InputError(f"--on is given {len(on)} times, --watch {len(watch)} times; each --on belongs to one --watch")
     points = list(recommended_watchpoints()) if recommended else []
     for number_, text in enumerate(watch):
-        parsed = parse_check(text)
+        parsed, persistence = parse_watch(text)
         selector = Selector(SelectorKind.NAME, on[number_]) if number_ < len(on) else natural_selector(parsed)
-        points.append(Watchpoint(len(points) + 1, "", parsed, selector))
+        points.append(Watchpoint(len(points) + 1, "", parsed, selector, persistence=persistence))
     return points
 
 
@@ -125,7 +127,7 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         groups = _by_tensor(result.hits)
         amount = f"{count(len(groups), 'tensor')}, {count(len(result.hits), 'hit')}"
         where = escape(str(point.selection))
-        out.print(f"[bold {colour}]● {escape(point.check.text)}[/] on {where}: [bold]{amount}[/]")
+        out.print(f"[bold {colour}]● {escape(point.text)}[/] on {where}: [bold]{amount}[/]")
         meaning = advice(point.check.condition.id)
         out.print(f"  {escape(meaning.summary)} [dim]({escape(describe(point.check))})[/]")
         for step in meaning.steps if steps else ():
@@ -157,7 +159,7 @@ def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
     for result, amount in zip(results, amounts, strict=True):
         if amount:
             point = result.watchpoint
-            out.print(f"    {escape(point.check.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
+            out.print(f"    {escape(point.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
 
 
 def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -203,7 +205,7 @@ def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str
             {
                 "id": result.watchpoint.id,
                 "name": result.watchpoint.name,
-                "check": result.watchpoint.check.text,
+                "check": result.watchpoint.text,
                 "selection": str(result.watchpoint.selection),
                 "severity": result.watchpoint.severity.value,
                 "tensors": result.tensors,

@@ -48,6 +48,7 @@ class Watching(SessionPart):
         name: str = "",
         severity: Severity = "warning",
         enabled: bool = True,
+        persistence: int = 1,
         **parameters: float | bool,
     ) -> WatchpointRecord:
         """Set a watchpoint: the run stops where the condition is true of a tensor.
@@ -65,6 +66,8 @@ class Watching(SessionPart):
             The server keeps a watchpoint with a name for the next session of this job or dump.
         severity : {"error", "warning"}
         enabled : bool
+        persistence : int
+            In how many steps in a row the condition must hold on a tensor before it is a hit.
         **parameters : float or bool
             Thresholds, such as ``max_gt=100``.
 
@@ -95,6 +98,7 @@ class Watching(SessionPart):
             edits=tuple(edits),
             severity=severity,
             enabled=enabled,
+            persistence=persistence,
         )
         return self._connection.send(WatchpointRecord, "POST", self._path("watchpoints"), spec)
 
@@ -131,6 +135,7 @@ class Watching(SessionPart):
         name: str | None = None,
         severity: Severity | None = None,
         enabled: bool | None = None,
+        persistence: int | None = None,
         **parameters: float | bool,
     ) -> WatchpointRecord:
         """Change a watchpoint; what is not named stays.
@@ -138,7 +143,7 @@ class Watching(SessionPart):
         Parameters
         ----------
         watchpoint : int or WatchpointRecord
-        on, edits, name, severity, enabled
+        on, edits, name, severity, enabled, persistence
             As in `watch`.
         further_edits : sequence of Edit
             Put after the edits that it has.
@@ -160,6 +165,7 @@ class Watching(SessionPart):
             further_edits=tuple(further_edits),
             severity=severity,
             enabled=enabled,
+            persistence=persistence,
         )
         path = self._path("watchpoints", str(_number(watchpoint)))
         return self._connection.send(WatchpointRecord, "PATCH", path, change)

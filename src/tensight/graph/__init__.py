@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
 from tensight.graph.kinds import NodeKind, activation_name, kinds, original_kinds
+from tensight.graph.layers import LayerNode, Layers, find_layers
 from tensight.graph.model import Graph
 from tensight.graph.node import Edge, EdgeKind, Node
 from tensight.graph.optimizers import (
@@ -26,6 +27,8 @@ __all__ = [
     "Edge",
     "EdgeKind",
     "Graph",
+    "LayerNode",
+    "Layers",
     "Monad",
     "Node",
     "NodeKind",
@@ -39,6 +42,7 @@ __all__ = [
     "activation_name",
     "data_type_name",
     "data_type_number",
+    "find_layers",
     "frozen_weights",
     "is_gradient_scope",
     "is_optimizer",

@@ -17,6 +17,8 @@ from tensight.graph.scopes import Scope, scope_tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tensight.graph.layers import Layers
+
 Direction = Literal["both", "inputs", "outputs"]
 
 # Comparing a misspelt name with each of 100,000 takes seconds; so many are compared at most.
@@ -182,6 +184,13 @@ class Graph:
     def parameter_roles(self) -> ParameterRoles:
         """Which parameters are trained, which are frozen, and which belong to the optimizer."""
         return find_parameter_roles(self)
+
+    @cached_property
+    def layers(self) -> Layers:
+        """How the network is layered: what lies between weights, which gradient is whose."""
+        from tensight.graph.layers import graph_layers
+
+        return graph_layers(self)
 
     @cached_property
     def scopes(self) -> Scope:

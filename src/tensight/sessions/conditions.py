@@ -20,7 +20,7 @@ _ORDER = list(_TARGETS)
 
 
 def condition_records(
-    *, platform: Platform | None = None, live: bool = False, step: int = 0
+    *, platform: Platform | None = None, live: bool = False, step: int = 0, own: bool = True
 ) -> tuple[ConditionRecord, ...]:
     """Return all conditions but the original's oldest, for tensors first, then weights, activations, gradients.
 
@@ -32,20 +32,28 @@ def condition_records(
         Whether a training process is attached.
     step : int
         Steps done.
+    own : bool
+        Whether Tensight's own conditions can be checked.
     """
     found = sorted(
         (one for one in CONDITIONS.values() if not one.legacy), key=lambda one: (_ORDER.index(one.target), one.id)
     )
-    return tuple(_record(one, unavailable_because(one, platform=platform, live=live, step=step)) for one in found)
+    return tuple(
+        _record(one, unavailable_because(one, platform=platform, live=live, step=step, own=own)) for one in found
+    )
 
 
-def unavailable_because(condition: Condition, *, platform: Platform | None, live: bool, step: int) -> str:
+def unavailable_because(
+    condition: Condition, *, platform: Platform | None, live: bool, step: int, own: bool = True
+) -> str:
     """Say why a condition cannot be checked; empty if it can."""
     if condition.legacy:
         return "it is one of the oldest conditions, which newer ones replace"
     if platform is not None and platform not in condition.platforms:
         known = ", ".join(sorted(one.value for one in condition.platforms))
         return f"it can be checked on {known}; this run is on {platform.value}"
+    if condition.is_own and not own:
+        return "it is one of Tensight's own, which trainings with Tensight's agent and dumps can be checked for"
     if condition.initial_only and live and step > 0:
         return "it looks at the weights before the first step, and the training is past it"
     return ""

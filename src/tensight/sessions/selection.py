@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.analysis.check import LAYERED, layered_nodes
 from tensight.errors import InputError
 from tensight.graph import NodeKind, trainable_weight_names
 from tensight.sessions.patterns import matching, require_pattern, require_short
@@ -39,6 +40,10 @@ _WORDS = {
     SelectorKind.GRADIENTS: "the gradients",
     SelectorKind.ACTIVATIONS: "the outputs of activation functions",
     SelectorKind.ACTIVATION: "the outputs of the activation functions {}",
+    SelectorKind.HIDDEN: "the outputs of hidden layers",
+    SelectorKind.HIDDEN_ACTIVATION: "the outputs of the activation functions {} in hidden layers",
+    SelectorKind.MATRICES: "the weights of two or more dimensions",
+    SelectorKind.MATRIX_GRADIENTS: "the gradients of the weights of two or more dimensions",
     SelectorKind.NAME: "the nodes whose names match {}",
     SelectorKind.TYPE: "the outputs of the operators {}",
 }
@@ -136,6 +141,10 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
         return index.of_types(selector.names)
     if kind is SelectorKind.ACTIVATION:
         return index.of_functions(selector.names) & index.of_kind(NodeKind.ACTIVATION)
+    if kind in LAYERED:
+        mask = np.zeros(len(index), bool)
+        mask[[index.place[name] for name in layered_nodes(index.graph, selector) if name in index.place]] = True
+        return mask
     if kind is SelectorKind.TRAINABLE_WEIGHTS:
         mask = np.zeros(len(index), bool)
         names = trainable_weight_names(graphs or (index.graph,))

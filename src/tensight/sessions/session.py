@@ -357,7 +357,9 @@ class Session(ABC):
 
     def conditions(self) -> tuple[ConditionRecord, ...]:
         """Return the conditions, each with whether it can be watched for in this session now."""
-        return condition_records(platform=self.platform, live=self.capabilities().live, step=self.step)
+        return condition_records(
+            platform=self.platform, live=self.capabilities().live, step=self.step, own=self.checks_own_conditions
+        )
 
     def watchpoints(self) -> tuple[WatchpointRecord, ...]:
         """Return the watchpoints, by id."""
@@ -485,7 +487,14 @@ class Session(ABC):
         ]
 
     def _unavailable_because(self, condition: Condition) -> str:
-        return unavailable_because(condition, platform=self.platform, live=self.capabilities().live, step=self.step)
+        live = self.capabilities().live
+        own = self.checks_own_conditions
+        return unavailable_because(condition, platform=self.platform, live=live, step=self.step, own=own)
+
+    @property
+    def checks_own_conditions(self) -> bool:
+        """Whether conditions that the original does not have can be checked."""
+        return True
 
     async def _watchpoints_edited(self, *, outdated: bool = True) -> None:
         """Make known that watchpoints are others now; what cannot be saved stays in memory."""

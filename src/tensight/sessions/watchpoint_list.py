@@ -190,6 +190,7 @@ class WatchpointList:
                 check,
                 base or NO_NODE,
                 point.severity if change.severity is None else Severity(change.severity),
+                point.persistence if change.persistence is None else change.persistence,
             ),
             base=base,
             edits=edits,
@@ -392,16 +393,22 @@ def watchpoint_record(watchpoint: SessionWatchpoint, *, nodes: int, hits: int) -
         severity=point.severity.value,
         enabled=watchpoint.enabled,
         nodes=nodes,
-        text=check.text,
-        words=f"Watches {watches}; {describe(check)}.",
+        text=point.text,
+        words=f"Watches {watches}; {describe(check)}{_in_a_row(point.persistence)}.",
+        persistence=point.persistence,
         hits=hits,
     )
+
+
+def _in_a_row(steps: int) -> str:
+    return f" in {steps:,} steps in a row" if steps > 1 else ""
 
 
 def _from_spec(number: int, spec: WatchpointSpec) -> SessionWatchpoint:
     check = ConditionCheck(spec.condition, spec.parameters)
     base = natural_selector(check) if spec.selection is None else parse_selection(spec.selection)
-    point = Watchpoint(number, spec.name, check, base or NO_NODE, Severity(spec.severity))
+    severity = Severity(spec.severity)
+    point = Watchpoint(number, spec.name, check, base or NO_NODE, severity, spec.persistence)
     return SessionWatchpoint(point, base, effective_edits(spec.edits), spec.enabled)
 
 
@@ -415,6 +422,7 @@ def _to_json(watchpoint: SessionWatchpoint) -> dict[str, Any]:
         edits=watchpoint.edits,
         severity=point.severity.value,
         enabled=watchpoint.enabled,
+        persistence=point.persistence,
     )
     return {"id": point.id, "version": watchpoint.version, **spec.model_dump(mode="json")}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tensight.watchpoints.advice import ADVICE, Advice, advice
 from tensight.watchpoints.catalogue import CONDITIONS, condition, conditions_by_wire_number, register, unregister
 from tensight.watchpoints.checks import ConditionCheck, Needs, Threshold
+from tensight.watchpoints.columns import Columns, UnitRule
 from tensight.watchpoints.conditions import (
     Comparator,
     Condition,
@@ -21,9 +22,15 @@ from tensight.watchpoints.description import describe
 from tensight.watchpoints.error_codes import ErrorCode, error_words
 from tensight.watchpoints.evaluation import Evaluation, Status, evaluate
 from tensight.watchpoints.parsing import parse_check, parse_watch
-from tensight.watchpoints.quantities import QUANTITIES, Columns, Quantity, Source
+from tensight.watchpoints.quantities import QUANTITIES, Quantity, Source
 from tensight.watchpoints.ranges import range_count_bounds, range_count_from_statistics
-from tensight.watchpoints.recommended import RECOMMENDED, Recommendation, recommended, recommended_watchpoints
+from tensight.watchpoints.recommended import (
+    LIVE_RECOMMENDED,
+    RECOMMENDED,
+    Recommendation,
+    recommended,
+    recommended_watchpoints,
+)
 from tensight.watchpoints.watchpoint import (
     ALL_TENSORS,
     MOST_PERSISTENCE,
@@ -39,6 +46,7 @@ __all__ = [
     "ADVICE",
     "ALL_TENSORS",
     "CONDITIONS",
+    "LIVE_RECOMMENDED",
     "MOST_PERSISTENCE",
     "QUANTITIES",
     "RECOMMENDED",
@@ -63,6 +71,7 @@ __all__ = [
     "Status",
     "Target",
     "Threshold",
+    "UnitRule",
     "ValueRange",
     "Watchpoint",
     "advice",

@@ -220,9 +220,77 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                 _DATA,
             ),
         ),
+        "dead_units": Advice(
+            "Many units of an activation function are zero for the whole batch: they pass on nothing, and no gradient"
+            " brings them back.",
+            (
+                "Look at the bias of the layer before, and at the shift of a normalisation between them: if it is far"
+                " below zero, find the update, or the initialization, that made it so.",
+                _LEARNING_RATE_HIGH,
+                "Use a leaky variant of the function, or put a normalisation layer before it.",
+                _GRADIENT_LARGE,
+            ),
+        ),
+        "saturated_units": Advice(
+            "Many units of an activation function are at their limits for almost the whole batch, where it passes back"
+            " hardly any gradient.",
+            (
+                "Look at the input of the activation function: if it is far from zero, find out what scaled it,"
+                " starting with the weight of the layer before and with data that are not normalised.",
+                "Reduce the scale of the initialization, or put a normalisation layer before the function.",
+                _LEARNING_RATE_HIGH,
+            ),
+        ),
+        "weights_differ": Advice(
+            "Ranks that train one network together hold different values of a weight: from here on each trains a"
+            " network of its own.",
+            (
+                "Find the first step with a hit: if it is the start, the ranks were initialised differently (seeds, a"
+                " checkpoint that only one of them loaded).",
+                "Make sure that every rank runs the same operators, and that gradients are reduced for all parameters;"
+                " a module called outside of the wrapper is not.",
+                "If each rank gathers the weight for itself, as a running mean, leave it out of the watchpoint.",
+            ),
+        ),
+        "unintended_overflow": Advice(
+            "A tensor holds NaN or infinite elements that no mask put there.",
+            _OVERFLOW_STEPS,
+        ),
+        "weight_growth": Advice(
+            "One update has made a weight many times larger, which hardly any training survives.",
+            (
+                _LEARNING_RATE_HIGH,
+                _GRADIENT_LARGE,
+                _OPTIMIZER,
+                "See whether something else than the optimizer writes to the weight: a callback, weight averaging, a"
+                " checkpoint that is loaded.",
+            ),
+        ),
+        "gradient_growth": Advice(
+            "A gradient is far larger than any before it.",
+            (
+                "Look at the batch of this step, and at its loss: one sample with a wrong label or a huge value can do"
+                " this.",
+                _LEARNING_RATE_HIGH,
+                "Clip gradients by their global norm.",
+                _UPSTREAM,
+            ),
+        ),
+        "gradient_imbalance": Advice(
+            "Layers far from the loss get gradients that are many orders of magnitude smaller, or larger, than those"
+            " near it.",
+            (
+                "Compare the gradients along the backward pass: they shrink, or grow, from layer to layer where"
+                " activations saturate, weights are too small or too large, or nothing normalises.",
+                "In a deep network without residual connections or normalisation, add them, or choose another"
+                " initialization.",
+                "In a recurrent network, shorten the sequence, clip gradients, or use gates.",
+                _PRECISION,
+            ),
+        ),
     }
 )
-"""Advice for each of the seventeen conditions."""
+"""Advice for each condition but the legacy ones."""
 
 _LEGACY = {"nan": "tensor_overflow", "inf": "tensor_overflow"}
 _LEGACY |= dict.fromkeys(("max_gt", "min_gt", "mean_gt"), "tensor_too_large")

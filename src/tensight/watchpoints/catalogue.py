@@ -1,4 +1,4 @@
-"""The catalogue of conditions: the original's seventeen, its legacy ones, and those that users register.
+"""The catalogue of conditions: the original's seventeen, its legacy ones, Tensight's own, and those of users.
 
 Ids, abbreviations, wire numbers, parameters, ranges and defaults are the original's, so that a watchpoint set there
 means the same here. Two declarations differ on purpose: every condition but ``operator_overflow`` is available on a
@@ -23,6 +23,7 @@ from tensight.watchpoints.conditions import (
     ValueRange,
 )
 from tensight.watchpoints.quantities import DEFAULT_ATOL, DEFAULT_EPSILON, QUANTITIES
+from tensight.watchpoints.units import ALL_OF_UNIT, MOST_OF_UNIT, UNIT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +95,25 @@ _CHANGE_TOO_LARGE = (_threshold("abs_mean_update_ratio_gt", ValueRange.NOT_NEGAT
 _CHANGE_TOO_SMALL = (_threshold("abs_mean_update_ratio_lt", ValueRange.NOT_NEGATIVE, 1e-4), _EPSILON)
 _INITIALIZATION = (_ZERO_PERCENTAGE, _threshold("max_gt"), _threshold("min_lt"))
 
+_UNIT_SIZE = Parameter("unit_size", ParameterKind.HIDDEN, ValueRange.NOT_NEGATIVE, float(UNIT_SIZE))
+_DEAD_UNITS = (
+    _threshold("dead_unit_percentage_gt", ValueRange.PERCENTAGE, 50.0),
+    Parameter("zeros_of_unit", ParameterKind.HIDDEN, ValueRange.PERCENTAGE, ALL_OF_UNIT),
+    _UNIT_SIZE,
+)
+_SATURATED_UNITS = (
+    *_VALUE_RANGE[:2],
+    _threshold("saturated_unit_percentage_gt", ValueRange.PERCENTAGE, 50.0, _RANGE),
+    Parameter("outside_of_unit", ParameterKind.HIDDEN, ValueRange.PERCENTAGE, MOST_OF_UNIT),
+    _UNIT_SIZE,
+)
+_WEIGHT_GROWTH = (_threshold("norm_growth_gt", ValueRange.POSITIVE, 10.0),)
+_GRADIENT_GROWTH = (_threshold("norm_surge_gt", ValueRange.POSITIVE, 100.0),)
+_GRADIENT_IMBALANCE = (
+    _threshold("depth_ratio_gt", ValueRange.POSITIVE, 1e3),
+    _threshold("depth_ratio_lt", ValueRange.NOT_NEGATIVE, 1e-5),
+)
+
 _WIRE_NAMES = {
     0: "nan",
     1: "inf",
@@ -125,6 +145,26 @@ def _named(
         wire_name=_WIRE_NAMES[number],
         platforms=frozenset({Platform.ASCEND}) if number == 2 else ALL_PLATFORMS,
         initial_only=number == 14,
+    )
+
+
+def _own(
+    number: int,
+    condition_id: str,
+    abbreviation: str,
+    target: Target,
+    parameters: tuple[Parameter, ...] = (),
+    flag: str = "",
+) -> Condition:
+    """Declare a condition that the original does not have."""
+    return Condition(
+        condition_id,
+        abbreviation,
+        target,
+        parameters,
+        flag=QUANTITIES[flag] if flag else None,
+        wire_number=number,
+        wire_name=condition_id,
     )
 
 
@@ -170,6 +210,13 @@ _BUILT_IN: tuple[Condition, ...] = (
     _legacy_threshold(10, "mean_lt"),
     _legacy_threshold(11, "sd_gt"),
     _legacy_threshold(12, "sd_lt"),
+    _own(1000, "dead_units", "DU", Target.ACTIVATION, _DEAD_UNITS),
+    _own(1001, "saturated_units", "SU", Target.ACTIVATION, _SATURATED_UNITS),
+    _own(1002, "weights_differ", "WD", Target.WEIGHT, flag="differs"),
+    _own(1003, "unintended_overflow", "UO", Target.TENSOR, flag="unmasked_non_finite_count"),
+    _own(1004, "weight_growth", "WG", Target.WEIGHT, _WEIGHT_GROWTH),
+    _own(1005, "gradient_growth", "GG", Target.GRADIENT, _GRADIENT_GROWTH),
+    _own(1006, "gradient_imbalance", "GI", Target.GRADIENT, _GRADIENT_IMBALANCE),
 )
 
 _registry: dict[str, Condition] = {condition.id: condition for condition in _BUILT_IN}

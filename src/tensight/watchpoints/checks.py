@@ -14,11 +14,16 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.watchpoints.catalogue import condition as find_condition
 from tensight.watchpoints.conditions import Comparator, Condition, ParameterKind
-from tensight.watchpoints.quantities import DEFAULT_ATOL, Quantity, Source
+from tensight.watchpoints.quantities import DEFAULT_ATOL, REFERENCES, Quantity, Source
 from tensight.watchpoints.ranges import value_range
+from tensight.watchpoints.units import dead_rule, saturated_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tensight.watchpoints.columns import UnitRule
+
+_UNIT_RULES = {"dead_unit_percentage": dead_rule, "saturated_unit_percentage": saturated_rule}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,14 @@ class Needs:
         must see every element (or if there is none to do).
     overflow : bool
         Whether the device reported an overflow of the operator.
+    units : tuple of UnitRule
+        What to count of each unit. Rows that determine the percentage of units need no reading.
+    references : tuple of str
+        What norms are compared with; see `tensight.watchpoints.references`.
+    masks : bool
+        Whether -Inf was put there on purpose.
+    ranks : bool
+        Whether the ranks hold the same.
     """
 
     statistics: bool = False
@@ -48,6 +61,10 @@ class Needs:
     atol: float = DEFAULT_ATOL
     rtol: float | None = None
     overflow: bool = False
+    units: tuple[UnitRule, ...] = ()
+    references: tuple[str, ...] = ()
+    masks: bool = False
+    ranks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +153,16 @@ class ConditionCheck:
         values = self.values
         only_tolerance = [q.name for q in quantities if q.source is Source.CHANGE] == ["required_rtol"]
         return Needs(
-            statistics=sources != {Source.OVERFLOW},
+            statistics=not sources <= {Source.OVERFLOW, Source.RANKS},
             ranges=(value_range(values),) if Source.RANGE in sources else (),
             changes=Source.CHANGE in sources,
             atol=float(values.get("atol", DEFAULT_ATOL)),
             rtol=float(values["rtol"]) if only_tolerance and "rtol" in values else None,
             overflow=Source.OVERFLOW in sources,
+            units=tuple(_UNIT_RULES[quantity.name](values) for quantity in quantities if quantity.name in _UNIT_RULES),
+            references=tuple(REFERENCES[quantity.name] for quantity in quantities if quantity.name in REFERENCES),
+            masks=Source.MASKS in sources,
+            ranks=Source.RANKS in sources,
         )
 
     @property

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from tensight.watchpoints.quantities import BoolColumn, FloatColumn, Quantity
+    from tensight.watchpoints.columns import BoolColumn, FloatColumn
+    from tensight.watchpoints.quantities import Quantity
+
+FIRST_OWN_NUMBER = 1000
+"""From here on, numbers of conditions in the protocol are Tensight's; the original knows none of them."""
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ABBREVIATION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,7}", re.ASCII)
@@ -210,6 +214,11 @@ class Condition:
     def checks(self) -> tuple[Parameter, ...]:
         """The parameters that are thresholds."""
         return tuple(p for p in self.parameters if p.kind is ParameterKind.CHECK)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of Tensight's, which the original's processes cannot check."""
+        return self.wire_number is not None and self.wire_number >= FIRST_OWN_NUMBER
 
     def parameter(self, name: str) -> Parameter | None:
         """Return the parameter of that name, or None."""

@@ -13,6 +13,8 @@ _FLAG_SENTENCES = {
     "nan_count": "hits when any element is NaN",
     "inf_count": "hits when any element is +Inf or -Inf",
     "non_finite_count": "hits when any element is NaN, +Inf or -Inf",
+    "unmasked_non_finite_count": "hits when any element is NaN, +Inf, or a -Inf that no mask put there",
+    "differs": "hits when the ranks hold different values",
     "overflowed": "hits when the device reported an overflow of the operator",
 }
 
@@ -38,7 +40,7 @@ def _clause(threshold: Threshold, values: Mapping[str, float | bool]) -> str:
         atol = format_value(values["atol"])
         return f"no element differs from its previous value p by more than {atol} + {shown} * abs(p)"
     words = threshold.quantity.words
-    if threshold.quantity.name == "range_percentage":
+    if threshold.quantity.name in ("range_percentage", "saturated_unit_percentage"):
         start, end = (values.get(f"range_{bound}_inclusive") for bound in ("start", "end"))
         words = words.format(
             start="-Inf" if start is None else format_value(start), end="+Inf" if end is None else format_value(end)

@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tensight.errors import InputError
+from tensight.watchpoints.columns import Arguments, BoolColumn, Columns, FloatColumn, column, finite_counts
 from tensight.watchpoints.error_codes import ErrorCode
-from tensight.watchpoints.quantities import (
-    Arguments,
-    BoolColumn,
-    Columns,
-    FloatColumn,
-    Quantity,
-    Source,
-    column,
-    compares_non_finite,
-    finite_counts,
-)
+from tensight.watchpoints.quantities import Quantity, Source, compares_non_finite
 from tensight.watchpoints.recorded import RECORDED, at_most, may_be_without_value, recorded_bounds
 
 if TYPE_CHECKING:

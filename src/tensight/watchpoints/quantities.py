@@ -7,37 +7,33 @@ tensor has to be read again only if a threshold lies between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tensight.errors import InputError
+from tensight.watchpoints.columns import (
+    Arguments,
+    BoolColumn,
+    Bounds,
+    Columns,
+    FloatColumn,
+    column,
+    finite_counts,
+    float_column,
+    non_finite_counts,
+)
 from tensight.watchpoints.ranges import range_count_bounds, value_range
+from tensight.watchpoints.references import EARLIER, LAST_LAYER, PREVIOUS, depth_ratio, norm_growth, norm_surge
+from tensight.watchpoints.units import dead_unit_percentage, saturated_unit_percentage
 
-ColumnKey = str | tuple[str, float, float] | tuple[str, str]
-Columns = Mapping[ColumnKey, NDArray[Any]]
-"""One array per statistic, one element per tensor.
-
-Keys are the field names of ``TensorStatistics`` and, where a check needs them, those of ``ChangeStatistics`` (computed
-with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
-number of elements; missing means all true), ``("in_range", start, end)`` and ``overflowed``.
-
-Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them, and ``("low", name)`` and
-``("high", name)`` are the smallest and the largest value that each field (and ``non_finite_count``) can have there.
-"""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 DEFAULT_ATOL = 1e-8
 DEFAULT_EPSILON = 1e-9
-
-Arguments = Mapping[str, float | bool]
-FloatColumn = NDArray[np.float64]
-BoolColumn = NDArray[np.bool_]
-Bounds = tuple[FloatColumn, FloatColumn]
 
 
 class Source(Enum):
@@ -47,6 +43,10 @@ class Source(Enum):
     RANGE = "range"
     CHANGE = "change"
     OVERFLOW = "overflow"
+    UNITS = "units"
+    REFERENCE = "reference"
+    MASKS = "masks"
+    RANKS = "ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +80,6 @@ class Quantity:
     columns: tuple[str, ...]
     source: Source = Source.STATISTICS
     shown_by_original: bool = True
-
-
-def column(columns: Columns, key: ColumnKey) -> NDArray[Any]:
-    """Return one column, or say which one is missing.
-
-    Raises
-    ------
-    InputError
-        The column is absent, or is no one-dimensional array of numbers.
-    """
-    values = columns.get(key)
-    if values is None:
-        raise InputError(f"column {key!r} is needed to evaluate this condition; compute it first")
-    if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise InputError(f"column {key!r} must be one number per tensor; got {values.dtype} of shape {values.shape}")
-    return values
-
-
-def float_column(columns: Columns, key: ColumnKey) -> FloatColumn:
-    """Return one column as float64."""
-    return column(columns, key).astype(np.float64, copy=False)
-
-
-def finite_counts(columns: Columns) -> FloatColumn:
-    """Return the number of elements that are neither NaN nor infinite, shape (rows,)."""
-    return float_column(columns, "count") - _non_finite_count(columns, {})
 
 
 def _max(columns: Columns, _: Arguments) -> FloatColumn:
@@ -144,8 +118,19 @@ def _inf_count(columns: Columns, _: Arguments) -> FloatColumn:
     return float_column(columns, "neg_inf_count") + float_column(columns, "pos_inf_count")
 
 
-def _non_finite_count(columns: Columns, arguments: Arguments) -> FloatColumn:
-    return _nan_count(columns, arguments) + _inf_count(columns, arguments)
+def _non_finite_count(columns: Columns, _: Arguments) -> FloatColumn:
+    return non_finite_counts(columns)
+
+
+def _unmasked_count(columns: Columns, _: Arguments) -> FloatColumn:
+    counts = non_finite_counts(columns)
+    if "masked" in columns:
+        counts = counts - np.where(column(columns, "masked"), float_column(columns, "neg_inf_count"), 0.0)
+    return counts
+
+
+def _differs(columns: Columns, _: Arguments) -> FloatColumn:
+    return float_column(columns, "differs")
 
 
 def _overflowed(columns: Columns, _: Arguments) -> FloatColumn:
@@ -277,7 +262,68 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 ("overflowed",),
                 Source.OVERFLOW,
             ),
+            Quantity(
+                "dead_unit_percentage",
+                "100 · units(count(x = 0) ≥ zeros_of_unit %) / units",
+                "the percentage of units that are zero",
+                dead_unit_percentage,
+                ("count", *_NON_FINITE, "zero_count"),
+                Source.UNITS,
+            ),
+            Quantity(
+                "saturated_unit_percentage",
+                "100 · units(count(x < start or x > end) ≥ outside_of_unit %) / units",
+                "the percentage of units that lie outside of {start} to {end}",
+                saturated_unit_percentage,
+                ("count", *_NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max", "mean", "std"),
+                Source.UNITS,
+            ),
+            Quantity(
+                "unmasked_non_finite_count",
+                "count(NaN) + count(+Inf) + count(-Inf that masks nothing)",
+                "the number of NaN and ±Inf elements that nobody put there",
+                _unmasked_count,
+                _NON_FINITE,
+                Source.MASKS,
+            ),
+            Quantity(
+                "norm_growth",
+                "‖x‖ / max(‖p‖, a tenth of the usual norm)",
+                "the L2 norm, relative to that of the step before,",
+                norm_growth,
+                ("l2_norm",),
+                Source.REFERENCE,
+            ),
+            Quantity(
+                "norm_surge",
+                "‖x‖ / largest norm of any x watched, 5 steps before or earlier",
+                "the L2 norm, relative to the largest one of all tensors watched up to five steps before,",
+                norm_surge,
+                ("l2_norm",),
+                Source.REFERENCE,
+            ),
+            Quantity(
+                "depth_ratio",
+                "‖x‖ / ‖x of the last layer‖",
+                "the L2 norm, relative to that of the layer nearest to the loss,",
+                depth_ratio,
+                ("l2_norm",),
+                Source.REFERENCE,
+            ),
+            Quantity(
+                "differs",
+                "the ranks hold different values",
+                "the number of ranks whose values differ",
+                _differs,
+                ("differs",),
+                Source.RANKS,
+            ),
         )
     }
 )
 """The quantities of the built-in conditions, by name; users' own conditions may bring further ones."""
+
+REFERENCES: Mapping[str, str] = MappingProxyType(
+    {"norm_growth": PREVIOUS, "norm_surge": EARLIER, "depth_ratio": LAST_LAYER}
+)
+"""What the norms of these quantities are compared with."""

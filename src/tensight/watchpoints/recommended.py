@@ -2,6 +2,10 @@
 
 It is the original's set, in its order, with two watchpoints that the original declares and can never create, because it
 cannot tell which weights are trainable: ``weight_not_changed`` and ``weight_change_too_small``.
+
+A training process with Tensight's agent in it gets another set. It judges hidden layers, unit by unit, compares norms
+with each other instead of with fixed numbers, and asks that what it finds lasts, so that it can be left on in a
+training that goes well.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ class Recommendation:
         ERROR if a hit breaks the training, WARNING if it may have a harmless cause.
     in_original : bool
         False for what the original declares and never creates.
+    persistence : int
+        In how many steps in a row it must hold before it is a hit.
     harmless : str
         When a hit is expected and means nothing; empty if never.
     """
@@ -44,6 +50,7 @@ class Recommendation:
     severity: Severity = Severity.WARNING
     in_original: bool = True
     harmless: str = ""
+    persistence: int = 1
 
     @property
     def initial_only(self) -> bool:
@@ -134,6 +141,99 @@ RECOMMENDED: tuple[Recommendation, ...] = (
 )
 """The recommended set, in the original's order."""
 
+_LASTS = 5
+"""Steps after which a state of the network is no accident of a batch or of the first updates."""
+
+_STAYS = 10
+"""Steps after which a weight that is still the same is not trained: longer than any warm-up from zero stands still."""
+
+_WHERE_LITTLE_IS_LEFT = 0.01
+"""A unit is saturated where the slope of its function is less than this part of the largest."""
+
+_TANH_LIMIT = math.sqrt(1 - _WHERE_LITTLE_IS_LEFT)
+_SIGMOID_LIMIT = (1 + _TANH_LIMIT) / 2
+
+
+def _saturated(start: float, end: float) -> ConditionCheck:
+    values = {"range_start_inclusive": start, "range_end_inclusive": end, "saturated_unit_percentage_gt": 50}
+    return ConditionCheck("saturated_units", values)
+
+
+LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
+    Recommendation(
+        "recommend_weight_initialization_watchpoint",
+        ConditionCheck("weight_initialization", {"zero_percentage_ge": 100}),
+        Selector.parse("matrices"),
+        harmless="adapters for fine-tuning, and some last layers, begin at zero on purpose",
+    ),
+    Recommendation(
+        "recommend_unintended_overflow_watchpoint",
+        ConditionCheck("unintended_overflow"),
+        Selector.parse("all"),
+        severity=Severity.ERROR,
+        in_original=False,
+    ),
+    Recommendation(
+        "recommend_weight_growth_watchpoint",
+        ConditionCheck("weight_growth", {"norm_growth_gt": 10}),
+        Selector.parse("matrices"),
+        severity=Severity.ERROR,
+        in_original=False,
+    ),
+    Recommendation(
+        "recommend_weight_not_changed_watchpoint",
+        ConditionCheck("weight_not_changed", {"rtol": 0, "atol": 0}),
+        Selector.parse("trainable_weights"),
+        in_original=False,
+        persistence=_STAYS,
+        harmless="a part of the network that only some batches use",
+    ),
+    Recommendation(
+        "recommend_gradient_growth_watchpoint",
+        ConditionCheck("gradient_growth", {"norm_surge_gt": 100}),
+        Selector.parse("matrix_gradients"),
+        in_original=False,
+    ),
+    Recommendation(
+        "recommend_gradient_imbalance_watchpoint",
+        ConditionCheck("gradient_imbalance", {"depth_ratio_gt": 1e3, "depth_ratio_lt": 1e-5}),
+        Selector.parse("matrix_gradients"),
+        in_original=False,
+        persistence=_LASTS,
+        harmless="a last layer that begins at zero, during a long warm-up",
+    ),
+    Recommendation(
+        "recommend_tensor_all_zero_watchpoint",
+        ConditionCheck("tensor_all_zero", {"zero_percentage_ge": 100}),
+        Selector.parse("hidden"),
+        persistence=_LASTS,
+        harmless="a branch that is switched off, or begins at zero during a long warm-up",
+    ),
+    Recommendation(
+        "recommend_dead_units_watchpoint",
+        ConditionCheck("dead_units", {"dead_unit_percentage_gt": 50}),
+        Selector.parse("hidden_activation:relu,relu6"),
+        in_original=False,
+        persistence=_LASTS,
+    ),
+    Recommendation(
+        "recommend_saturated_tanh_watchpoint",
+        _saturated(-_TANH_LIMIT, _TANH_LIMIT),
+        Selector.parse("hidden_activation:tanh"),
+        in_original=False,
+        persistence=_LASTS,
+    ),
+    Recommendation(
+        "recommend_saturated_sigmoid_watchpoint",
+        _saturated(1 - _SIGMOID_LIMIT, _SIGMOID_LIMIT),
+        Selector.parse("hidden_activation:sigmoid"),
+        in_original=False,
+        persistence=_LASTS,
+        harmless="gates that a network has learnt to keep open or closed",
+    ),
+)
+"""The recommended set for a running training with Tensight's agent."""
+
 
 def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommendation, ...]:
     """Return the recommended set, or the part of it that uses certain conditions.
@@ -164,7 +264,12 @@ def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommenda
 
 
 def recommended_watchpoints(
-    *, first_id: int = 1, initial: bool = False, platform: Platform | None = None, as_original: bool = False
+    *,
+    first_id: int = 1,
+    initial: bool = False,
+    platform: Platform | None = None,
+    as_original: bool = False,
+    live: bool = False,
 ) -> tuple[Watchpoint, ...]:
     """Return the recommended set as watchpoints with consecutive ids.
 
@@ -178,6 +283,8 @@ def recommended_watchpoints(
         Leave out what cannot be checked on this kind of device; None leaves out nothing.
     as_original : bool
         Leave out what the original never creates.
+    live : bool
+        The set for a running training with Tensight's agent.
 
     Returns
     -------
@@ -186,10 +293,10 @@ def recommended_watchpoints(
     """
     specs = [
         spec
-        for spec in recommended(as_original=as_original)
+        for spec in (LIVE_RECOMMENDED if live else recommended(as_original=as_original))
         if (initial or not spec.initial_only) and (platform is None or platform in spec.check.condition.platforms)
     ]
     return tuple(
-        Watchpoint(number, spec.name, spec.check, spec.selection, spec.severity)
+        Watchpoint(number, spec.name, spec.check, spec.selection, spec.severity, spec.persistence)
         for number, spec in enumerate(specs, first_id)
     )

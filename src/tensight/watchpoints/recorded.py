@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.quantities import Arguments, Bounds, Columns, FloatColumn, Quantity, Source, float_column
+from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn, float_column
+from tensight.watchpoints.quantities import Quantity, Source
 from tensight.watchpoints.ranges import value_range
 
 if TYPE_CHECKING:
-    from tensight.watchpoints.quantities import BoolColumn
+    from tensight.watchpoints.columns import BoolColumn
 
 RECORDED = "recorded"
 """The column that tells which rows have bounds; without it none has."""
@@ -162,7 +163,7 @@ def _within(bounds: Bounds, start: float, end: float) -> BoolColumn:
     return within
 
 
-_COUNTS = frozenset({"nan_count", "inf_count", "non_finite_count", "overflowed"})
+_COUNTS = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count", "overflowed"})
 """Quantities that every tensor has."""
 
 _BOUNDS: Mapping[str, _Rule] = {
@@ -174,6 +175,7 @@ _BOUNDS: Mapping[str, _Rule] = {
     "l2_norm": _statistic("l2_norm"),
     "nan_count": _statistic("nan_count"),
     "non_finite_count": _statistic("non_finite_count"),
+    "unmasked_non_finite_count": _statistic("non_finite_count"),
     "inf_count": _inf_count,
     "max_min": _max_min,
     "zero_percentage": _zero_percentage,

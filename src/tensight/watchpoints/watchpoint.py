@@ -39,13 +39,21 @@ class SelectorKind(Enum):
     """Outputs of all activation functions."""
     ACTIVATION = "activation"
     """Outputs of the activation functions named: ``activation:relu,reluv2``, op types in lower case."""
+    HIDDEN = "hidden"
+    """Outputs of forward operators that come from weights and go into further ones."""
+    HIDDEN_ACTIVATION = "hidden_activation"
+    """Those of them that are activation functions named: ``hidden_activation:tanh``."""
+    MATRICES = "matrices"
+    """Trained weights of two or more dimensions."""
+    MATRIX_GRADIENTS = "matrix_gradients"
+    """Their gradients, as an optimizer reads them."""
     NAME = "name"
     """Tensors whose node name a regular expression finds: ``name:conv1.*weight``."""
     TYPE = "type"
     """Outputs of operators of the types named: ``type:MatMul,Conv2D``."""
 
 
-_WITH_ARGUMENT = {SelectorKind.ACTIVATION, SelectorKind.NAME, SelectorKind.TYPE}
+_WITH_ARGUMENT = {SelectorKind.ACTIVATION, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.NAME, SelectorKind.TYPE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -341,11 +341,16 @@ class OnlineSession(Session):
             if not self.watchpoint_list.recommended_offered:
                 await self._recommend(accept=True)
 
+    @property
+    def checks_own_conditions(self) -> bool:
+        """Whether all processes can check conditions that the original does not have."""
+        return all(process.identity.abilities.conditions for process in self.processes.values())
+
     def _recommended(self) -> list[Watchpoint]:
         if not self.identity.is_agent:
             return super()._recommended()
         # The nodes of an agent appear as they run; that there is none to watch yet says nothing.
-        recommended = recommended_watchpoints(initial=True, platform=self.platform)
+        recommended = recommended_watchpoints(initial=True, platform=self.platform, live=self.checks_own_conditions)
         return [point for point in recommended if not self._unavailable_because(point.check.condition)]
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tensight.sessions.records.base import Io, Number, Record
 from tensight.sessions.records.graphs import Frame
+from tensight.watchpoints import MOST_PERSISTENCE
 
 
 class ParameterRecord(Record):
@@ -66,6 +67,8 @@ class WatchpointSpec(Record):
     """Applied after the selection, in this order."""
     severity: Literal["error", "warning"] = "warning"
     enabled: bool = True
+    persistence: int = Field(default=1, ge=1, le=MOST_PERSISTENCE)
+    """In how many steps in a row the condition must hold on a tensor before it is a hit."""
 
 
 class WatchpointChange(Record):
@@ -80,6 +83,7 @@ class WatchpointChange(Record):
     """Appended to the edits."""
     severity: Literal["error", "warning"] | None = None
     enabled: bool | None = None
+    persistence: int | None = Field(default=None, ge=1, le=MOST_PERSISTENCE)
 
 
 class WatchpointRecord(Record):
@@ -99,9 +103,11 @@ class WatchpointRecord(Record):
     nodes: int
     """How many nodes it watches, all ranks together."""
     text: str
-    """The check as text: ``tensor_too_large(max_gt=1000)``."""
+    """The check as text: ``tensor_too_large(max_gt=1000)``, ``tensor_overflow() persist=3``."""
     words: str
     """What it does, in one sentence."""
+    persistence: int = 1
+    """In how many steps in a row the condition must hold on a tensor before it is a hit."""
     hits: int = 0
     """Tensors on which it hit in the current step."""
 

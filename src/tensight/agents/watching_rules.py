@@ -1,0 +1,96 @@
+"""A watchpoint at work: the places that it watches, and for how many steps its condition has held on each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.agents.places import Need
+from tensight.agents.watching_selection import Selection
+from tensight.watchpoints.references import References
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.agents.watching_commands import WatchRule
+    from tensight.agents.watching_steps import StepTable
+    from tensight.graph import Layers
+
+NO_PLACES = np.empty(0, np.int64)
+
+
+class Watch:
+    """A watchpoint of a process.
+
+    Attributes
+    ----------
+    places : list of int
+        That it watches.
+    rows : ndarray of int64
+        The same, once all are known.
+    chosen : ndarray of int64
+        Where they are in the table of all places that any watchpoint watches.
+    """
+
+    def __init__(self, rule: WatchRule, layers: Layers, *, check_at_nodes: bool) -> None:
+        self.rule = rule
+        self.check = rule.check if not rule.compares_ranks else None
+        self.selects = Selection(rule, layers)
+        self.initial_only = rule.check is not None and rule.check.condition.initial_only
+        needs = None if rule.check is None else rule.check.needs
+        self.needs_units = needs is not None and bool(needs.units)
+        self.needs_masks = needs is not None and needs.masks
+        self._references = [References(name) for name in needs.references] if needs is not None else []
+        # A step in which loss scaling skipped the update says nothing about updates.
+        self.waits_for_update = rule.compares_steps or bool(self._references)
+        in_one_step = rule.persistence == 1 and not self.waits_for_update and not self.initial_only
+        self.at_nodes = check_at_nodes and in_one_step and self.check is not None
+        self.need = self._need()
+        self.places: list[int] = []
+        self.rows = NO_PLACES
+        self.chosen = NO_PLACES
+        self._held = np.empty(0, np.int32)
+        self._depths = np.empty(0)
+
+    def arrange(
+        self, places: NDArray[np.int64], table: NDArray[np.int64], all_places: int, depths: NDArray[np.float64]
+    ) -> None:
+        """Take note of where its places are in the table of all places that are watched."""
+        self.rows = places
+        self.chosen = np.searchsorted(table, places)
+        self._depths = depths[places]
+        if len(self._held) < all_places:
+            self._held = np.concatenate([self._held, np.zeros(all_places - len(self._held), np.int32)])
+
+    def compare_norms(self, table: StepTable) -> None:
+        """Add what norms are compared with to the columns of a step."""
+        for references in self._references:
+            seen = table.present[self.chosen]
+            chosen = self.chosen[seen]
+            columns = table.columns
+            finite = (columns["nan_count"] + columns["neg_inf_count"] + columns["pos_inf_count"] == 0)[chosen]
+            norms, counts = columns["l2_norm"][chosen], columns["count"][chosen]
+            column = np.full(len(table.present), np.nan)
+            column[chosen] = references.step(self.rows[seen], norms, counts, finite, self._depths[seen])
+            columns["reference", references.name] = column
+
+    def persists(self, seen: NDArray[np.int64], places: NDArray[np.int64], hit: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Count the step, and tell on which of the places that hit the condition has held long enough."""
+        held = self._held[places[hit]] + 1
+        self._held[seen] = 0
+        self._held[places[hit]] = held
+        long_enough: NDArray[np.bool_] = held >= self.rule.persistence
+        return long_enough
+
+    def _need(self) -> Need:
+        rule = self.rule
+        if rule.check is None:
+            return Need.NOTHING
+        needs = rule.check.needs
+        need = Need.FINITE if rule.only_finite else Need.ROW
+        if needs.ranges or needs.units:
+            need |= Need.VALUE
+        if needs.changes and not rule.is_exact:
+            need |= Need.CHANGE
+        return need | Need.NOW if self.at_nodes else need

@@ -1,0 +1,225 @@
+"""How a network is layered: which operators lie between weights, which weights are matrices, which gradient is whose.
+
+A trained classifier saturates its last layer and a loss becomes zero: what says something about a training are the
+layers in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.graph.kinds import NodeKind, activation_name, kinds
+from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from tensight.graph.model import Graph
+
+OPTIMIZER_SCOPE = "Optimizer/"
+"""Before the names of what an optimizer does, in graphs of Tensight's agents."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What puts -Inf where nothing shall be seen, and what hands it on; underscores and case do not count.
+_MASK_MAKERS = _words(
+    """maskedfill where full fulllike newfull fill filltensor scalartensor triu tril constantpadnd pad liftfresh
+    liftfreshcopy indexput maskedscatter selectv2"""
+)
+_MASK_CARRIERS = _MASK_MAKERS | _words(
+    """add addv2 addn sub rsub mul div neg maximum minimum max min amax amin view reshape unsafeview expand expandas
+    broadcastto permute transpose t unsqueeze squeeze slice index select indexselect gather cat concat stack split
+    unbind clone contiguous detach alias tocopy to cast copy repeat flatten asstrided baddbmm logsoftmax logsumexp
+    topk sort dropout nativedropout"""
+)
+_PARAMETER_STACK = 3
+"""Dimensions of embeddings of positions, (1, length, width), which often begin at zero."""
+
+
+class LayerNode(NamedTuple):
+    """What must be known of a node.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+    inputs : tuple of str
+        Names of the nodes that the inputs come from; empty for one that comes from outside.
+    kind : str
+        ``operator``, ``weight``, ``frozen``, ``data``; ``constant`` for what does not count.
+    shape : tuple of int or None
+        Of the first output.
+    optimizes : bool
+        Whether it belongs to the optimizer.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[str, ...]
+    kind: str
+    shape: tuple[int, ...] | None = None
+    optimizes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What a network's nodes are to each other.
+
+    Attributes
+    ----------
+    hidden : frozenset of str
+        Operators of the forward pass whose results come from weights and go into further ones.
+    matrices : frozenset of str
+        Trained weights of two or more dimensions: those of dense layers, convolutions, embeddings.
+    matrix_gradients : mapping of str to str
+        The gradient of each of them that an optimizer reads, and the weight.
+    depths : mapping of str to int
+        Place of each weight in the forward pass, and that of its gradient.
+    may_mask : frozenset of str
+        Nodes in which -Inf may have been put on purpose, so that something is not seen.
+    """
+
+    hidden: frozenset[str] = frozenset()
+    matrices: frozenset[str] = frozenset()
+    matrix_gradients: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    depths: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    may_mask: frozenset[str] = frozenset()
+
+    def __or__(self, other: Layers) -> Layers:
+        """Return what is known from two graphs of one network; where they differ the second one counts."""
+        return Layers(
+            self.hidden | other.hidden,
+            self.matrices | other.matrices,
+            {**self.matrix_gradients, **other.matrix_gradients},
+            {**self.depths, **other.depths},
+            self.may_mask | other.may_mask,
+        )
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def graph_layers(graph: Graph) -> Layers:
+    """Return how the network of a graph is layered."""
+    return find_layers(_nodes_of(graph))
+
+
+def _nodes_of(graph: Graph) -> Iterator[LayerNode]:
+    for node in graph.nodes:
+        found = kinds(graph, node)
+        if node.is_operator:
+            kind = "operator"
+        elif NodeKind.WEIGHT in found:
+            kind = "weight"
+        elif NodeKind.FROZEN_WEIGHT in found:
+            kind = "frozen"
+        else:
+            kind = "constant" if node.is_constant else "data"
+        inputs = tuple(producer[0].name for producer in graph.flat_producers(node) if producer is not None)
+        shape = node.outputs[0].shape if node.outputs else None
+        yield LayerNode(node.name, node.type, inputs, kind, shape, is_optimizer(node))
+
+
+def find_layers(nodes: Iterable[LayerNode]) -> Layers:
+    """Return how a network is layered.
+
+    Parameters
+    ----------
+    nodes : iterable of LayerNode
+        Operators in the order of execution.
+    """
+    every = tuple(nodes)
+    by_name = {node.name: node for node in every}
+    weights = {node.name for node in every if node.kind in ("weight", "frozen")}
+    constants = {node.name for node in every if node.kind == "constant"}
+    forward = [node for node in every if node.kind == "operator" and not _is_backward(node)]
+    of_weights = set(weights)
+    fed: set[str] = set()
+    takes_weights: set[str] = set()
+    depths: dict[str, int] = {}
+    for position, node in enumerate(forward):
+        inputs = [name for name in node.inputs if name not in constants]
+        taken = [name for name in inputs if name in of_weights]
+        depths.update((name, position) for name in taken)
+        if inputs and len(taken) == len(inputs):
+            # A view or a conversion of weights is not yet a layer.
+            of_weights.add(node.name)
+        elif taken:
+            takes_weights.add(node.name)
+            fed.add(node.name)
+        elif any(name in fed for name in inputs):
+            fed.add(node.name)
+    _pass_depths(forward, of_weights, depths)
+    goes_on: set[str] = set()
+    for node in reversed(forward):
+        if node.name in takes_weights or node.name in goes_on:
+            goes_on.update(node.inputs)
+    matrices = {node.name for node in every if node.kind == "weight" and _is_matrix(node.shape)}
+    gradients = _gradients(every, by_name, matrices)
+    return Layers(
+        frozenset((fed & goes_on) - of_weights),
+        frozenset(matrices),
+        gradients,
+        {
+            **{name: depth for name, depth in depths.items() if name in weights},
+            **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
+        },
+        frozenset(_masks(every)),
+    )
+
+
+def _is_backward(node: LayerNode) -> bool:
+    return is_gradient_scope(node.name) or node.optimizes or node.name.startswith(OPTIMIZER_SCOPE)
+
+
+def _is_matrix(shape: Collection[int] | None) -> bool:
+    if shape is None or len(shape) < 2:
+        return False
+    return not (len(shape) == _PARAMETER_STACK and next(iter(shape)) == 1)
+
+
+def _pass_depths(forward: list[LayerNode], of_weights: set[str], depths: dict[str, int]) -> None:
+    """Make a weight as deep as the layer that takes a view of it."""
+    for node in reversed(forward):
+        if node.name in of_weights and node.name in depths:
+            for name in node.inputs:
+                if name in of_weights:
+                    depths[name] = max(depths.get(name, 0), depths[node.name])
+
+
+def _gradients(
+    nodes: tuple[LayerNode, ...], by_name: Mapping[str, LayerNode], matrices: Collection[str]
+) -> dict[str, str]:
+    """Find the gradient of each matrix: what the optimizer's operator reads beside it, or what is named after it."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.kind != "operator" or not (node.optimizes or node.name.startswith(OPTIMIZER_SCOPE)):
+            continue
+        updated = [name for name in node.inputs if name in matrices]
+        read = [name for name in node.inputs if name in by_name and is_gradient_scope(name)]
+        if len(updated) == 1 and len(read) == 1:
+            found[read[0]] = updated[0]
+    for node in nodes:
+        if node.type == "AccumulateGrad" and node.name not in found:
+            path = node.name.split("/")[2:-1]
+            named = next((name for name in (".".join(path), ".".join(path[1:])) if name in matrices), None)
+            if named is not None:
+                found[node.name] = named
+    return found
+
+
+def _masks(nodes: Iterable[LayerNode]) -> Iterator[str]:
+    masks: set[str] = set()
+    for node in nodes:
+        if node.kind == "data":
+            masks.add(node.name)
+        elif node.kind == "operator" and not _is_backward(node):
+            name = activation_name(node.type) or node.type.replace("_", "").lower()
+            if name in _MASK_MAKERS or (name in _MASK_CARRIERS and not masks.isdisjoint(node.inputs)):
+                masks.add(node.name)
+    yield from masks

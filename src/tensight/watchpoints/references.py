@@ -1,0 +1,135 @@
+"""Norms compared with other norms: of the same tensor before, of its peers before, of the layer nearest to the loss.
+
+Such comparisons need no absolute threshold, so they mean the same whatever the loss is scaled by. The peers of a tensor
+are the others that the same watchpoint watches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.watchpoints.columns import float_column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.watchpoints.columns import Arguments, BoolColumn, Columns, FloatColumn
+
+PREVIOUS = "previous"
+"""The norm one step before, or a tenth of what is usual for a tensor of this size where that is more."""
+EARLIER = "earlier"
+"""The largest norm of any peer, at least `SURGE_STEPS` steps before."""
+LAST_LAYER = "last_layer"
+"""The norm, in this step, of the peer that is nearest to the loss."""
+
+SURGE_STEPS = 5
+USUAL_SHARE = 0.1
+
+
+def norm_growth(columns: Columns, _: Arguments) -> FloatColumn:
+    """Return by what factor a norm has grown in one step."""
+    return _ratio(columns, PREVIOUS)
+
+
+def norm_surge(columns: Columns, _: Arguments) -> FloatColumn:
+    """Return by what factor a norm exceeds all that were seen before."""
+    return _ratio(columns, EARLIER)
+
+
+def depth_ratio(columns: Columns, _: Arguments) -> FloatColumn:
+    """Return how a norm compares with that of the last layer."""
+    return _ratio(columns, LAST_LAYER)
+
+
+def _ratio(columns: Columns, name: str) -> FloatColumn:
+    norms = float_column(columns, "l2_norm")
+    reference = columns.get(("reference", name))
+    if reference is None:
+        return np.full(len(norms), np.nan)
+    ratio: FloatColumn = np.where(reference > 0, norms / reference, np.nan)
+    return ratio
+
+
+class References:
+    """What the norms of a watchpoint's tensors are compared with, step after step.
+
+    Parameters
+    ----------
+    name : str
+        `PREVIOUS`, `EARLIER` or `LAST_LAYER`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._norms = np.empty(0)
+        self._usual = np.nan
+        self._largest: list[float] = []
+
+    def step(
+        self,
+        places: NDArray[np.int64],
+        norms: FloatColumn,
+        counts: NDArray[np.int64],
+        finite: BoolColumn,
+        depths: FloatColumn,
+    ) -> FloatColumn:
+        """Return the reference of each tensor of a step, and remember the step.
+
+        Parameters
+        ----------
+        places : int64 array, shape (rows,)
+            A number for each tensor, the same in every step.
+        norms, counts : array, shape (rows,)
+            L2 norms and numbers of elements.
+        finite : bool array, shape (rows,)
+            Which tensors have neither NaN nor Inf; the others are no reference and have none.
+        depths : float64 array, shape (rows,)
+            Greater for tensors of layers nearer to the loss; NaN where that is not known.
+
+        Returns
+        -------
+        float64 array, shape (rows,)
+            NaN where there is no reference.
+        """
+        norms = np.where(finite, norms, np.nan)
+        if self.name == LAST_LAYER:
+            found = _last_layer(norms, depths)
+        elif self.name == EARLIER:
+            found = np.full(len(norms), self._largest[0] if len(self._largest) == SURGE_STEPS else np.nan)
+            self._remember_largest(norms)
+        else:
+            found = self._previous(places, norms, counts)
+        return np.where(finite, found, np.nan)
+
+    def _previous(self, places: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
+        missing = int(places.max(initial=-1)) + 1 - len(self._norms)
+        if missing > 0:
+            self._norms = np.concatenate([self._norms, np.full(missing, np.nan)])
+        sizes = np.sqrt(counts)
+        before = self._norms[places]
+        usual = USUAL_SHARE * self._usual * sizes
+        # Before the second step nothing is usual; NaN takes the other.
+        found = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
+        known = ~np.isnan(norms)
+        self._norms[places[known]] = norms[known]
+        per_element = norms[known & (norms > 0)] / sizes[known & (norms > 0)]
+        if len(per_element):
+            self._usual = float(np.median(per_element))
+        return found
+
+    def _remember_largest(self, norms: FloatColumn) -> None:
+        largest = float(np.fmax.reduce(norms, initial=0.0))
+        # What was once reached is reached: the maximum over all steps but the last few.
+        self._largest.append(max(largest, self._largest[-1] if self._largest else 0.0))
+        if len(self._largest) > SURGE_STEPS:
+            del self._largest[0]
+
+
+def _last_layer(norms: FloatColumn, depths: FloatColumn) -> FloatColumn:
+    known = ~np.isnan(depths) & ~np.isnan(norms)
+    if np.count_nonzero(known) < 2:
+        return np.full(len(norms), np.nan)
+    deepest = depths[known].max()
+    return np.where(known, norms[known & (depths == deepest)].max(), np.nan)

@@ -1,0 +1,97 @@
+"""How many units of a tensor are dead or saturated: a unit is a channel of a picture, a feature of anything else.
+
+Units are counted by whoever has the elements. What statistics of the whole tensor tell often suffices: one with few
+zeros cannot have many units that are zero everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.watchpoints.columns import UnitRule, finite_counts, float_column
+from tensight.watchpoints.ranges import range_count_bounds, value_range
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn
+
+UNIT_SIZE = 8
+"""Elements that a unit must have to be judged: a batch of few samples says little about it."""
+
+ALL_OF_UNIT = 100.0
+MOST_OF_UNIT = 90.0
+
+PICTURE_DIMENSIONS = 4
+"""From so many dimensions on, the second one is that of the channels: (N, C, H, W)."""
+
+
+def unit_axis(dimensions: int) -> int:
+    """Return which dimension of an activation counts its units."""
+    return 1 if dimensions >= PICTURE_DIMENSIONS else dimensions - 1
+
+
+def unit_size(shape: tuple[int, ...]) -> int:
+    """Return how many elements each unit of an array has; 0 if it has no units."""
+    if not shape or 0 in shape:
+        return 0
+    size = 1
+    for length in shape:
+        size *= length
+    return size // shape[unit_axis(len(shape))]
+
+
+def dead_rule(arguments: Arguments) -> UnitRule:
+    """Return when a unit is dead."""
+    return UnitRule(0.0, 0.0, False, float(arguments.get("zeros_of_unit", ALL_OF_UNIT)))
+
+
+def saturated_rule(arguments: Arguments) -> UnitRule:
+    """Return when a unit is saturated."""
+    return UnitRule(*value_range(arguments), True, float(arguments.get("outside_of_unit", MOST_OF_UNIT)))
+
+
+def dead_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:
+    """Bound the percentage of units that are zero."""
+    return _unit_percentage(columns, dead_rule(arguments), arguments)
+
+
+def saturated_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:
+    """Bound the percentage of units that lie outside of a range."""
+    return _unit_percentage(columns, saturated_rule(arguments), arguments)
+
+
+def _unit_percentage(columns: Columns, rule: UnitRule, arguments: Arguments) -> Bounds:
+    low, high = _from_statistics(columns, rule)
+    counted = columns.get(rule)
+    if counted is not None:
+        known = ~np.isnan(counted)
+        low, high = np.where(known, counted, low), np.where(known, counted, high)
+    if "unit_size" in columns:
+        judged = float_column(columns, "unit_size") >= float(arguments.get("unit_size", UNIT_SIZE))
+        low, high = np.where(judged, low, np.nan), np.where(judged, high, np.nan)
+    return low, high
+
+
+def _from_statistics(columns: Columns, rule: UnitRule) -> Bounds:
+    elements = finite_counts(columns)
+    fewest, most = range_count_bounds(columns, rule.start, rule.end)
+    if rule.outside:
+        fewest, most = elements - most, np.minimum(elements - fewest, _most_outside(columns, rule, elements))
+    low = np.where(fewest >= elements, 100.0, 0.0)
+    high = np.full(len(low), 100.0)
+    if rule.percentage > 0:
+        high = np.minimum(high, 1e4 / rule.percentage * most / elements)
+    nothing = elements <= 0
+    return np.where(nothing, np.nan, low), np.where(nothing, np.nan, np.maximum(low, high))
+
+
+def _most_outside(columns: Columns, rule: UnitRule, elements: FloatColumn) -> FloatColumn:
+    """Bound how many elements lie outside of a range by how far they are from its middle, all together."""
+    middle, reach = (rule.start + rule.end) / 2, (rule.end - rule.start) / 2
+    if not (np.isfinite(middle) and reach > 0):
+        return elements
+    spread = float_column(columns, "std") ** 2 * np.maximum(elements - 1, 0)
+    distance = spread + elements * (float_column(columns, "mean") - middle) ** 2
+    bound: FloatColumn = distance / reach**2
+    return bound
