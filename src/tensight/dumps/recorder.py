@@ -8,13 +8,14 @@ must not run at the same time. All of them raise OSError if the disk refuses.
 from __future__ import annotations
 
 import csv
-import hashlib
 import itertools
 import json
 import math
 import mmap
 import os
+import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tensight.dumps import metadata
 from tensight.dumps.execution import ExecutionOrder, parse_order
 from tensight.dumps.growing_files import GraphFile, PartFile, TensorWriter
-from tensight.dumps.indexing import MAPPING, STATISTICS
+from tensight.dumps.indexing import STATISTICS
+from tensight.dumps.iteration_writer import IterationWriter, append, find_tensor, fitting_name, tensor_file_name
 from tensight.dumps.layout import INITIAL
 from tensight.dumps.matching import NodeMatcher
 from tensight.dumps.metadata import Device
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 NET_NAME = "network"
 """Name of the folder that holds the tensors of a rank."""
-
-_LONGEST_NAME_BYTES = 255
 
 _UNPRINTABLE = dict.fromkeys((*range(32), 127, ord("/")), "_")
 
@@ -114,7 +114,10 @@ class DumpRecorder:
         for path in (folder, scratch):
             os.makedirs(path, mode=0o700, exist_ok=True)
         for left in os.scandir(scratch):
-            os.unlink(left.path)
+            if left.is_dir(follow_symlinks=False):
+                shutil.rmtree(left.path, ignore_errors=True)
+            else:
+                os.unlink(left.path)
 
     def rank(self, rank: int, device: Device | None = None) -> RankRecorder:
         """Return the recorder of a rank; its folder is created, or continued if there is one."""
@@ -177,6 +180,7 @@ class RankRecorder:
         self._numbers: dict[str, int] = {}
         self._orders: dict[int, tuple[str, ...]] = {}
         self._matchers: dict[int, NodeMatcher] = {}
+        self._heads: dict[tuple[str, str], str] = {}
         self._last_time = 0
         self.graphs: tuple[Graph, ...] = ()
         self.problems: list[Problem] = []
@@ -211,6 +215,7 @@ class RankRecorder:
         self.graphs = tuple(sorted(graphs.values(), key=lambda graph: (graph.graph_id, graph.name)))
         self.order = ExecutionOrder(self.graphs, self._orders)
         self._matchers.clear()
+        self._heads.clear()
 
     def new_tensor(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorWriter:
         """Begin to receive a tensor."""
@@ -239,35 +244,83 @@ class RankRecorder:
         Path
             The file.
         """
-        folder = self.folder / NET_NAME / str(graph.root_id) / _folder_name(node, iteration)
+        folder = self._iteration_folder(graph.root_id, iteration)
+        if node.is_constant:
+            folder = folder.with_name("constants")
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        io = "input" if is_input else "output"
-        # Only bfloat16 needs the element type in the name, which older readers do not expect there.
-        declared = ".bfloat16" if writer.dtype.name == "bfloat16" else ""
-        name = f"{self._head(graph, node)}.0.0.{self._moment()}.{io}.{slot}.DefaultFormat{declared}.npy"
-        if len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
-            digits = str(int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big"))
-            _append(folder / MAPPING, f"{digits},{name}\n")
-            name = f"{digits}.npy"
+        name = tensor_file_name(self.head(graph, node), self._moment(), slot, writer.dtype, is_input=is_input)
+        name = fitting_name(folder, name)
         writer.move_to(folder / name)
         return folder / name
+
+    def begin_iteration(self, graph_id: int, iteration: int) -> IterationWriter:
+        """Begin to write an iteration of a root graph, of which there is nothing yet, as a whole.
+
+        Parameters
+        ----------
+        graph_id : int
+        iteration : int
+            -1 for the values before the first.
+        """
+        part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
+        return IterationWriter(part, self._iteration_folder(graph_id, iteration), self._moment)
+
+    def drop_iteration(self, graph_id: int, iteration: int) -> None:
+        """Delete what there is of an iteration of a root graph; it goes at once, whatever is in it."""
+        part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
+        with suppress(FileNotFoundError):
+            os.rename(self._iteration_folder(graph_id, iteration), part)
+        shutil.rmtree(part, ignore_errors=True)
+
+    def find_tensor(
+        self, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
+    ) -> Path | None:
+        """Return the file of a tensor that was written; None if there is none."""
+        folder = self._iteration_folder(graph.root_id, iteration)
+        try:
+            return find_tensor(folder, self.head(graph, node), slot, is_input=is_input)
+        except FileNotFoundError:
+            return None
+
+    def keep_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
+        """Note in which iterations a root graph ran, in place of all that was noted before."""
+        lines = "".join(f"{iteration}\n" for iteration in iterations)
+        _write_whole(self._executions_file(graph_id), lines.encode())
 
     def record_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
         """Note that a root graph ran in these iterations, which were not noted before."""
         lines = "".join(f"{iteration}\n" for iteration in iterations)
         if lines:
-            _append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
+            append(self._executions_file(graph_id), lines)
 
     def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
         """Note statistics of tensors of an iteration of a root graph, in place of those noted before."""
-        folder = self.folder / NET_NAME / str(graph_id) / str(iteration)
+        folder = self._iteration_folder(graph_id, iteration)
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        _write_whole(folder / STATISTICS, self.statistics_text(rows).encode("utf-8", "replace"))
+
+    def statistics_text(self, rows: Iterable[RecordedRow]) -> str:
+        """Return statistics of tensors as the text of a file."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(_COLUMNS)
         for row in rows:
             writer.writerow(_line(row, self._moment()))
-        _write_whole(folder / STATISTICS, text.getvalue().encode("utf-8", "replace"))
+        return text.getvalue()
+
+    def head(self, graph: Graph, node: Node) -> str:
+        """Return ``{op_type}.{op_name}`` of a node's files: the shortest by which readers find just this node."""
+        key = graph.name, node.name
+        known = self._heads.get(key)
+        if known is None:
+            known = self._heads[key] = self._find_head(graph, node)
+        return known
+
+    def _iteration_folder(self, graph_id: int, iteration: int) -> Path:
+        return self.folder / NET_NAME / str(graph_id) / (INITIAL if iteration < 0 else str(iteration))
+
+    def _executions_file(self, graph_id: int) -> Path:
+        return self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv"
 
     def _moment(self) -> int:
         """Return the time in microseconds, never the same twice."""
@@ -294,8 +347,7 @@ class RankRecorder:
         _write_whole(path, text.encode("utf-8", "replace"))
         self._orders[graph_id] = parse_order(text)
 
-    def _head(self, graph: Graph, node: Node) -> str:
-        """Return ``{op_type}.{op_name}`` of a node's files: the shortest by which readers find just this node."""
+    def _find_head(self, graph: Graph, node: Node) -> str:
         if node.is_constant:
             kind, names = "Parameter", [constant_key(node.name) or node.name, joined(node.name)]
         elif node.is_parameter:
@@ -342,12 +394,6 @@ class RankRecorder:
 _PARTS = itertools.count()
 
 
-def _folder_name(node: Node, iteration: int) -> str:
-    if node.is_constant:
-        return "constants"
-    return INITIAL if iteration < 0 else str(iteration)
-
-
 def _line(row: RecordedRow, moment: int) -> list[str]:
     statistics = (
         row.max, row.min, row.mean, row.count, row.negative_count, row.positive_count, row.nan_count,
@@ -371,8 +417,3 @@ def _write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(data)
     os.replace(part, path)
-
-
-def _append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8", errors="replace", newline="") as file:
-        file.write(text)

@@ -1,0 +1,383 @@
+"""Recording a run while it goes on: the last steps, or all of them, as a dump that any of our tools opens.
+
+A step is written when it ends, before the training goes on and writes to its tensors. It appears in the dump as a
+whole, and so it goes when a ring is full. When the disk refuses, recording ends with a line for the person; the
+training goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.agents.graph_messages import execution_order, graph_message
+from tensight.agents.notices import say
+from tensight.errors import InputError, TensightError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.places import Io, PlaceTable
+    from tensight.agents.program import Program
+    from tensight.agents.reader import Framework, TensorReader
+    from tensight.agents.retention import Retention
+    from tensight.agents.settings import AgentSettings
+    from tensight.dumps.iteration_writer import IterationWriter
+    from tensight.dumps.recorder import RankRecorder, RecordedRow
+    from tensight.graph import Graph, Node
+
+MARK = ".tensight-recording"
+"""A file in every folder that is a recording of ours: only there other ranks may add theirs."""
+
+_GROWING = ".growing"
+"""Folder of what is not complete."""
+
+_MOST_NAMES = 1_000
+
+
+class Recorder:
+    """Records steps, if the settings ask for it.
+
+    Nothing here raises into the training.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+        ``record`` and ``record_folder``.
+    framework : Framework
+    reader : TensorReader
+        Of the framework's tensors.
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether steps are recorded: then every place is wanted with its statistics and its value.
+    folder : Path or None
+        The recording; None if there never was one.
+    """
+
+    def __init__(self, settings: AgentSettings, framework: Framework, reader: TensorReader) -> None:
+        self.is_on = False
+        self.folder: Path | None = None
+        self._ring = settings.ring_steps
+        self._reader = reader
+        self._process_id = os.getpid()
+        self._rank: RankRecorder | None = None
+        self._graphs: dict[int, _Graph] = {}
+        # Root graph of each iteration that is there, the oldest first.
+        self._iterations: dict[int, _Graph] = {}
+        self._growing: Path | None = None
+        if settings.record:
+            try:
+                self._open(settings, framework)
+            except (OSError, TensightError) as error:
+                self._end(error)
+
+    @property
+    def oldest_iteration(self) -> int | None:
+        """The oldest iteration that can be shown; None if there is none."""
+        return next(iter(self._iterations), None)
+
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """All iterations that can be shown."""
+        return tuple(self._iterations)
+
+    def learn(self, program: Program) -> None:
+        """Take a program whose steps are recorded, or more of one that is known."""
+        if not self._may_write:
+            return
+        try:
+            self._learn(program)
+        except Exception as error:
+            self._end(error)
+
+    def record(
+        self,
+        iteration: int,
+        program: Program,
+        order: Iterable[int],
+        places: PlaceTable,
+        columns: StatisticsColumns,
+        retention: Retention,
+    ) -> None:
+        """Write a step that has ended: of each place its value, or its statistics if its value is not kept.
+
+        Parameters
+        ----------
+        iteration : int
+            -1 for the values before the first step.
+        program : Program
+            What ran.
+        order : iterable of int
+            Places that were seen, in the order of execution.
+        places : PlaceTable
+        columns : StatisticsColumns
+        retention : Retention
+        """
+        if not self._may_write or iteration in self._iterations:
+            return
+        try:
+            if program.number not in self._graphs:
+                self._learn(program)
+            self._write(self._graphs[program.number], iteration, _Seen(order, places, columns, retention))
+        except Exception as error:
+            self._end(error)
+
+    def value(self, name: str, slot: int, io: Io, iteration: int) -> NDArray[Any] | None:
+        """Return the value that a slot of a node had; None if it was not recorded or is no more there.
+
+        Parameters
+        ----------
+        name : str
+            Full name of the node.
+        slot : int
+        io : {"output", "input"}
+        iteration : int
+        """
+        graph = self._iterations.get(iteration)
+        node = None if graph is None else graph.nodes.get(name)
+        if graph is None or node is None or self._rank is None:
+            return None
+        try:
+            path = self._rank.find_tensor(graph.graph, node, slot, iteration, is_input=io == "input")
+            return None if path is None else _read(path)
+        except (OSError, ValueError):
+            return None
+
+    def why_missing(self, iteration: int) -> str:
+        """Return why there is no value of an iteration."""
+        if iteration in self._iterations:
+            return f"its value of iteration {iteration} was not kept, only its statistics were recorded"
+        if not self._iterations:
+            return 'no iterations are recorded (record="ring:20" keeps the last 20)'
+        first, last = self.oldest_iteration, next(reversed(self._iterations))
+        return f"iteration {iteration} is not recorded; iterations {first} to {last} are"
+
+    def close(self) -> None:
+        """Leave nothing behind but the recording."""
+        self.is_on = False
+        if self._growing is not None and os.getpid() == self._process_id:
+            shutil.rmtree(self._growing, ignore_errors=True)
+            with suppress(OSError):
+                self._growing.parent.rmdir()
+
+    @property
+    def _may_write(self) -> bool:
+        # A process that was forked has the recorder too; the recording belongs to its parent.
+        return self.is_on and os.getpid() == self._process_id
+
+    def _open(self, settings: AgentSettings, framework: Framework) -> None:
+        # Only who records needs all that.
+        from tensight.dumps.metadata import Device
+        from tensight.dumps.recorder import DumpRecorder
+
+        folder = _own_folder(settings, framework)
+        self._growing = folder / _GROWING / f"rank_{framework.rank}"
+        target = framework.backend.upper()
+        dump = DumpRecorder(folder, self._growing, framework_version=framework.version, device_target=target)
+        self._rank = dump.rank(framework.rank, Device(framework.rank, device_id=framework.device))
+        self.folder = folder
+        self.is_on = True
+        what = f"the last {self._ring} steps" if self._ring else "all steps"
+        say(f"{what} are recorded in {folder}")
+
+    def _learn(self, program: Program) -> None:
+        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+        known = self._graphs.get(program.number)
+        if known is not None and known.program is program:
+            return
+        file = self._rank.new_graph()
+        try:
+            file.write([graph_message(program)])
+            graph = file.parse(program.name)
+            self._rank.keep_graphs([(file, graph)], {graph.name: execution_order(program)})
+        except BaseException:
+            file.discard()
+            raise
+        made = _Graph(program, graph)
+        self._graphs[program.number] = made
+        for iteration, used in self._iterations.items():
+            if used is known:
+                self._iterations[iteration] = made
+
+    def _write(self, graph: _Graph, iteration: int, seen: _Seen) -> None:
+        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+        root = graph.graph.root_id
+        writer = self._rank.begin_iteration(root, iteration)
+        try:
+            without = self._write_values(writer, graph, seen)
+            rows = _recorded_rows(graph, without, seen)
+            if rows:
+                writer.add_statistics(self._rank.statistics_text(rows))
+            writer.keep()
+        except BaseException:
+            writer.discard()
+            raise
+        self._iterations[iteration] = graph
+        if iteration >= 0:
+            graph.iterations.append(iteration)
+        if not self._ring:
+            self._rank.record_executions(root, [iteration] if iteration >= 0 else [])
+            return
+        self._drop_oldest()
+        self._rank.keep_executions(root, graph.iterations)
+
+    def _write_values(self, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
+        """Write the values that are kept; return the places that have none."""
+        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+        without: list[int] = []
+        written: dict[int, tuple[str, NDArray[Any]]] = {}
+        for number in dict.fromkeys(seen.order):
+            place = seen.places[number]
+            node = graph.nodes.get(place.node.name)
+            if node is None:
+                continue
+            tensor = seen.retention.current(number)
+            head, is_input = self._rank.head(graph.graph, node), place.io == "input"
+            known = written.get(id(tensor))
+            if tensor is not None and known is not None:
+                writer.add_again(known[0], head, place.slot, known[1], is_input=is_input)
+                continue
+            array = None if tensor is None else self._reader.host(tensor)
+            if array is None:
+                without.append(number)
+                continue
+            written[id(tensor)] = writer.add(head, place.slot, array, is_input=is_input), array
+        return without
+
+    def _drop_oldest(self) -> None:
+        """Delete what a ring has no room for."""
+        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+        while len(self._iterations) > self._ring:
+            iteration = next(iter(self._iterations))
+            graph = self._iterations.pop(iteration)
+            root = graph.graph.root_id
+            if iteration >= 0:
+                graph.iterations.popleft()
+                self._rank.keep_executions(root, graph.iterations)
+            self._rank.drop_iteration(root, iteration)
+
+    def _end(self, error: Exception) -> None:
+        """Record no more, and say so."""
+        self.is_on = False
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
+        if self.folder is None:
+            say(f"nothing is recorded: {reason}")
+            return
+        what = "nothing is"
+        if self._iterations:
+            what = f"iterations {self.oldest_iteration} to {next(reversed(self._iterations))} are"
+        say(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
+
+
+class _Graph:
+    """A program as the graph that is recorded, and the iterations in which it ran."""
+
+    def __init__(self, program: Program, graph: Graph) -> None:
+        self.program = program
+        self.graph = graph
+        self.nodes: dict[str, Node] = {node.full_name or node.name: node for node in graph.nodes}
+        self.types = {node.name: node.type for node in program.nodes}
+        self.iterations: deque[int] = deque()
+
+
+class _Seen:
+    """What there is of a step."""
+
+    def __init__(
+        self, order: Iterable[int], places: PlaceTable, columns: StatisticsColumns, retention: Retention
+    ) -> None:
+        self.order = order
+        self.places = places
+        self.columns = columns
+        self.retention = retention
+
+
+def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[RecordedRow]:
+    """Return the statistics of places, as far as they are of this step."""
+    from tensight.dumps.recorder import RecordedRow
+
+    if not numbers:
+        return []
+    found = []
+    rows = seen.columns.take(np.array(numbers, np.int64))
+    for number, iteration, row in zip(numbers, rows.iterations.tolist(), rows.statistics(), strict=True):
+        if row is None or iteration != seen.columns.current_iteration:
+            continue
+        place = seen.places[number]
+        names = (
+            *("dtype", "shape", "size_bytes", "max", "min", "mean", "count", "negative_count", "positive_count"),
+            *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm"),
+        )
+        known: dict[str, Any] = {name: getattr(row, name) for name in names}
+        name = place.node.name
+        found.append(RecordedRow(graph.types.get(name, "Parameter"), name, place.io, place.slot, **known))
+    return found
+
+
+def _read(path: Path) -> NDArray[Any]:
+    from tensight.tensors.elements import BFLOAT16
+
+    array: NDArray[Any] = np.load(path, allow_pickle=False)
+    return array.view(BFLOAT16) if array.dtype.kind == "V" else array
+
+
+def _own_folder(settings: AgentSettings, framework: Framework) -> Path:
+    """Return a folder in which this rank may record; nothing that anybody has there is touched.
+
+    Raises
+    ------
+    InputError
+        There is something else in the folder that the person named.
+    OSError
+        It cannot be made.
+    """
+    if settings.record_folder:
+        folder = Path(settings.record_folder).expanduser().absolute()
+        problem = _take(folder, framework.rank)
+        if problem:
+            raise InputError(f"{folder}: {problem}; name another folder, or none")
+        return folder
+    name = _default_name(settings, framework)
+    for number in range(1, _MOST_NAMES):
+        folder = Path.cwd() / (name if number == 1 else f"{name}-{number}")
+        if not _take(folder, framework.rank):
+            return folder
+    raise InputError(f"{folder.parent}: holds too many recordings called {name}; delete some")
+
+
+def _take(folder: Path, rank: int) -> str:
+    """Make a folder this rank's own, or return why it cannot be."""
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        return "is no folder"
+    if not (folder / MARK).exists():
+        if os.listdir(folder):
+            return "is not empty, and no recording of Tensight"
+        with suppress(FileExistsError):
+            os.close(os.open(folder / MARK, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        (folder / f"rank_{rank}").mkdir(0o700)
+    except FileExistsError:
+        return "holds a recording already"
+    return ""
+
+
+def _default_name(settings: AgentSettings, framework: Framework) -> str:
+    """Return a name that all ranks of a run find by themselves."""
+    if framework.world_size == 1:
+        return f"tensight-recording-{time.strftime('%Y%m%d-%H%M%S')}"
+    run = settings.job or os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT") or "run"
+    return "tensight-recording-" + "".join(letter if letter.isalnum() else "-" for letter in run)[:100]
