@@ -40,8 +40,9 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
 
     def around(iteration: int) -> ToldSteps:
         if iteration not in tables:
-            told = [row for one in (iteration - 1, iteration) for row in store.told(rank, one)]
-            tables[iteration] = told_steps(told, rank, graphs)
+            # Of the step before only counts what it left in parameters.
+            before = store.told(rank, iteration - 1, only_parameters=True)
+            tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs)
         return tables[iteration]
 
     found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)

@@ -286,15 +286,17 @@ class StatisticsStore:
     def first_with(self, anomaly: str, rank: int, after: int) -> int | None:
         """Return the first iteration after another in which a tensor of a rank shows an anomaly."""
         found = self._query(
-            "SELECT iteration FROM statistics JOIN tensors ON tensors.id = statistics.tensor"  # noqa: S608 - our own
-            f" WHERE ({_SICK[anomaly]}) AND iteration > ? AND rank = ? ORDER BY iteration LIMIT 1",
+            f"SELECT iteration FROM statistics INDEXED BY sick_{anomaly} CROSS JOIN tensors"  # noqa: S608 - our own
+            f" ON tensors.id = statistics.tensor WHERE ({_SICK[anomaly]}) AND iteration > ? AND rank = ?"
+            " ORDER BY iteration LIMIT 1",
             (after, rank),
         )
         return int(found[0][0]) if found else None
 
-    def told(self, rank: int, iteration: int) -> list[tuple[Any, ...]]:
-        """Return all that is known of an iteration of a rank, a tuple for each tensor; see `told_steps.TOLD`."""
-        return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?", (iteration, rank))
+    def told(self, rank: int, iteration: int, *, only_parameters: bool = False) -> list[tuple[Any, ...]]:
+        """Return what is known of an iteration of a rank, a tuple for each tensor; see `told_steps.TOLD`."""
+        which = " AND type = 'Parameter'" if only_parameters else ""
+        return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
 
     def _add_tensors(self, tensors: Iterable[ToldTensor]) -> None:
         for key, kind, position in tensors:
