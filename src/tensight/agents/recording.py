@@ -8,9 +8,10 @@ training goes on.
 from __future__ import annotations
 
 import os
+import queue
 import shutil
+import threading
 import time
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ _GROWING = ".growing"
 """Folder of what is not complete."""
 
 _MOST_NAMES = 1_000
+_MOST_WASTE = 4
 
 
 class Recorder:
@@ -77,6 +79,7 @@ class Recorder:
         # Root graph of each iteration that is there, the oldest first.
         self._iterations: dict[int, _Graph] = {}
         self._growing: Path | None = None
+        self._waste = _Waste()
         if settings.record:
             try:
                 self._open(settings, framework)
@@ -168,6 +171,7 @@ class Recorder:
         """Leave nothing behind but the recording."""
         self.is_on = False
         if self._growing is not None and os.getpid() == self._process_id:
+            self._waste.end()
             shutil.rmtree(self._growing, ignore_errors=True)
             with suppress(OSError):
                 self._growing.parent.rmdir()
@@ -220,18 +224,16 @@ class Recorder:
             rows = _recorded_rows(graph, without, seen)
             if rows:
                 writer.add_statistics(self._rank.statistics_text(rows))
+            # Who reads the dump meanwhile knows an iteration that ran and was not recorded, not the other way round.
+            if iteration >= 0:
+                self._rank.record_executions(root, [iteration])
             writer.keep()
         except BaseException:
             writer.discard()
             raise
         self._iterations[iteration] = graph
-        if iteration >= 0:
-            graph.iterations.append(iteration)
-        if not self._ring:
-            self._rank.record_executions(root, [iteration] if iteration >= 0 else [])
-            return
-        self._drop_oldest()
-        self._rank.keep_executions(root, graph.iterations)
+        while 0 < self._ring < len(self._iterations):
+            self._drop_oldest()
 
     def _write_values(self, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
         """Write the values that are kept; return the places that have none."""
@@ -259,14 +261,11 @@ class Recorder:
     def _drop_oldest(self) -> None:
         """Delete what a ring has no room for."""
         assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
-        while len(self._iterations) > self._ring:
-            iteration = next(iter(self._iterations))
-            graph = self._iterations.pop(iteration)
-            root = graph.graph.root_id
-            if iteration >= 0:
-                graph.iterations.popleft()
-                self._rank.keep_executions(root, graph.iterations)
-            self._rank.drop_iteration(root, iteration)
+        iteration = next(iter(self._iterations))
+        graph = self._iterations.pop(iteration)
+        gone = self._rank.take_out_iteration(graph.graph.root_id, iteration)
+        if gone is not None:
+            self._waste.delete(gone)
 
     def _end(self, error: Exception) -> None:
         """Record no more, and say so."""
@@ -281,15 +280,40 @@ class Recorder:
         say(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
 
 
+class _Waste:
+    """Deletes folders in a thread: to make a step takes the disk less long than to forget one."""
+
+    def __init__(self) -> None:
+        self._folders: queue.Queue[Path | None] = queue.Queue(_MOST_WASTE)
+        self._thread: threading.Thread | None = None
+
+    def delete(self, folder: Path) -> None:
+        """Delete a folder soon; waits while several are still there, so that the disk does not fill up."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="tensight-recording", daemon=True)
+            self._thread.start()
+        self._folders.put(folder)
+
+    def end(self) -> None:
+        """Delete what is left."""
+        if self._thread is not None:
+            self._folders.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while (folder := self._folders.get()) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class _Graph:
-    """A program as the graph that is recorded, and the iterations in which it ran."""
+    """A program as the graph that is recorded."""
 
     def __init__(self, program: Program, graph: Graph) -> None:
         self.program = program
         self.graph = graph
         self.nodes: dict[str, Node] = {node.full_name or node.name: node for node in graph.nodes}
         self.types = {node.name: node.type for node in program.nodes}
-        self.iterations: deque[int] = deque()
 
 
 class _Seen:

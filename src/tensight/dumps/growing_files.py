@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import mmap
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tensight.dumps.direct_writes import WORTH_IT_BYTES, DirectWrites
 from tensight.errors import GraphError
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
+    from numpy.typing import NDArray
 
 _LENGTH_BYTES = 5
 # A ModelProto: IR version 1, then the graph, whose length is filled in when it is known. Five bytes are enough for
@@ -76,6 +79,12 @@ class PartFile:
         self._complete()
         self._close()
         os.replace(self.path, path)
+        self._is_moved = True
+
+    def stay(self) -> None:
+        """Close the file, which is in its place already."""
+        self._complete()
+        self._close()
         self._is_moved = True
 
     def discard(self) -> None:
@@ -189,6 +198,19 @@ class TensorWriter:
         self._part.discard()
 
 
+def write_npy(path: Path, array: NDArray[Any]) -> None:
+    """Write an array, little-endian and in C order, to a new file."""
+    data = array.reshape(-1).view(np.uint8).data
+    part = PartFile(path, array.nbytes)
+    try:
+        part.write([npy_head(array.dtype, array.shape), data])
+        part.stay()
+    except BaseException:
+        part.discard()
+        raise
+
+
+@lru_cache(maxsize=4096)
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
     text = f"{{'descr': '{dtype.newbyteorder('<').str}', 'fortran_order': False, 'shape': {shape}, }}"

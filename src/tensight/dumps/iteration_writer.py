@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.dumps.growing_files import PartFile, TensorWriter
+from tensight.dumps.growing_files import write_npy
 from tensight.dumps.indexing import MAPPING, STATISTICS
 from tensight.dumps.names import parse_mapping
 
@@ -93,14 +93,7 @@ class IterationWriter:
         # little-endian, in C order; of an array that is both already there is no copy
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
         name = self._name(head, slot, plain.dtype, is_input=is_input)
-        path = self._part / name
-        writer = TensorWriter(PartFile(path, plain.nbytes), plain.dtype, plain.shape)
-        try:
-            writer.write([plain.reshape(-1).view(np.uint8).data])
-            writer.move_to(path)
-        except BaseException:
-            writer.discard()
-            raise
+        write_npy(self._part / name, plain)
         return name
 
     def add_again(self, written: str, head: str, slot: int, array: NDArray[Any], *, is_input: bool = False) -> None:

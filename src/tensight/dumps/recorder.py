@@ -15,7 +15,6 @@ import mmap
 import os
 import shutil
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
@@ -265,12 +264,20 @@ class RankRecorder:
         part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
         return IterationWriter(part, self._iteration_folder(graph_id, iteration), self._moment)
 
-    def drop_iteration(self, graph_id: int, iteration: int) -> None:
-        """Delete what there is of an iteration of a root graph; it goes at once, whatever is in it."""
+    def take_out_iteration(self, graph_id: int, iteration: int) -> Path | None:
+        """Take all there is of an iteration of a root graph out of the dump at once.
+
+        Returns
+        -------
+        Path or None
+            Where it is now: a folder that the caller is to delete. None if there was nothing.
+        """
         part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
-        with suppress(FileNotFoundError):
+        try:
             os.rename(self._iteration_folder(graph_id, iteration), part)
-        shutil.rmtree(part, ignore_errors=True)
+        except FileNotFoundError:
+            return None
+        return part
 
     def find_tensor(
         self, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
@@ -282,16 +289,11 @@ class RankRecorder:
         except FileNotFoundError:
             return None
 
-    def keep_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
-        """Note in which iterations a root graph ran, in place of all that was noted before."""
-        lines = "".join(f"{iteration}\n" for iteration in iterations)
-        _write_whole(self._executions_file(graph_id), lines.encode())
-
     def record_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
         """Note that a root graph ran in these iterations, which were not noted before."""
         lines = "".join(f"{iteration}\n" for iteration in iterations)
         if lines:
-            append(self._executions_file(graph_id), lines)
+            append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
 
     def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
         """Note statistics of tensors of an iteration of a root graph, in place of those noted before."""
@@ -318,9 +320,6 @@ class RankRecorder:
 
     def _iteration_folder(self, graph_id: int, iteration: int) -> Path:
         return self.folder / NET_NAME / str(graph_id) / (INITIAL if iteration < 0 else str(iteration))
-
-    def _executions_file(self, graph_id: int) -> Path:
-        return self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv"
 
     def _moment(self) -> int:
         """Return the time in microseconds, never the same twice."""
