@@ -323,3 +323,17 @@ def test_a_watchpoint_without_any_threshold_never_hits() -> None:
     command.watch_nodes.add(node_name=b"Default/a-op0")
     assert process.watches.set(command) == ""
     assert process.step({place: [1e30]}) == []
+
+
+def test_a_step_that_is_checked_again_tells_its_hits_again_and_does_not_count_twice() -> None:
+    process = Process()
+    place, weight = process.place("Default/a-op0"), process.place("w", "Parameter", "weight")
+    process.watch("TL(max_gt=2) persist=2", number=1)
+    process.watch("TO", number=2)
+    process.watch("weight_not_changed(rtol=0, atol=0)", "weights", number=3)
+    again = {"columns": process.columns, "retention": process.retention, "order": [place, weight], "again": True}
+    process.step({place: [1.0], weight: [1.0]})
+    assert found(process.step({place: [3.0, np.nan], weight: [1.0]})) == [(2, "Default/a-op0"), (3, "w")]
+    assert found(process.watches.check_step(iteration=1, **again)) == [(2, "Default/a-op0"), (3, "w")]
+    assert found(process.step({place: [3.0], weight: [2.0]})) == [(1, "Default/a-op0")]
+    assert found(process.watches.check_step(iteration=2, **again)) == [(1, "Default/a-op0")]

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
-    from tensight.watchpoints import ConditionCheck, Evaluation
+    from tensight.agents.watching_steps import Judged
+    from tensight.watchpoints import Columns, ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
 
 MOST_SKIPPED = 20
@@ -171,6 +172,7 @@ class Watches:
         order: Sequence[int],
         *,
         scaled_skip: bool = False,
+        again: bool = False,
     ) -> list[AgentHit]:
         """Check all watchpoints at the end of a step.
 
@@ -185,15 +187,20 @@ class Watches:
             The places that were seen in it, in the order of execution.
         scaled_skip : bool
             Loss scaling has skipped the update, because gradients were not finite.
+        again : bool
+            The step was checked before: hits are told once more, and the step does not count twice.
 
         Returns
         -------
         list of AgentHit
             In the order of execution; without those that `check_node` has found in this iteration.
         """
-        self._skipped = self._skipped + 1 if scaled_skip else 0
-        hits = self._check(columns, retention, iteration, order=order)
-        if scaled_skip and self._skipped <= MOST_SKIPPED:
+        if again:
+            self._reported.clear()
+        else:
+            self._skipped = self._skipped + 1 if scaled_skip else 0
+        hits = self._check(columns, retention, iteration, order=order, again=again)
+        if self._skipped and self._skipped <= MOST_SKIPPED:
             hits = [hit for hit in hits if not _scaled(hit.place.node)]
         if len(hits) > 1:
             at = {place: position for position, place in enumerate(order)}
@@ -241,8 +248,9 @@ class Watches:
         *,
         order: Sequence[int] = (),
         initial: bool = False,
+        again: bool = False,
     ) -> list[AgentHit]:
-        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.check]
+        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.judged]
         if self._skipped:
             checked = [watch for watch in checked if not watch.waits_for_update]
         rows = self._rows()
@@ -256,10 +264,10 @@ class Watches:
             table = StepTable(taken, present)
             if self._masked is not None:
                 table.columns["masked"] = self._masked
-            self._values.compare(table.columns, taken, present)
+            self._values.compare(table.columns, taken, present, again=again)
             for watch in checked:
-                watch.compare_norms(table)
-                hits += self._hits(watch, table, rows, watch.chosen, retention, iteration, order)
+                watch.compare_norms(table, again=again)
+                hits += self._hits(watch, table, rows, watch.chosen, retention, iteration, order, again=again)
         return hits
 
     def _rows(self) -> NDArray[np.int64]:
@@ -275,7 +283,7 @@ class Watches:
         for watch, places in zip(watches, lists, strict=True):
             watch.arrange(places, self._table, len(self._places), depths)
         comparing = [watch for watch in watches if watch.rule.compares_steps]
-        self._values.arrange(self._table, [(one.rows, one.check) for one in comparing if one.check is not None])
+        self._values.arrange(self._table, [(one.rows, one.judged.check) for one in comparing if one.judged])
         self._masked = None
         if any(watch.needs_masks for watch in watches):
             self._masked = np.array([names[number] in layers.may_mask for number in self._table.tolist()], np.bool_)
@@ -290,19 +298,21 @@ class Watches:
         retention: Retention | None,
         iteration: int,
         order: Sequence[int] = (),
+        *,
+        again: bool = False,
     ) -> list[AgentHit]:
-        check = watch.check
-        if check is None:
+        judged = watch.judged
+        if judged is None or not len(chosen):
             return []
-        candidates = chosen[table.may_hit(check, chosen) & table.present[chosen]]
+        candidates = chosen[table.may_hit(judged, chosen) & table.present[chosen]]
         if not len(candidates) and watch.rule.persistence == 1:
             return []
         places = rows[candidates]
-        evaluation = self._evaluate(watch, check, table, candidates, places, retention) if len(candidates) else None
+        evaluation = self._evaluate(judged, table, candidates, places, retention) if len(candidates) else None
         hit = NO_PLACES if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
-            hit = hit[watch.persists(seen, places, hit)]
+            hit = hit[watch.persists(seen, places, hit, again=again)]
         if evaluation is None or not len(hit):
             return []
         if self._reported_in != iteration:
@@ -313,28 +323,43 @@ class Watches:
             key = (watch.rule.id, int(places[row]))
             if key not in self._reported:
                 self._reported.add(key)
-                found.append(_hit(watch, check, self._places[key[1]], evaluation, row))
+                found.append(_hit(watch, judged.check, self._places[key[1]], evaluation, row))
         return found
 
     def _evaluate(
         self,
-        watch: Watch,
-        check: ConditionCheck,
+        judged: Judged,
         table: StepTable,
         candidates: NDArray[np.int64],
         places: NDArray[np.int64],
         retention: Retention | None,
-    ) -> Evaluation:
+    ) -> Evaluation | None:
+        """Evaluate a check on candidates with all that can be found out; None if it certainly hits on none of them."""
+        check = judged.check
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
-        if watch.needs_units:
+        if judged.needs.units:
             shapes = table.rows.shapes
             columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
+            # The candidates are those that statistics left open: counting is faster than asking once more.
+            if retention is not None:
+                self._values.read(check, columns, places, np.arange(len(places)), retention)
+            if not _units_hit(judged, columns):
+                return None
         evaluation = evaluate(check, columns)
         if evaluation.undecided.any() and retention is not None:
             open_rows = np.flatnonzero(evaluation.undecided)
             if self._values.read(check, columns, places, open_rows, retention):
                 evaluation = evaluate(check, columns)
         return evaluation
+
+
+def _units_hit(judged: Judged, columns: Columns) -> bool:
+    """Whether any percentage of units that was counted, or that nobody could count, may be a hit."""
+    (rule,) = judged.needs.units
+    counted = columns.get(rule)
+    if counted is None or np.isnan(counted).any():
+        return True
+    return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in judged.thresholds)
 
 
 def _scaled(node: DeclaredNode) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensight.agents.places import Need
 from tensight.agents.watching_selection import Selection
+from tensight.agents.watching_steps import Judged
 from tensight.watchpoints.references import References
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tensight.graph import Layers
 
 NO_PLACES = np.empty(0, np.int64)
+_NOTHING = np.empty(0)
 
 
 class Watch:
@@ -35,22 +37,22 @@ class Watch:
 
     def __init__(self, rule: WatchRule, layers: Layers, *, check_at_nodes: bool) -> None:
         self.rule = rule
-        self.check = rule.check if not rule.compares_ranks else None
+        self.judged = Judged(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
-        self.needs_units = needs is not None and bool(needs.units)
         self.needs_masks = needs is not None and needs.masks
         self._references = [References(name) for name in needs.references] if needs is not None else []
         # A step in which loss scaling skipped the update says nothing about updates.
         self.waits_for_update = rule.compares_steps or bool(self._references)
         in_one_step = rule.persistence == 1 and not self.waits_for_update and not self.initial_only
-        self.at_nodes = check_at_nodes and in_one_step and self.check is not None
+        self.at_nodes = check_at_nodes and in_one_step and self.judged is not None
         self.need = self._need()
         self.places: list[int] = []
         self.rows = NO_PLACES
         self.chosen = NO_PLACES
         self._held = np.empty(0, np.int32)
+        self._last: dict[str, NDArray[np.float64]] = {}
         self._depths = np.empty(0)
 
     def arrange(
@@ -63,9 +65,17 @@ class Watch:
         if len(self._held) < all_places:
             self._held = np.concatenate([self._held, np.zeros(all_places - len(self._held), np.int32)])
 
-    def compare_norms(self, table: StepTable) -> None:
-        """Add what norms are compared with to the columns of a step."""
+    def compare_norms(self, table: StepTable, *, again: bool = False) -> None:
+        """Add what norms are compared with to the columns of a step; `again` if it is the same as the last time."""
         for references in self._references:
+            if again:
+                last = self._last.get(references.name, _NOTHING)
+                places = table.rows.places
+                known = places < len(last)
+                column = np.full(len(places), np.nan)
+                column[known] = last[places[known]]
+                table.columns["reference", references.name] = column
+                continue
             seen = table.present[self.chosen]
             chosen = self.chosen[seen]
             columns = table.columns
@@ -74,12 +84,18 @@ class Watch:
             column = np.full(len(table.present), np.nan)
             column[chosen] = references.step(self.rows[seen], norms, counts, finite, self._depths[seen])
             columns["reference", references.name] = column
+            last = self._last[references.name] = np.full(len(self._held), np.nan)
+            last[self.rows[seen]] = column[chosen]
 
-    def persists(self, seen: NDArray[np.int64], places: NDArray[np.int64], hit: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Count the step, and tell on which of the places that hit the condition has held long enough."""
-        held = self._held[places[hit]] + 1
-        self._held[seen] = 0
-        self._held[places[hit]] = held
+    def persists(
+        self, seen: NDArray[np.int64], places: NDArray[np.int64], hit: NDArray[np.int64], *, again: bool = False
+    ) -> NDArray[np.bool_]:
+        """Count the step, unless it was counted before; tell on which places the condition has held long enough."""
+        held = self._held[places[hit]]
+        if not again:
+            held = held + np.int32(1)
+            self._held[seen] = 0
+            self._held[places[hit]] = held
         long_enough: NDArray[np.bool_] = held >= self.rule.persistence
         return long_enough
 

@@ -47,6 +47,7 @@ class ValueColumns:
         self._places = _NO_PLACES
         self._largest_atol = DEFAULT_ATOL
         self._before = np.zeros(0, _BEFORE)
+        self._seen: tuple[NDArray[np.int64], NDArray[np.void]] | None = None
 
     def arrange(self, table: NDArray[np.int64], compared: Sequence[tuple[NDArray[np.int64], ConditionCheck]]) -> None:
         """Take note of which places of a table are compared with the step before, by which checks."""
@@ -59,7 +60,7 @@ class ValueColumns:
         """Whether anything is compared with the step before."""
         return len(self._compared) > 0
 
-    def compare(self, columns: Table, rows: Rows, present: NDArray[np.bool_]) -> None:
+    def compare(self, columns: Table, rows: Rows, present: NDArray[np.bool_], *, again: bool = False) -> None:
         """Add the columns of changes, as far as statistics tell, and remember this step for the next one.
 
         Parameters
@@ -70,7 +71,13 @@ class ValueColumns:
             The rows that they are computed from.
         present : ndarray of bool
             Which of the places were seen in this step.
+        again : bool
+            It is the same step as the last time.
         """
+        if self._seen is not None and not again:
+            seen_before, remembered = self._seen
+            self._before[seen_before] = remembered
+            self._seen = None
         if not self.compares:
             return
         chosen = self._compared
@@ -99,7 +106,8 @@ class ValueColumns:
         ):
             columns[name] = np.zeros(length, values.dtype)
             columns[name][chosen] = values
-        self._before[self._places[seen]] = now[seen]
+        if not again:
+            self._seen = self._places[seen], now[seen]
 
     def read(
         self,

@@ -267,7 +267,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "100 · units(count(x = 0) ≥ zeros_of_unit %) / units",
                 "the percentage of units that are zero",
                 dead_unit_percentage,
-                ("count", *_NON_FINITE, "zero_count"),
+                ("count", *_NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max"),
                 Source.UNITS,
             ),
             Quantity(

@@ -114,9 +114,10 @@ class References:
         found = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
         known = ~np.isnan(norms)
         self._norms[places[known]] = norms[known]
-        per_element = norms[known & (norms > 0)] / sizes[known & (norms > 0)]
+        some = norms > 0
+        per_element = np.sort(norms[some] / sizes[some])
         if len(per_element):
-            self._usual = float(np.median(per_element))
+            self._usual = float(per_element[len(per_element) // 2])
         return found
 
     def _remember_largest(self, norms: FloatColumn) -> None:
