@@ -84,7 +84,8 @@ def show_training(scenario: str, *, stay: bool) -> bool:
         if not record.hits:
             out.print(f"[yellow]The training ended at step {record.step}, and nothing hit.[/]")
             return False
-        out.print(f"[red]■[/] stopped at step {record.step} [dim]{escape(training.last_line)}[/]\n")
+        said = f"; the last it printed: [dim]{escape(training.last_line)}[/]" if training.last_line else ""
+        out.print(f"[red]■[/] stopped at step {record.step}{said}\n")
         print_findings(out, session)
         if stay:
             _stay(out, address, session)

@@ -71,7 +71,8 @@ def _print_first_hit(out: Console, session: Session, node: NodeHits) -> None:
 
     tensor = node.tensors[0]
     words = {point.id: point.words for point in session.watchpoints()}
-    out.print(f"[bold red]● {escape(node.node)}[/] {escape(words.get(tensor.hits[0].watchpoint, ''))}")
+    out.print(f"[bold red]● {escape(node.node)}[/]")
+    out.print(f"    {escape(words.get(tensor.hits[0].watchpoint, ''))}")
     _print_values(out, session, TensorAddress.parse(tensor.address))
     line = node.line
     if line is None:
@@ -96,10 +97,13 @@ def _print_values(out: Console, session: Session, address: TensorAddress) -> Non
     """Print what went into an operator and what came out."""
     from rich.markup import escape
 
-    records = session.tensors(address.node, rank=address.rank, graph=address.graph, iteration=address.iteration)
+    node, rank, graph = address.node, address.rank, address.graph
+    records = session.tensors(node, rank=rank, graph=graph, iteration=address.iteration)
+    producers = {slot.slot: slot.peer for slot in session.node(node, rank=rank, graph=graph).inputs}
     inputs = [record for record in records if record.io == "input"]
     for record in inputs[:MOST_INPUTS]:
-        out.print(f"    input {record.slot}  {escape(record.node)}[dim]  {escape(_values(record.statistics))}[/]")
+        producer = producers.get(record.slot) or "from outside the network"
+        out.print(f"    input {record.slot}  {escape(producer)}[dim]  {escape(_values(record.statistics))}[/]")
     for record in (record for record in records if record.io == "output" and record.slot == address.slot):
         out.print(f"    output {record.slot}  [bold]{escape(_values(record.statistics))}[/]")
 

@@ -43,9 +43,9 @@ def selftest(
     with _progress(steps, quiet=quiet) as showing:
         plain = measure(command, steps, showing(PLAIN))
         again = measure(command, steps, showing(AGAIN))
-        debugged, stops, attached = measure_debugged(command, steps, capture.value, showing(DEBUGGED))
+        debugged, stops = measure_debugged(command, steps, capture.value, showing(DEBUGGED))
     runs = {PLAIN: plain, AGAIN: again, DEBUGGED: debugged}
-    verdict = judge(plain, again, debugged, attached=attached)
+    verdict = judge(plain, again, debugged)
     if json:
         measured = {name: asdict(run) for name, run in runs.items()}
         print_json({"passed": verdict.passed, **asdict(verdict), "stops": stops, "runs": measured})
@@ -64,8 +64,9 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
     out.print(rows)
     steps = count(runs[PLAIN].steps, "step")
     if not verdict.attached:
-        said = escape(runs[DEBUGGED].said.removeprefix("tensight: ")) or "the agent saw no step"
-        out.print(f"[bold red]✗ The debugger was not attached[/], so nothing was tested: {said}")
+        run = runs[DEBUGGED]
+        out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; it said:")
+        out.print(f"  {escape(run.said) or 'nothing'}")
         return
     if verdict.unstable:
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"

@@ -45,6 +45,8 @@ class Measured:
         The most memory that the process had resident.
     digests : mapping of str to str
         SHA-256 of the bits of each parameter, buffer and tensor of an optimizer's state.
+    debugged_steps : int
+        How many steps the debugger saw.
     said : str
         What the debugger wrote to stderr.
     """
@@ -53,6 +55,7 @@ class Measured:
     step_s: float
     peak_bytes: int
     digests: Mapping[str, str]
+    debugged_steps: int = 0
     said: str = ""
 
 
@@ -69,7 +72,7 @@ class Verdict:
     changed : tuple of str
         Those that differ with the debugger, if the script is deterministic.
     attached : bool
-        The debugger was there, and saw steps.
+        The debugger was there, and saw the steps.
     slowdown : float
         Median step with the debugger divided by that without.
     added_bytes : int
@@ -89,7 +92,7 @@ class Verdict:
         return self.attached and self.compared > 0 and not self.unstable and not self.changed
 
 
-def judge(plain: Measured, again: Measured, debugged: Measured, *, attached: bool) -> Verdict:
+def judge(plain: Measured, again: Measured, debugged: Measured) -> Verdict:
     """Compare two runs without the debugger and one with it."""
     unstable = _differing(plain, again)
     step_s = statistics.median((plain.step_s, again.step_s))
@@ -97,7 +100,8 @@ def judge(plain: Measured, again: Measured, debugged: Measured, *, attached: boo
         compared=len(plain.digests),
         unstable=unstable,
         changed=() if unstable else _differing(plain, debugged),
-        attached=attached,
+        # The agent ends its last step after the optimizer has.
+        attached=debugged.debugged_steps >= debugged.steps - 1,
         slowdown=debugged.step_s / step_s if step_s else float("nan"),
         added_bytes=debugged.peak_bytes - max(plain.peak_bytes, again.peak_bytes),
     )
@@ -125,13 +129,13 @@ def measure(command: Sequence[str], steps: int, on_step: Callable[[], None]) -> 
 
 def measure_debugged(
     command: Sequence[str], steps: int, capture: str, on_step: Callable[[], None]
-) -> tuple[Measured, int, bool]:
+) -> tuple[Measured, int]:
     """Run some steps of a script with the debugger, and the recommended watchpoints on everything.
 
     Returns
     -------
-    (Measured, int, bool)
-        What was seen; how often a watchpoint stopped it; whether the debugger saw steps.
+    (Measured, int)
+        What was seen, and how often a watchpoint stopped it.
     """
     with tempfile.TemporaryDirectory(prefix="tensight-selftest-") as folder, own_server(Path(folder)) as server:
         host, _, port = (server.debugger or "").rpartition(":")
@@ -141,7 +145,7 @@ def measure_debugged(
             measured = _measure(command, steps, {"TENSIGHT_DEBUG": "1", **as_variables(choices)}, on_step)
         finally:
             following.end()
-        return measured, following.stops, following.steps > 0
+        return measured, following.stops
 
 
 class _Following:
@@ -149,7 +153,6 @@ class _Following:
 
     def __init__(self, server: Announcement) -> None:
         self.stops = 0
-        self.steps = 0
         self._server = server
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -168,7 +171,6 @@ class _Following:
             session = self._session(server)
             while session is not None:
                 record = session.wait()
-                self.steps = max(self.steps, record.step)
                 if record.state.has_ended:
                     return
                 self.stops += record.hits > 0
@@ -242,5 +244,6 @@ def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -
         step_s=statistics.median(seconds) if seconds else float("nan"),
         peak_bytes=outcome["peak_bytes"],
         digests=outcome["digests"],
+        debugged_steps=outcome["debugged_steps"],
         said="\n".join(lines),
     )

@@ -25,3 +25,8 @@ def install(settings: AgentSettings) -> None:
         _installed.append(debugger)
         debugger.start()
         atexit.register(debugger.close)
+
+
+def installed() -> Debugger | None:
+    """Return what debugs this process, if `install` was called."""
+    return _installed[0] if _installed else None

@@ -40,15 +40,15 @@ class Outcome(NamedTuple):
     digests : dict of str to str
         SHA-256 of the bits of each parameter, each buffer of the module that it belongs to, and each tensor among the
         optimizers' states.
-    debugged : bool
-        The agent was in the process.
+    debugged_steps : int
+        How many steps the debugger saw.
     """
 
     steps: int
     step_seconds: list[float]
     peak_bytes: int
     digests: dict[str, str]
-    debugged: bool
+    debugged_steps: int
 
 
 class Trial:
@@ -103,11 +103,16 @@ class Trial:
         # What is digested must not count as memory.
         peak_bytes = _peak_bytes()
         digests = {name: _digest(tensor) for name, tensor in _state(self._optimizers)}
-        debugged = "tensight.agents.agent" in sys.modules
-        outcome = Outcome(len(self._ends), seconds, peak_bytes, digests, debugged)
+        outcome = Outcome(len(self._ends), seconds, peak_bytes, digests, _debugged_steps())
         with open(self._descriptor, "w", closefd=False) as report:
             report.write(f"\n{json.dumps(outcome._asdict())}\n")
         self._process = -1
+
+
+def _debugged_steps() -> int:
+    module = sys.modules.get("tensight.agents.torch.install")
+    debugger = module.installed() if module is not None else None
+    return 0 if debugger is None or debugger.agent is None else int(debugger.agent.step)
 
 
 def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,62 @@
+"""A callback for Lightning: ``Trainer(callbacks=[tensight.torch.LightningDebugger()])``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensight.torch import debug
+
+if TYPE_CHECKING:
+    from tensight.agents.torch.debugger import Debugger
+
+# Two packages hold the same classes, and a trainer takes the callbacks of its own.
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+Callback: Any = importlib.import_module(next(filter(sys.modules.__contains__, _PACKAGES), _PACKAGES[0])).Callback
+
+
+class LightningDebugger(Callback):
+    """Debugs what a `Trainer` fits.
+
+    A step ends with the optimizer's step, so accumulated gradients, several optimizers and manual optimization are what
+    they are without Lightning. Validation is no part of a step.
+
+    Parameters
+    ----------
+    **settings
+        As for `tensight.torch.debug`.
+
+    Raises
+    ------
+    InputError
+        A setting cannot be used.
+
+    Examples
+    --------
+    >>> trainer = Trainer(callbacks=[tensight.torch.LightningDebugger(recommended=True)])  # doctest: +SKIP
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        # What cannot be used is refused where the script names it.
+        debug(**settings)
+        self._settings = settings
+        self._debugger: Debugger | None = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin with the first batch: what the sanity check calls is no training."""
+        self._debugger = debug(pl_module, *trainer.optimizers, **self._settings)
+        self._debugger.start()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
+        """End with the last batch."""
+        self._close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+        """End with the training; the exception goes its way."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._debugger is not None:
+            self._debugger.close()
+            self._debugger = None

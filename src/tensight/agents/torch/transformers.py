@@ -1,0 +1,54 @@
+"""A callback for Hugging Face Transformers: ``Trainer(callbacks=[tensight.torch.TransformersDebugger()])``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from tensight.torch import debug
+
+if TYPE_CHECKING:
+    from tensight.agents.torch.debugger import Debugger
+
+
+class TransformersDebugger(TrainerCallback):
+    """Debugs what a `Trainer` trains.
+
+    A step ends with the optimizer's step, so gradients that are accumulated over several batches are one step.
+    Evaluation is no part of a step.
+
+    Parameters
+    ----------
+    **settings
+        As for `tensight.torch.debug`.
+
+    Raises
+    ------
+    InputError
+        A setting cannot be used.
+
+    Examples
+    --------
+    >>> trainer = Trainer(model, arguments, callbacks=[tensight.torch.TransformersDebugger()])  # doctest: +SKIP
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        # What cannot be used is refused where the script names it.
+        debug(**settings)
+        self._settings = settings
+        self._debugger: Debugger | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
+        """Begin with the first batch."""
+        # Accelerate wraps the optimizer.
+        optimizer = known["optimizer"]
+        optimizer = getattr(optimizer, "optimizer", optimizer)
+        self._debugger = debug(known["model"], optimizer, **self._settings)
+        self._debugger.start()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
+        """End with the last batch; after an exception the end of the process is the end of debugging."""
+        if self._debugger is not None:
+            self._debugger.close()
+            self._debugger = None

@@ -1,0 +1,269 @@
+"""Lightning's and Transformers' trainers, debugged by a callback: what they call a step is one, and nothing changes."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer as TransformersTrainer
+from transformers import TrainingArguments
+
+import tensight
+import tensight.torch
+from tensight.errors import InputError
+from tensight.sessions.records import SessionRecord, State
+
+if TYPE_CHECKING:
+    from running import RunningServer
+
+    from tensight.client import Session
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of two large packages, which is not ours to heed
+PATIENCE_S = 60.0
+ROWS, BATCH = 32, 4
+
+_jobs = itertools.count(1)
+
+
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    """Rows of a made-up table; those from a certain one on may hold a NaN."""
+
+    def __init__(self, sick_from: int = ROWS) -> None:
+        numbers = torch.Generator().manual_seed(3)
+        self.inputs = torch.randn(ROWS, 8, generator=numbers)
+        self.labels = self.inputs.sum(dim=1, keepdim=True)
+        self.inputs[sick_from:] = float("nan")
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
+        return {"inputs": self.inputs[row], "labels": self.labels[row]}
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+class Regression(LightningModule):
+    """What people write for Lightning."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        super().__init__()
+        self.network = network()
+        self.fails_at = fails_at
+
+    def training_step(self, batch: dict[str, torch.Tensor], number: int) -> torch.Tensor:
+        if number == self.fails_at:
+            raise ZeroDivisionError("the script's own")
+        return nn.functional.mse_loss(self.network(batch["inputs"]), batch["labels"])
+
+    def validation_step(self, batch: dict[str, torch.Tensor]) -> None:
+        self.log("validation", nn.functional.mse_loss(self.network(batch["inputs"]), batch["labels"]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class TwoOptimizers(Regression):
+    """Manual optimization: each optimizer steps on its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: dict[str, torch.Tensor], number: int) -> None:
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+            self.manual_backward(super().training_step(batch, number))
+            optimizer.step()
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [torch.optim.SGD(self.network[place].parameters(), lr=0.01) for place in (0, 2)]
+
+
+class Module(nn.Module):
+    """What Transformers' trainer wants of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network()
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        outputs = self.network(inputs)
+        return {"loss": nn.functional.mse_loss(outputs, labels), "logits": outputs}
+
+
+def fit(model: Regression, folder: Path, callbacks: list[Any], sick_from: int = ROWS, **options: Any) -> None:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        enable_checkpointing=False,
+        default_root_dir=folder,
+        callbacks=callbacks,
+        **quiet,
+        **options,
+    )
+    trainer.fit(model, DataLoader(Rows(sick_from), BATCH), DataLoader(Rows(), BATCH))
+
+
+def train(model: Module, folder: Path, callbacks: list[Any], sick_from: int = ROWS, **options: Any) -> None:
+    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no"}
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=2,
+        per_device_train_batch_size=BATCH,
+        use_cpu=True,
+        eval_strategy="epoch",
+        **quiet,
+        **options,
+    )
+    TransformersTrainer(
+        model, arguments, train_dataset=Rows(sick_from), eval_dataset=Rows(), callbacks=callbacks
+    ).train()
+
+
+def debugged(
+    server: RunningServer, training: Callable[[dict[str, Any]], None], look: Callable[[Session], Any]
+) -> tuple[SessionRecord, Any]:
+    """Train with a person who sets a watchpoint and looks at what there is when the training stands or has ended."""
+    host, _, port = str(server.debugger).rpartition(":")
+    job = f"callback-{next(_jobs)}"
+
+    def person() -> tuple[SessionRecord, Any]:
+        with tensight.connect(server.url) as connection:
+            session = connection.wait_for_session(PATIENCE_S, name=job)
+            session.wait(PATIENCE_S)
+            session.watch("tensor_overflow", on="all")
+            record = session.continue_().wait(PATIENCE_S)
+            seen = look(session)
+            if not record.state.has_ended:
+                session.terminate()
+            return record, seen
+
+    with ThreadPoolExecutor(1) as threads:
+        seen = threads.submit(person)
+        try:
+            training({"host": host, "port": int(port), "job": job, "break_at_start": True})
+        except SystemExit:
+            """The person ended it."""
+        return seen.result(PATIENCE_S)
+
+
+def parameters_of(session: Session) -> set[str]:
+    return {node.entry.path for node in session.nodes(kind="weight")}
+
+
+def test_lightning_trains_the_same_and_each_update_is_a_step(torch_server: RunningServer, tmp_path: Path) -> None:
+    plain, model = Regression(), Regression()
+    fit(plain, tmp_path, [])
+    record, weights = debugged(
+        torch_server,
+        lambda settings: fit(model, tmp_path, [tensight.torch.LightningDebugger(**settings)]),
+        parameters_of,
+    )
+    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH)
+    assert weights == {f"network.{name}" for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name])
+
+
+def test_lightning_accumulates_gradients_over_batches(torch_server: RunningServer, tmp_path: Path) -> None:
+    record, _ = debugged(
+        torch_server,
+        lambda settings: fit(
+            Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], accumulate_grad_batches=4
+        ),
+        lambda _: None,
+    )
+    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH // 4)
+
+
+def test_lightning_with_two_optimizers_has_one_step_a_batch(torch_server: RunningServer, tmp_path: Path) -> None:
+    record, weights = debugged(
+        torch_server,
+        lambda settings: fit(TwoOptimizers(), tmp_path, [tensight.torch.LightningDebugger(**settings)]),
+        parameters_of,
+    )
+    assert record.state is State.FINISHED
+    assert record.step in (2 * ROWS // BATCH, 4 * ROWS // BATCH)
+    assert len(weights) == 4
+
+
+def test_lightning_stops_where_a_watchpoint_hits(torch_server: RunningServer, tmp_path: Path) -> None:
+    record, first = debugged(
+        torch_server,
+        lambda settings: fit(
+            Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], sick_from=5 * BATCH
+        ),
+        lambda session: session.hits()[0].node,
+    )
+    assert (record.state, record.step) == (State.PAUSED, 6)
+    assert first == "Default/network/0/Linear-op0"
+
+
+def test_an_exception_of_the_script_passes_lightning_and_ends_the_session(
+    torch_server: RunningServer, tmp_path: Path
+) -> None:
+    def training(settings: dict[str, Any]) -> None:
+        with pytest.raises(ZeroDivisionError, match="the script's own"):
+            fit(Regression(fails_at=3), tmp_path, [tensight.torch.LightningDebugger(**settings)])
+
+    record, _ = debugged(torch_server, training, lambda _: None)
+    assert (record.state, record.step) == (State.FINISHED, 3)
+
+
+def test_transformers_trains_the_same_and_each_update_is_a_step(torch_server: RunningServer, tmp_path: Path) -> None:
+    plain, model = Module(), Module()
+    train(plain, tmp_path, [])
+    record, weights = debugged(
+        torch_server,
+        lambda settings: train(model, tmp_path, [tensight.torch.TransformersDebugger(**settings)]),
+        parameters_of,
+    )
+    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH)
+    assert weights == {f"network.{name}" for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name])
+
+
+def test_transformers_accumulates_gradients_and_stops_where_a_watchpoint_hits(
+    torch_server: RunningServer, tmp_path: Path
+) -> None:
+    def training(settings: dict[str, Any]) -> None:
+        callback = tensight.torch.TransformersDebugger(**settings)
+        train(Module(), tmp_path, [callback], sick_from=0, gradient_accumulation_steps=2)
+
+    record, first = debugged(torch_server, training, lambda session: session.hits()[0].node)
+    assert (record.state, record.step) == (State.PAUSED, 1)
+    assert first == "Default/network/0/Linear-op0"
+
+
+def test_settings_are_refused_where_the_script_names_them() -> None:
+    for callback in (tensight.torch.LightningDebugger, tensight.torch.TransformersDebugger):
+        with pytest.raises(InputError, match="the port of the debug server is 0"):
+            callback(port=0)
+        with pytest.raises(TypeError):
+            callback(prot=50051)
+
+
+def test_the_callback_is_one_of_the_package_that_the_script_uses() -> None:
+    script = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import pytorch_lightning, tensight.torch\n"
+        "print(issubclass(tensight.torch.LightningDebugger, pytorch_lightning.Callback))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "True\n"
