@@ -342,13 +342,13 @@ class Watches:
             columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
             # The candidates are those that statistics left open: counting is faster than asking once more.
             if retention is not None:
-                self._values.read(check, columns, places, np.arange(len(places)), retention)
+                self._values.read(judged.needs, columns, places, np.arange(len(places)), retention)
             if not _units_hit(judged, columns):
                 return None
         evaluation = evaluate(check, columns)
         if evaluation.undecided.any() and retention is not None:
             open_rows = np.flatnonzero(evaluation.undecided)
-            if self._values.read(check, columns, places, open_rows, retention):
+            if self._values.read(judged.needs, columns, places, open_rows, retention):
                 evaluation = evaluate(check, columns)
         return evaluation
 

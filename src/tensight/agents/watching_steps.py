@@ -72,7 +72,7 @@ class StepTable:
         else:
             # So many elements at least must be zero if so many units are.
             least = threshold.value * rule.percentage / 1e4
-            possible = columns["zero_count"][chosen] >= least * columns["count"][chosen]
+            return columns["zero_count"][chosen] >= least * columns["count"][chosen]
         some = np.flatnonzero(possible)
         if some.size:
             rows = chosen[some]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.agents.retention import Retention
     from tensight.agents.rows import Rows
     from tensight.tensors import ChangeStatistics
-    from tensight.watchpoints import ConditionCheck
+    from tensight.watchpoints import ConditionCheck, Needs
 
 Table = dict[Any, "NDArray[Any]"]
 
@@ -111,7 +111,7 @@ class ValueColumns:
 
     def read(
         self,
-        check: ConditionCheck,
+        needs: Needs,
         columns: Table,
         places: NDArray[np.int64],
         open_rows: NDArray[np.int64],
@@ -121,7 +121,8 @@ class ValueColumns:
 
         Parameters
         ----------
-        check : ConditionCheck
+        needs : Needs
+            Of the check that is made.
         columns : dict
             Of the rows under evaluation; receives columns.
         places : ndarray of int64
@@ -131,7 +132,6 @@ class ValueColumns:
         retention : Retention
             Where the values are.
         """
-        needs = check.needs
         any_read = False
         for row in open_rows.tolist():
             current = self._host(retention.current(int(places[row])))
