@@ -144,17 +144,17 @@ class Retention:
     def why_missing(self, place: int, previous: bool = False) -> str:
         """Return why there is no value of a place; empty if there is one."""
         step, words = (self._previous, "the previous step") if previous else (self._current, "this step")
+        if place in step.values:
+            if self._value(step, place) is not None:
+                return ""
+            later = "; from now on it is copied" if place in self._copied else ""
+            return f"the training has written over its value of {words}{later}"
         if place in step.dropped:
             return (
                 f"its value of {words} gave way to others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
                 " values (TENSIGHT_MEMORY_BUDGET changes that)"
             )
-        if place not in step.values:
-            return f"its value of {words} was not kept"
-        if self._value(step, place) is None:
-            later = "; from now on it is copied" if place in self._copied else ""
-            return f"the training has written over its value of {words}{later}"
-        return ""
+        return f"its value of {words} was not kept"
 
     def copy_values(self, place: int, wanted: bool = True) -> None:
         """Have the values of a place copied from now on: the training is known to write to them in every step."""
