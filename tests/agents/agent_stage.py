@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from running import RunningServer
 
     from tensight.client import Server, Session
+    from tensight.sessions.records import SessionRecord
 
 PATIENCE_S = 30.0
 
@@ -35,7 +36,7 @@ def settings_for(server: RunningServer | str | None, **chosen: Any) -> AgentSett
     """Return how a training finds a server, or the place where none is."""
     address = server if isinstance(server, str) else (server.debugger if server else None) or "127.0.0.1:1"
     host, _, port = address.rpartition(":")
-    return AgentSettings(host=host, port=int(port), **{"connect_within_s": 0.3, "capture": "ops", **chosen})
+    return AgentSettings(host=host, port=int(port), **{"connect_within_s": PATIENCE_S, "capture": "ops", **chosen})
 
 
 class Scene:
@@ -102,3 +103,14 @@ class Scene:
 
 def session_named(server: Server, name: str) -> Session:
     return server.wait_for_session(PATIENCE_S, name=name)
+
+
+def ended_session(server: Server, name: str) -> SessionRecord:
+    """Wait for the end of a session, which may have ended already, and return how it ended."""
+
+    def look() -> SessionRecord | None:
+        named = (session.summary for session in server.sessions() if session.name == name)
+        return next((record for record in named if record.state.has_ended), None)
+
+    found: SessionRecord = until(look, f"the end of {name}")
+    return found

@@ -61,7 +61,10 @@ class ArrayReader:
         return np.asarray(tensor, order="C")
 
     def copy(self, tensor: NDArray[Any], into: Any = None) -> NDArray[Any]:
-        return tensor.copy()
+        if into is None or into.shape != tensor.shape or into.dtype != tensor.dtype:
+            return tensor.copy()
+        into[...] = tensor
+        return into
 
     def scan(self, tensor: NDArray[Any], columns: StatisticsColumns, place: int) -> bool:
         return columns.scan(place, tensor)

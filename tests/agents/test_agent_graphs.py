@@ -161,7 +161,7 @@ def test_a_person_sees_the_graph_the_code_and_the_order(debug: Debug) -> None:
     text = session.source_text(numpy_training.__file__)
     assert text == inspect.getsource(numpy_training)
     assert session.node(SPLIT).name == SPLIT
-    positions = {row.node: row.position for row in session.statistics(graph="kernel_graph_2")}
+    positions = {row.node: row.position for row in session.statistics()}
     assert positions[FORWARD[0]] < positions[SPLIT] < positions[LOSS] < positions[WEIGHTS[0]]
 
 

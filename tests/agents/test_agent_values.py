@@ -1,4 +1,4 @@
-"""What a person sees of a training that stands still is what the training computed, or the word that it is not there."""
+"""What a person sees of a training that stands still is what it computed, or the word that it is not there."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.notices import say, say_once
 from tensight.agents.places import Need, PlaceTable
+from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
 from tensight.agents.telemetry import StepRows, Telemetry
 from tensight.agents.watching import Watches
@@ -65,6 +66,7 @@ class Agent:
     columns : StatisticsColumns
     retention : Retention
     watches : Watches
+    recorder : Recorder
     step : int
         Steps done.
     capturing : bool
@@ -91,6 +93,7 @@ class Agent:
         self.columns = StatisticsColumns()
         self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._wants_copies)
         self.watches = Watches(self.places, reader, check_at_nodes=at_nodes)
+        self.recorder = Recorder(settings, framework, reader)
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False
@@ -118,7 +121,7 @@ class Agent:
         self._loop = CommandLoop(
             self._attachment.connection,
             self.watches,
-            Answers(self.places, self.columns, self.retention, reader),
+            Answers(self.places, self.columns, self.retention, reader, self.recorder),
             check_again=self._check,
             announce=self._attachment.introduce_again,
             hit_messages=self._hit_messages,
@@ -143,6 +146,7 @@ class Agent:
             return
         try:
             self._learn(program)
+            self._record(program)
             self._attachment.begin(self._standing())
             if self._attachment.is_attached:
                 self._stop([])
@@ -214,13 +218,13 @@ class Agent:
         """Tell the server that the training has ended, and let go of everything."""
         if self._is_over or os.getpid() != self._process_id:
             return
-        rows = self._rows()
         self.silence()
         atexit.unregister(self.close)
         try:
-            self._attachment.end(self._standing(), rows)
+            self._attachment.end(Standing(self.step, self._program), self._last_rows())
         except Exception as error:
             say(f"the debug server could not be told that the training has ended: {error!r}")
+        self.recorder.close()
         self.retention.clear()
 
     def silence(self) -> Attachment:
@@ -242,7 +246,8 @@ class Agent:
         hits: list[AgentHit] = []
         if captured:
             self._reader.settle(self.columns)
-            hits = self._check(scaled_skip=scaled_skip)
+            hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
+            self._record(program)
         if self._left is not None:
             self._left -= 1
         self._follow_the_server()
@@ -255,6 +260,11 @@ class Agent:
             else:
                 self._offer_rows()
         self._next_step()
+
+    def _record(self, program: Program) -> None:
+        if self.recorder.is_on:
+            iteration = self.columns.current_iteration
+            self.recorder.record(iteration, program, self._order, self.places, self.columns, self.retention)
 
     def _follow_the_server(self) -> None:
         """Look whether the server was lost, or is there again, while the training ran."""
@@ -278,14 +288,15 @@ class Agent:
         if looks_at_all != self._looks_at_all or self._may_watch_anew:
             self._looks_at_all, self._may_watch_anew = looks_at_all, False
             self._choose_copies()
+        records = self.recorder.is_on
         base = Need.NOTHING
-        if looks_at_all and not partial:
+        if (looks_at_all or records) and not partial:
             base = _ALL
         elif watches and not partial:
             # References to thousands of intermediates keep memory from being used again, which costs more than
             # the watching; of what hits an adapter shows values all the same.
             base = Need.NOTHING if self.settings.capture == "ops" else _ALL
-        self.capturing = looks_at_all or watches
+        self.capturing = looks_at_all or watches or records
         if self.capturing:
             self._require(base)
             self.retention.turn_over()
@@ -305,7 +316,7 @@ class Agent:
 
     def _wants_copies(self, place: int) -> bool:
         """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
-        return self._looks_at_all or bool(self.places.needs[place] & _CHANGE)
+        return self._looks_at_all or self.recorder.is_on or bool(self.places.needs[place] & _CHANGE)
 
     def _choose_copies(self) -> None:
         """Have weights and states copied that somebody will look at: the training writes to them in every step."""
@@ -378,10 +389,13 @@ class Agent:
         if self.step == 0:
             return self.watches.check_initial(self.columns, self.retention)
         iteration = self.columns.current_iteration
-        return self.watches.check_step(self.columns, self.retention, iteration, self._order)
+        return self.watches.check_step(self.columns, self.retention, iteration, self._order, scaled_skip=scaled_skip)
 
     def _standing(self, node: str = "") -> Standing:
-        return Standing(self.columns.current_iteration + 1, self._program, node)
+        compares = self.framework.world_size > 1 and not node
+        hashes = self.watches.hashes(self.columns) if compares else ()
+        oldest = self.recorder.oldest_iteration if self.settings.record else None
+        return Standing(self.columns.current_iteration + 1, self._program, node, hashes, oldest)
 
     def _rows(self) -> StepRows | None:
         """Return a copy of the rows of this step; None if there are none."""
@@ -389,6 +403,13 @@ class Agent:
             return None
         places = np.fromiter(dict.fromkeys(self._order), np.int64)
         return StepRows(self.columns.current_iteration, self._program, self.columns.take(places))
+
+    def _last_rows(self) -> StepRows | None:
+        """Return the rows of the last step that ended; None if nobody looked at it."""
+        places = np.flatnonzero(self.columns.iteration[: len(self.places)] == self.step - 1)
+        if self._program is None or not places.size:
+            return None
+        return self._telemetry.unsent(StepRows(self.step - 1, self._program, self.columns.take(places)))
 
     def _rows_of_weights(self) -> StepRows | None:
         """Return a copy of the rows of weights and states."""
@@ -425,9 +446,9 @@ class Agent:
         self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
         for node in program.nodes:
             self._graph_of[node.name] = program.name
-        learn = getattr(self.watches, "learn", None)
-        if learn is not None:
-            learn(program)
+        self.watches.learn(program)
+        if known is not None:
+            self.recorder.learn(program)
         if not self._attachment.is_attached:
             return False
         problem = self._introduction.send_graphs(self._attachment.connection, [program])

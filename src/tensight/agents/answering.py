@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from tensight.agents.columns import StatisticsColumns
     from tensight.agents.places import PlaceTable
     from tensight.agents.reader import TensorReader
+    from tensight.agents.recording import Recorder
     from tensight.agents.retention import Retention
     from tensight.tensors import TensorStatistics
-    from tensight.wire import RequestedView, TensorRequest
+    from tensight.wire import TensorRequest
     from tensight.wire.debugger_pb2 import TensorProto, TensorSummary, ViewRequest
     from tensight.wire.telemetry_pb2 import ViewPiece
 
@@ -48,15 +49,23 @@ class Answers:
     columns : StatisticsColumns
     retention : Retention
     reader : TensorReader
+    recorder : Recorder
+        Where earlier steps are.
     """
 
     def __init__(
-        self, places: PlaceTable, columns: StatisticsColumns, retention: Retention, reader: TensorReader
+        self,
+        places: PlaceTable,
+        columns: StatisticsColumns,
+        retention: Retention,
+        reader: TensorReader,
+        recorder: Recorder,
     ) -> None:
         self._places = places
         self._columns = columns
         self._retention = retention
         self._reader = reader
+        self._recorder = recorder
 
     def values(self, tensors: Iterable[TensorProto]) -> Iterator[TensorProto]:
         """Yield tensors in pieces."""
@@ -73,22 +82,12 @@ class Answers:
     def bases(self, tensors: Iterable[TensorProto]) -> Iterator[TensorBase]:
         """Yield dtypes and shapes."""
         for message in tensors:
-            try:
-                yield self._base(received_request(message))
-            except Exception as error:
-                say_once(f"the shape of a tensor cannot be told: {error}")
-                yield missing_base()
+            yield self._base_or_none(message) or missing_base()
 
     def summaries(self, tensors: Iterable[TensorProto], *, complete: bool) -> Iterator[TensorSummary]:
         """Yield statistics; `complete` adds what only Tensight's server understands."""
         for message in tensors:
-            row = None
-            try:
-                row = self._statistics(received_request(message))
-            except MissingError:
-                pass
-            except Exception as error:
-                say_once(f"the statistics of a tensor cannot be told: {error}")
+            row = self._statistics_or_none(message)
             yield missing_summary() if row is None else summary_of(row, complete)
 
     def views(self, views: Iterable[ViewRequest]) -> Iterator[ViewPiece]:
@@ -102,18 +101,21 @@ class Answers:
 
     def _view(self, message: ViewRequest) -> ViewResult:
         asked = view_of(message)
-        iteration = message.iteration if message.HasField("iteration") else None
-        if asked.view.kind == "statistics" and asked.which == "current" and iteration is None and not asked.view.slice:
-            row = self._row(asked.tensor)
+        request, view = asked.tensor, asked.view
+        iteration = message.iteration if message.HasField("iteration") else self._now
+        if view.kind == "statistics" and asked.which == "current" and not view.slice and iteration == self._now:
+            row = self._row(request)
             if row is not None:
                 whole = slice_text((slice(None),) * len(row.shape), row.shape)
                 return ViewResult(None, whole, row.shape, row.dtype, statistics=row)
-        current = None if asked.which == "previous" else self._view_array(asked, iteration, previous=False)
-        before = None if asked.which == "current" else self._view_array(asked, iteration, previous=True)
-        return compute_view(asked.view, asked.which, current, before)
+        current = None if asked.which == "previous" else self._array(request, iteration)
+        before = None if asked.which == "current" else self._array(request, iteration - 1)
+        return compute_view(view, asked.which, current, before)
 
-    def _view_array(self, asked: RequestedView, iteration: int | None, *, previous: bool) -> NDArray[Any]:
-        return self._array(self._place(asked.tensor), asked.tensor, previous=previous)
+    @property
+    def _now(self) -> int:
+        """The iteration at which the training stands."""
+        return self._columns.current_iteration
 
     def _place(self, request: TensorRequest) -> int:
         place = self._places.find(request.node, request.slot, request.io)
@@ -124,25 +126,48 @@ class Answers:
             raise MissingError(f"{request.node}:{request.slot} was never seen in this process")
         return place
 
-    def _array(self, place: int, request: TensorRequest, *, previous: bool) -> NDArray[Any]:
-        tensor = self._retention.previous(place) if previous else self._retention.current(place)
-        if tensor is None:
-            why = self._retention.why_missing(place, previous) or "its value was not kept"
-            raise MissingError(f"{request.node}:{request.slot}: {why}")
-        array = self._reader.host(tensor)
+    def _asked(self, request: TensorRequest) -> NDArray[Any]:
+        return self._array(request, self._now - request.previous)
+
+    def _array(self, request: TensorRequest, iteration: int) -> NDArray[Any]:
+        """Return the value of a tensor in an iteration.
+
+        Raises
+        ------
+        MissingError
+            There is none.
+        """
+        number = self._place(request)
+        tensor, why = None, ""
+        if iteration in (self._now, self._now - 1):
+            previous = iteration != self._now
+            tensor = self._retention.previous(number) if previous else self._retention.current(number)
+            why = self._retention.why_missing(number, previous)
+        array = None if tensor is None else self._reader.host(tensor)
         if array is None:
-            raise MissingError(f"{request.node}:{request.slot}: its values cannot be read")
+            place = self._places[number]
+            array = self._recorder.value(place.node.name, place.slot, place.io, iteration)
+        if array is None:
+            why = why or ("its values cannot be read" if tensor is not None else self._recorder.why_missing(iteration))
+            raise MissingError(f"{request.node}:{request.slot}: {why}")
         return array
 
     def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
         try:
-            return self._array(self._place(request), request, previous=request.previous)
+            return self._asked(request)
         except MissingError:
+            return None
+
+    def _base_or_none(self, message: TensorProto) -> TensorBase | None:
+        try:
+            return self._base(received_request(message))
+        except Exception as error:
+            say_once(f"the shape of a tensor cannot be told: {error}")
             return None
 
     def _base(self, request: TensorRequest) -> TensorBase:
         try:
-            array = self._array(self._place(request), request, previous=request.previous)
+            array = self._asked(request)
         except MissingError:
             row = None if request.previous else self._row(request)
             if row is None:
@@ -150,19 +175,24 @@ class Answers:
             return TensorBase(data_type=data_type_of(row.dtype), shape=row.shape, data_size=row.size_bytes)
         return TensorBase(data_type=data_type_of(array.dtype), shape=array.shape, data_size=array.nbytes)
 
+    def _statistics_or_none(self, message: TensorProto) -> TensorStatistics | None:
+        try:
+            return self._statistics(received_request(message))
+        except MissingError:
+            return None
+        except Exception as error:
+            say_once(f"the statistics of a tensor cannot be told: {error}")
+            return None
+
     def _statistics(self, request: TensorRequest) -> TensorStatistics | None:
         row = None if request.previous else self._row(request)
-        if row is not None:
-            return row
-        return statistics(self._array(self._place(request), request, previous=request.previous))
+        return row if row is not None else statistics(self._asked(request))
 
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
-        """Return the row of a place that was written in the step at which the training stands."""
+        """Return the row of a tensor that was written in the step at which the training stands."""
         place = self._place(request)
         written = self._columns.iteration
-        if place >= len(written) or written[place] != self._columns.current_iteration:
-            return None
-        return self._columns.statistics(place)
+        return self._columns.statistics(place) if place < len(written) and written[place] == self._now else None
 
 
 def _tell(request: TensorRequest, error: Exception) -> None:

@@ -1,0 +1,247 @@
+"""A debugged training begins and ends as it would alone: without a server, forked, interrupted, raising."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from agent_stage import Scene, ended_session, session_named, settings_for
+from numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
+
+from tensight.agents.program import Program
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from running import RunningServer
+
+    from tensight.client import Server, Session
+
+Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
+
+HERE = Path(__file__).parent
+
+HEAVY = (
+    *("pydantic", "pyarrow", "rich", "typer", "fastapi", "duckdb", "numba", "torch", "uvicorn", "structlog", "httpx"),
+    *("openpyxl", "fsspec", "tensight.sessions", "tensight.server", "tensight.client", "tensight.analysis"),
+)
+
+
+class Script:
+    """A script in a process of its own, that trains a network and prints what it does."""
+
+    def __init__(self, code: str, server: RunningServer | None, **environment: str) -> None:
+        address = (server.debugger if server else None) or "127.0.0.1:1"
+        host, _, port = address.rpartition(":")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+                "TENSIGHT_HOST": host,
+                "TENSIGHT_PORT": port,
+                **environment,
+            },
+        )
+
+    def finish(self) -> tuple[int, list[str], str]:
+        """Return its exit code, the lines that it printed, and what it wrote to stderr."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out.splitlines(), err
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Script]]:
+    """Starts scripts, and ends them when the test ends."""
+    started: list[Script] = []
+
+    def start(code: str, server: RunningServer | None = None, **environment: str) -> Script:
+        started.append(Script(BEGIN + code, server, **environment))
+        return started[-1]
+
+    yield start
+    for script in started:
+        if script.process.poll() is None:
+            script.process.kill()
+        script.process.communicate()
+
+
+BEGIN = """
+import os, sys
+from numpy_training import *
+debugger = NumpyDebugger(Network(), AgentSettings.from_environment(connect_within_s=30.0))
+"""
+
+
+def without_server(**chosen: object) -> NumpyDebugger:
+    return NumpyDebugger(Network(), settings_for(None, connect_within_s=0.2, **chosen))
+
+
+def test_without_a_server_the_training_goes_on_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    debugger = without_server()
+    debugger.attach()
+    debugger.train(3)
+    debugger.agent.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("tensight: no debug server at 127.0.0.1:1 ")
+    assert "goes on" in lines[0]
+
+
+def test_a_debugged_training_has_the_same_weights_as_one_alone(debug: Debug) -> None:
+    scene, session = debug(steps=12)
+    session.watch("tensor_too_large", max_gt=1e30)
+    session.step(5).wait(30)
+    session.tensor(WEIGHTS[0]).numpy()
+    session.continue_().wait(30)
+    scene.finish()
+    alone = Network()
+    for _ in range(12):
+        alone.step(lambda *_: None, lambda _: None)
+    for name, weight in alone.weights.items():
+        np.testing.assert_array_equal(scene.debugger.network.weights[name], weight)
+
+
+def test_nothing_is_told_after_the_end(debug: Debug) -> None:
+    scene, session = debug(steps=2)
+    session.continue_().wait(30)
+    scene.finish()
+    agent = scene.debugger.agent
+    agent.close()
+    agent.step_done(Program("kernel_graph_9", 9, ()))
+    agent.attach(Program("kernel_graph_9", 9, ()))
+    agent.node_done(agent.places.node(FORWARD[0], "MatMul"))
+    assert session.summary.state is State.FINISHED
+    assert not any(agent.places.needs)
+
+
+def test_the_end_of_the_interpreter_is_the_end_of_the_session(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script]
+) -> None:
+    script = run("debugger.attach(); debugger.train(4)", agent_server, TENSIGHT_JOB="ends-by-itself")
+    code, _, err = script.finish()
+    assert code == 0, err
+    assert ended_session(person, "ends-by-itself").state is State.FINISHED
+
+
+def test_an_exception_of_the_script_is_the_end_of_the_session(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script]
+) -> None:
+    script = run("debugger.attach(); debugger.train(2); 1 / 0", agent_server, TENSIGHT_JOB="raises")
+    code, _, err = script.finish()
+    assert code == 1
+    assert err.endswith("ZeroDivisionError: division by zero\n")
+    assert ended_session(person, "raises").state is State.FINISHED
+
+
+def test_a_terminated_script_ends_with_code_0_and_runs_what_it_runs_at_the_end(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script]
+) -> None:
+    code = "import atexit; atexit.register(print, 'bye')\ntry:\n  debugger.attach()\nfinally:\n  print('finally')"
+    script = run(code, agent_server, TENSIGHT_JOB="is-ended", TENSIGHT_BREAK_AT_START="1")
+    session_named(person, "is-ended").terminate()
+    assert script.finish()[:2] == (0, ["finally", "bye"])
+
+
+def test_an_interrupt_while_the_training_waits_is_the_scripts(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script]
+) -> None:
+    code = "try:\n  debugger.attach()\nexcept KeyboardInterrupt:\n  print('interrupted')"
+    script = run(code, agent_server, TENSIGHT_JOB="interrupted", TENSIGHT_BREAK_AT_START="1")
+    session = session_named(person, "interrupted")
+    session.wait(30)
+    script.process.send_signal(signal.SIGINT)
+    exit_code, lines, err = script.finish()
+    assert (exit_code, lines) == (0, ["interrupted"]), err
+    assert session.wait(30).state is State.FINISHED
+
+
+def test_a_forked_child_is_silent_and_its_parent_goes_on(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script]
+) -> None:
+    code = """
+debugger.attach()
+for number in range(20):
+    debugger.step()
+    child = os.fork()
+    if not child:
+        debugger.train(2)
+        debugger.agent.close()
+        assert not debugger.agent.capturing and not any(debugger.agent.places.needs)
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+print(debugger.agent.step, debugger.agent._attachment.is_attached)
+"""
+    script = run(code, agent_server, TENSIGHT_JOB="forks")
+    exit_code, lines, err = script.finish()
+    assert (exit_code, lines) == (0, ["20 True"]), err
+    assert len(err.splitlines()) == 1, err
+    assert ended_session(person, "forks").state is State.FINISHED
+
+
+def test_workers_that_are_forked_serve_a_debugged_training(
+    agent_server: RunningServer, run: Callable[..., Script]
+) -> None:
+    code = """
+import multiprocessing
+debugger.attach()
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    for number in range(30):
+        assert pool.map(abs, [-number, number]) == [number, number]
+        debugger.step()
+print("done", os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
+"""
+    exit_code, lines, err = run(code, agent_server, TENSIGHT_JOB="pool").finish()
+    assert (exit_code, lines) == (0, ["done None"]), err
+
+
+def test_a_training_process_has_nothing_heavy_in_it(agent_server: RunningServer, run: Callable[..., Script]) -> None:
+    code = f"debugger.attach(); debugger.train(3); print([name for name in {HEAVY!r} if name in sys.modules])"
+    exit_code, lines, err = run(code, agent_server, TENSIGHT_JOB="light").finish()
+    assert (exit_code, lines) == (0, ["[]"]), err
+
+
+def test_a_mistake_of_ours_ends_the_debugging_and_not_the_training(
+    debug: Debug, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene, session = debug(steps=6)
+    session.step().wait(30)
+    monkeypatch.setattr(scene.debugger.reader, "settle", _fail)
+    session.step(2)
+    assert scene.finish() == 6
+    assert "internal error" in capsys.readouterr().err
+    assert session.wait(30).state is State.FINISHED
+
+
+def test_a_tensor_that_cannot_be_read_is_passed_over(
+    debug: Debug, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene, session = debug(steps=6)
+    scan = scene.debugger.reader.scan
+
+    def scan_most(tensor: object, columns: object, place: int) -> bool:
+        if scene.debugger.agent.places[place].node.name == FORWARD[1]:
+            raise RuntimeError("this one not")
+        return scan(tensor, columns, place)
+
+    monkeypatch.setattr(scene.debugger.reader, "scan", scan_most)
+    session.step(2).wait(30)
+    assert session.tensor(FORWARD[0]).statistics().count == 512
+    session.continue_().wait(30)
+    assert scene.finish() == 6
+    assert f"{FORWARD[1]}:0 is not observed" in capsys.readouterr().err
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError("a mistake")
