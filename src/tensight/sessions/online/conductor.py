@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tensight import wire
 from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.online.rank_hashes import differing_tensors
 from tensight.sessions.online.run_control import NextNode, Recheck, RunToNode, Steps
 from tensight.sessions.online.watching import watch_changes
 from tensight.sessions.records import State
@@ -43,6 +44,7 @@ class Conductor:
         self._left: set[int] = set()
         self._is_advancing = self._is_due = False
         self._has_begun = False
+        self._compared = -1
         self._gathering: asyncio.TimerHandle | None = None
         self._is_pausing = False
         self.generation = 0
@@ -88,6 +90,8 @@ class Conductor:
         self._left = {one.place for one in live if one.state is State.RUNNING and one.released == one.place}
         # Nobody leaves a place before all ranks have reached it, and have been told all that they must know there.
         last = min((process.place for process in live), default=0)
+        if len(live) > 1 and all(process.is_waiting and process.place == last for process in live):
+            self._compare(live, last)
         may_leave = all(process.is_settled for process in live if process.place == last)
         if self._gathering is not None:
             # None is to begin while others of its job are still on their way.
@@ -119,6 +123,16 @@ class Conductor:
             self._gathering.cancel()
             self._gathering = None
             self.advance()
+
+    def _compare(self, live: list[TrainingProcess], place: int) -> None:
+        """Stop all ranks, which stand at one step, if they do not agree about what they should have in common."""
+        if self._compared == place:
+            return
+        self._compared = place
+        hits = differing_tensors(live, self._session.watchpoint_list.enabled())
+        if hits:
+            self._session.reported.add(hits)
+            self.stop_at_hits()
 
     def stop(self) -> None:
         """Let no process go on from where it is next."""
@@ -294,6 +308,7 @@ class Conductor:
             process.end(State.TERMINATED, "it was gone already; should it come back, it is told to end")
 
     def _recheck(self, _: Command) -> None:
+        self._compared = -1
         self._session.reported.clear()
         self._start(Recheck())
 

@@ -21,6 +21,7 @@ from tensight.sessions.online.heartbeat import Watchdog
 from tensight.sessions.online.identity import root_graph_of
 from tensight.sessions.online.questions import Questions
 from tensight.sessions.online.rank_graphs import RankGraphs
+from tensight.sessions.online.rank_hashes import received_hashes
 from tensight.sessions.online.recording import storing
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.watching import MOST_HITS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.recorder import RankRecorder
     from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.rank_hashes import ComparedTensor
     from tensight.sessions.online.session import OnlineSession
     from tensight.sessions.online.settings import Caller
     from tensight.sessions.online.watching import Signature
@@ -76,6 +78,8 @@ class TrainingProcess:
         Number of the root graph in which it stands.
     oldest : int or None
         The first iteration of which it can still show values, if it keeps some.
+    hashes : dict of ComparedTensor to int
+        Of tensors that are compared between ranks, as they are where it stands.
     graphs : RankGraphs
     graph_bytes : dict of str to int
         Their sizes as they were sent, by name.
@@ -108,6 +112,7 @@ class TrainingProcess:
         self.node = ""
         self.root_id: int | None = None
         self.oldest: int | None = None
+        self.hashes: dict[ComparedTensor, int] = {}
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
         self.graph_bytes: dict[str, int] = {}
         self.questions = Questions(knows_graphs=identity.is_agent)
@@ -211,7 +216,7 @@ class TrainingProcess:
     def announce(self, message: Metadata, identity: Identity | None = None) -> EventReply:
         """Learn who the process is; reply whether it is understood."""
         if message.training_done:
-            self.finish()
+            self.finish(message.cur_step)
             return wire.version_reply(True)
         if identity is not None and identity.is_agent:
             # It may have chosen otherwise since; its rank and its job are what they were.
@@ -228,7 +233,7 @@ class TrainingProcess:
     async def wait_cmd(self, message: Metadata) -> EventReply:
         """Tell the process, which stands still, what to do, as soon as there is something."""
         if message.training_done:
-            self.finish()
+            self.finish(message.cur_step)
             return wire.exit_command("the training is done")
         if self._wants_exit:
             self.end(State.TERMINATED, "")
@@ -258,6 +263,7 @@ class TrainingProcess:
         self.root_id = self.root_id if root_id is None else root_id
         if self.identity.abilities.history:
             self.oldest = max(message.oldest_iteration, -1)
+        self.hashes = received_hashes(message.hashes)
         node = wire.text(message.cur_node, wire.MOST_NAME)
         if (step, node) != (self.step, self.node):
             self.answers.missing.clear()
@@ -404,8 +410,10 @@ class TrainingProcess:
         self._grace = asyncio.get_running_loop().call_later(patience_s, self.lose, why)
         self.session.left(self)
 
-    def finish(self) -> None:
-        """Note that the training has ended by itself."""
+    def finish(self, step: int = 0) -> None:
+        """Note that the training has ended by itself; agents say after which step."""
+        if self.identity.is_agent and step > self.step:
+            self._move(step)
         self.end(State.TERMINATED if self._wants_exit else State.FINISHED, "")
 
     def lose(self, why: str) -> None:

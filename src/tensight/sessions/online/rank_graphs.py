@@ -91,11 +91,22 @@ class RankGraphs:
         return position if 0 <= position < UNMATCHED else None
 
     def line(self, node: Node) -> Frame | None:
-        """Return the person's line of code behind a node; kept, for nodes that hit once hit again."""
+        """Return the person's line of code behind a node; kept, for nodes that hit once hit again.
+
+        A parameter has none of its own: there a person looks where it is used first.
+        """
         try:
             return self._lines[node]
         except KeyError:
-            return self._lines.setdefault(node, user_line(node))
+            return self._lines.setdefault(node, user_line(node) or (None if node.is_operator else self._used_in(node)))
+
+    def _used_in(self, parameter: Node) -> Frame | None:
+        """Return the line of the first operator that reads a parameter and has one."""
+        graphs = [graph for graph in self.graphs if graph.get(parameter.name) is parameter]
+        readers = [reader for graph in graphs for reader in graph.consumers(parameter) if reader.is_operator]
+        # What is in no order, as an operator that only hands on, comes last.
+        readers.sort(key=lambda reader: UNMATCHED if (place := self.position(reader)) is None else place)
+        return next((line for reader in readers if (line := user_line(reader)) is not None), None)
 
     def graph_of_root(self, root_id: int | None) -> Graph | None:
         """Return the root graph of a number, or any graph that belongs to it."""

@@ -52,14 +52,15 @@ class ReportedHits:
         points, graphs = session.watchpoint_list.all(), process.graphs
         iteration, root_id = process.iteration, process.root_id
         hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
-        await self.add(hits)
-
-    async def add(self, hits: Iterable[SessionHit]) -> None:
-        """Add hits to those of the step at which the training stands."""
-        present = self._session.shown.present_hits
+        present = session.shown.present_hits
         present.add(hits)
         # Whoever asks next finds them grouped; for many hits that takes too long for the event loop.
         await asyncio.to_thread(lambda: present.tensors)
+        self._changed()
+
+    def add(self, hits: Iterable[SessionHit]) -> None:
+        """Add hits that were found here to those of the step at which the training stands."""
+        self._session.shown.present_hits.add(hits)
         self._changed()
 
     def clear(self) -> None:

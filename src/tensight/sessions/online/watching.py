@@ -96,6 +96,12 @@ def watch_changes(
         if unchanged:
             wanted.update(unchanged)
             continue
+        because = _not_checked_because(watchpoint, identity)
+        if because:
+            changes.problems.append(
+                f"rank {identity.rank} does not check watchpoint {watchpoint.watchpoint}: {because}"
+            )
+            continue
         try:
             for command in _commands(watchpoint, nodes_of(watchpoint, identity.rank), graphs, identity):
                 changes.commands.append(command)
@@ -107,6 +113,17 @@ def watch_changes(
         changes.commands.append(wire.delete_command(number))
         del changes.sent[number]
     return changes
+
+
+def _not_checked_because(watchpoint: SessionWatchpoint, identity: Identity) -> str:
+    """Return why a process cannot check a watchpoint; empty if it can."""
+    if identity.abilities.conditions:
+        return ""
+    if watchpoint.watchpoint.check.condition.is_own:
+        return "the condition is one of Tensight's own, which only its agents know"
+    if watchpoint.watchpoint.persistence > 1:
+        return "only Tensight's agents count in how many steps in a row a condition holds"
+    return ""
 
 
 def _commands(
