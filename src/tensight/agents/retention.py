@@ -41,7 +41,7 @@ class _Step:
 
     def __init__(self) -> None:
         self.values: OrderedDict[int, _Kept] = OrderedDict()
-        self.others: dict[int, list[int]] = {}
+        self.others: dict[int, set[int]] = {}
         self.dropped: set[int] = set()
 
 
@@ -93,7 +93,7 @@ class Retention:
         version = self._version_of(tensor)
         if same is not None and values[same][_VERSION] == version:
             values[place] = (tensor, version, 0, False)
-            self._current.others.setdefault(same, []).append(place)
+            self._current.others.setdefault(same, set()).add(place)
             return
         size = self._size_of(tensor)
         if size > self.budget_bytes:
@@ -212,7 +212,7 @@ class Retention:
             if others:
                 heir, *rest = others
                 step.values[heir] = kept
-                step.others[heir] = rest
+                step.others[heir] = set(rest)
                 self._by_identity[id(kept[_TENSOR])] = heir
                 return
         self.kept_bytes -= kept[_SIZE]
