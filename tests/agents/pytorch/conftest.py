@@ -19,7 +19,7 @@ def torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
         yield server
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """Leave the cores to the other tests."""
+    """Leave the cores to the other tests; and sums are added up in the same order always."""
     torch.set_num_threads(1)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 MARK = "# planted:"
 
-OVERFLOW = frozenset({"tensor_overflow", "gradient_exploding", "weight_overflow"})
-TOO_LARGE = frozenset({"gradient_too_large", "weight_change_too_large", "weight_too_large", "tensor_too_large"})
+OVERFLOW = frozenset({"unintended_overflow", "tensor_overflow"})
+TOO_LARGE = frozenset({"gradient_imbalance", "gradient_too_large", "weight_growth", "weight_change_too_large"})
 UNTRAINED = frozenset({"weight_not_changed", "weight_change_too_small"})
-VANISHING = frozenset({"gradient_vanishing"})
+VANISHING = frozenset({"gradient_imbalance", "gradient_vanishing"})
 DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero"})
 SATURATED = frozenset({"saturated_units", "activation_range"})
 ZERO = frozenset({"tensor_all_zero", "dead_units"})
@@ -676,7 +676,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("division by no variance", normalised, OVERFLOW, r"^Default/div-op0$", step=6),
     Fault("NaN in the data", holey_data, OVERFLOW, r"^Default/inlet/addmm-op1$|^inputs?\b", step=6),
     Fault("label out of range", mislabelled, OVERFLOW, r"^Default/log-op0$", step=6),
-    Fault("gradient of a function of one's own", clipped, OVERFLOW, r"^Gradients/Default/div-op0$", step=6),
+    Fault("gradient of a function of one's own", clipped, OVERFLOW, r"^Gradients/Default/div-op\d$", step=6),
     Fault(
         "exploding recurrence",
         recurrence,

@@ -68,13 +68,8 @@ class Training:
 
 def batches_of(inputs: torch.Tensor, targets: torch.Tensor, size: int) -> Callable[[int], tuple[torch.Tensor, ...]]:
     """Return a function from the number of a step to its batch, round and round."""
-    count = len(inputs) // size
-
-    def batch(number: int) -> tuple[torch.Tensor, ...]:
-        rows = slice(number % count * size, (number % count + 1) * size)
-        return inputs[rows], targets[rows]
-
-    return batch
+    batches = list(zip(inputs.split(size), targets.split(size), strict=True))
+    return lambda number: batches[number % len(batches)]
 
 
 def descend(

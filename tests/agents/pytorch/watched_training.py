@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.client import Session
     from tensight.sessions.records import NodeHits, OriginRecord
 
-PATIENCE_S = 60.0
+PATIENCE_S = 40.0
 
 _jobs = itertools.count(1)
 
