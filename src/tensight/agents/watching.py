@@ -71,6 +71,7 @@ class Watches:
         self._check_at_nodes = check_at_nodes
         self._watches: dict[int, Watch] = {}
         self._layers = Layers()
+        self._known: set[str] = set()
         self._base = Need.NOTHING
         self._wanted = bytearray()
         self._table: NDArray[np.int64] | None = None
@@ -96,7 +97,10 @@ class Watches:
             rule = read_rule(command)
         except TensightError as error:
             return str(error)
-        self._watches[rule.id] = Watch(rule, self._layers, check_at_nodes=self._check_at_nodes)
+        earlier = self._watches.get(rule.id)
+        watch = self._watches[rule.id] = Watch(rule, self._layers, check_at_nodes=self._check_at_nodes)
+        if earlier is not None:
+            watch.go_on_from(earlier)
         self._decide_again()
         return ""
 
@@ -107,6 +111,7 @@ class Watches:
 
     def learn(self, program: Program) -> None:
         """Take note of how the network is layered that a program runs; once for each program."""
+        self._known.update(node.name for node in program.nodes)
         layers = self._layers | layers_of(program)
         if layers != self._layers:
             self._layers = layers
@@ -222,7 +227,9 @@ class Watches:
             place = np.array([number])
             with np.errstate(all="ignore"):
                 table = StepTable(columns.take(place), _PRESENT)
-                table.columns["masked"] = np.array([node.name in self._layers.may_mask])
+                # Whether a mask reaches a node is known once its program is; then the end of the step decides.
+                masked = node.name in self._layers.may_mask or node.name not in self._known
+                table.columns["masked"] = np.array([masked])
                 for watch in watches:
                     hits += self._hits(watch, table, place, _FIRST, retention, iteration)
         return hits
@@ -254,7 +261,7 @@ class Watches:
         if self._skipped:
             checked = [watch for watch in checked if not watch.waits_for_update]
         rows = self._rows()
-        if not len(rows) or not (checked or self._values.compares):
+        if not len(rows) or not (checked or self._values.compares or initial):
             return []
         columns.reserve(len(self._places))
         present = columns.iteration[rows] == iteration
@@ -265,6 +272,9 @@ class Watches:
             if self._masked is not None:
                 table.columns["masked"] = self._masked
             self._values.compare(table.columns, taken, present, again=again)
+            if initial:
+                for watch in self._watches.values():
+                    watch.begin(table)
             for watch in checked:
                 watch.compare_norms(table, again=again)
                 hits += self._hits(watch, table, rows, watch.chosen, retention, iteration, order, again=again)

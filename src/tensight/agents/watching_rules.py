@@ -9,7 +9,7 @@ import numpy as np
 from tensight.agents.places import Need
 from tensight.agents.watching_selection import Selection
 from tensight.agents.watching_steps import Judged
-from tensight.watchpoints.references import References
+from tensight.watchpoints.references import PREVIOUS, References
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,16 @@ class Watch:
         self._depths = depths[places]
         if len(self._held) < all_places:
             self._held = np.concatenate([self._held, np.zeros(all_places - len(self._held), np.int32)])
+
+    def go_on_from(self, earlier: Watch) -> None:
+        """Take over what an earlier form of this watchpoint has seen, if it looked for the same."""
+        if earlier.rule.check == self.rule.check and earlier.rule.persistence == self.rule.persistence:
+            self._held, self._references, self._last = earlier._held, earlier._references, earlier._last
+
+    def begin(self, table: StepTable) -> None:
+        """Take note of the norms before the first step."""
+        if any(references.name == PREVIOUS for references in self._references):
+            self.compare_norms(table)
 
     def compare_norms(self, table: StepTable, *, again: bool = False) -> None:
         """Add what norms are compared with to the columns of a step; `again` if it is the same as the last time."""

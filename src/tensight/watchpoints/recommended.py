@@ -182,8 +182,9 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
     ),
     Recommendation(
         "recommend_weight_not_changed_watchpoint",
+        # Vectors may stand still by construction: the gradient of a bias before a normalisation is zero.
         ConditionCheck("weight_not_changed", {"rtol": 0, "atol": 0}),
-        Selector.parse("trainable_weights"),
+        Selector.parse("matrices"),
         in_original=False,
         persistence=_STAYS,
         harmless="a part of the network that only some batches use",
