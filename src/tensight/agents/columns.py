@@ -220,23 +220,8 @@ class StatisticsColumns:
             self.reserve(place + 1)
         reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
         task, scratch = own_memory.task, own_memory.address
-        _pack(
-            task.words,
-            0,
-            0,
-            kind.stored_as,
-            address,
-            kind.item_bytes,
-            address,
-            count,
-            0,
-            scratch,
-            reals,
-            counts,
-            0,
-            0,
-            1,
-        )
+        how = kind.stored_as, address, kind.item_bytes, address
+        _pack(task.words, 0, *how, count, 0, scratch, reals, counts, 0, 0, 1)
         if count > _HOLDING:
             kernel.call(task.address)
         else:
@@ -274,7 +259,7 @@ class StatisticsColumns:
             chunk = elements[start : start + layout.CHUNK]
             values = values_of(chunk, kind.element)
             block, raw, at = start // layout.BLOCK, chunk.ctypes.data, values.ctypes.data
-            _pack(task.words, 0, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
+            _pack(task.words, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
             kernel.call(task.address)
 
     def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:

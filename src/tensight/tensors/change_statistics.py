@@ -140,7 +140,7 @@ def _compare_compiled(
 
     def run(kind: int, one: NDArray[Any], other: NDArray[Any]) -> None:
         at, before = one.ctypes.data, other.ctypes.data
-        layout.CHANGE_TASK.pack_into(task.words, 0, 0, kind, at, before, one.size, atol, scratch, address, 0, 0)
+        layout.CHANGE_TASK.pack_into(task.words, 0, kind, at, before, one.size, atol, scratch, address)
         kernel.call(task.address)
 
     if route is kinds[1].route and route.is_direct:

@@ -26,10 +26,10 @@ the shift is one of the elements, ``s1**2 / n <= (n - 1) / n * s2``, so the subt
 of double precision whatever the data (about 1e-13 relative). Blocks are joined by the pairwise formula of
 Chan, Golub and LeVeque (1979).
 
-A kernel is given the address of a *task*, 64-bit words that say where things are (`layout`), and does the tasks that
-are chained to it too: a call with many arguments takes longer than a small tensor. There is one compiled version per
-width of the values, whether the array is writable, aligned, mapped or not. And all of it is compiled without numba's
-counting of references and its exceptions, so that the object code calls nothing outside of itself.
+A kernel is given the address of a *task*, 64-bit words that say where things are (`layout`): a call with many arguments
+takes longer than a small tensor. There is one compiled version per width of the values, whether the array is writable,
+aligned, mapped or not. And all of it is compiled without numba's counting of references and its exceptions, so that the
+object code calls nothing outside of itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ from tensight.tensors.layout import (
     CHANGE_MAXIMUM,
     CHANGE_SQUARES,
     CHANGE_TOTAL,
-    CHANGES,
     COUNTS,
     DOUBLE,
     FINITE,
@@ -224,13 +223,13 @@ def count_range(source: int, count: int, low: Any, high: Any) -> int:
 
 @_inner
 def scan(infinity: Any, task: int) -> None:
-    """Add the elements of one task to its totals (`layout.SCAN_TASK`)."""
-    kind, raw, item_bytes = load_word(task, 1), load_word(task, 2), load_word(task, 3)
-    values, count, first_block = load_word(task, 4), load_word(task, 5), load_word(task, 6)
-    scratch = load_word(task, 7)
-    reals, counts = reals_at(load_word(task, 8)), counts_at(load_word(task, 9))
-    ranges, range_count = counts_at(load_word(task, 10)), load_word(task, 11)
-    if load_word(task, 12):
+    """Add the elements of a task to its totals (`layout.SCAN_TASK`)."""
+    kind, raw, item_bytes = load_word(task, 0), load_word(task, 1), load_word(task, 2)
+    values, count, first_block = load_word(task, 3), load_word(task, 4), load_word(task, 5)
+    scratch = load_word(task, 6)
+    reals, counts = reals_at(load_word(task, 7)), counts_at(load_word(task, 8))
+    ranges, range_count = counts_at(load_word(task, 9)), load_word(task, 10)
+    if load_word(task, 11):
         clear(reals, counts, range_count)
     width = 4 if infinity == INFINITY_32 else 8
     done = 0
@@ -294,40 +293,24 @@ def change_values(current: int, previous: int, count: int, infinity: Any, atol: 
 
 @_inner
 def compare(infinity: Any, task: int) -> None:
-    """Add the pairs of elements of one task to its totals (`layout.CHANGE_TASK`).
+    """Add the pairs of elements of a task to its totals (`layout.CHANGE_TASK`).
 
     A total that is not finite says that an element was not, or that squares left the range of float64.
     """
-    kind, current, previous = load_word(task, 1), load_word(task, 2), load_word(task, 3)
-    count, atol, scratch = load_word(task, 4), double_of(load_word(task, 5)), load_word(task, 6)
-    totals, kept = reals_at(load_word(task, 7)), load_word(task, 8)
+    kind, current, previous = load_word(task, 0), load_word(task, 1), load_word(task, 2)
+    count, atol, scratch = load_word(task, 3), double_of(load_word(task, 4)), load_word(task, 5)
+    totals = reals_at(load_word(task, 6))
     width = 4 if infinity == INFINITY_32 else 8
-    item_bytes = width if kind == VALUES else 2
-    if load_word(task, 9):
-        for i in range(CHANGES):
-            totals[i] = 0.0
     done = 0
     while done < count:
         block = min(BLOCK, count - done)
-        new, old = current + done * item_bytes, previous + done * item_bytes
         if kind == VALUES:
-            change_values(new, old, block, infinity, atol, totals)
+            change_values(current + done * width, previous + done * width, block, infinity, atol, totals)
         else:
-            widen(kind, new, scratch, block)
-            widen(kind, old, scratch + BLOCK * width, block)
+            widen(kind, current + done * 2, scratch, block)
+            widen(kind, previous + done * 2, scratch + BLOCK * width, block)
             change_values(scratch, scratch + BLOCK * width, block, infinity, atol, totals)
-        if kept:
-            copy(new, kept + done * item_bytes, block * item_bytes)
         done += block
-
-
-@_inner
-def copy(source: int, target: int, size_bytes: int) -> None:
-    """Copy bytes; both may be the same place."""
-    for i in range(size_bytes // 8):
-        store_bits(target, i, load_word(source, i))
-    for i in range(size_bytes // 8 * 8, size_bytes):
-        store_bits(target, i, load_byte(source, i))
 
 
 @_inner
@@ -371,16 +354,14 @@ def compile_kernel(kernel: Kernel) -> bytes:
 
 
 def _entry(kernel: Kernel) -> Callable[[int], int]:
-    """Return what is called with the address of a task, the first of a chain, and returns a number."""
+    """Return what is called with the address of a task and returns a number."""
     if kernel is Kernel.NON_FINITE:
         return has_non_finite
     infinity = INFINITY_64 if kernel.is_double else INFINITY_32
     work = scan if kernel.is_scan else compare
 
     def run(task: int) -> int:
-        while task:
-            work(infinity, task)
-            task = load_word(task, 0)
+        work(infinity, task)
         return 0
 
     return run

@@ -50,30 +50,26 @@ VALUES, HALF, BRAIN, DOUBLE = 0, 1, 2, 3
 The last one is for the search only, which has one version; there the values are float32.
 """
 
-SCAN_TASK = struct.Struct("=13q")
-"""A task of `kernels.scan`.
+SCAN_TASK = struct.Struct("=12q")
+"""A task of `kernels.scan`:
 
-1. address of the task that is chained to this one, 0 for none;
-2. VALUES, or HALF or BRAIN if the elements are to be widened;
-3. address and
-4. width of the elements as stored, for the hash;
-5. address of the float32 or float64 values; of no importance when elements are to be widened;
-6. number of elements;
-7. place in the tensor of the block that begins with the first of them;
-8. address of two writable blocks of values;
-9. address of the totals, float64 (REALS,) and
-10. int64 (COUNTS + ranges,);
-11. address of the order keys of the smallest and the largest value inside each range, int64 (ranges, 2), and
-12. their number;
-13. whether the totals are cleared first, else added to.
+0. VALUES, or HALF or BRAIN if the elements are to be widened;
+1. address and
+2. width of the elements as stored, for the hash;
+3. address of the float32 or float64 values; of no importance when elements are to be widened;
+4. number of elements;
+5. place in the tensor of the block that begins with the first of them;
+6. address of two writable blocks of values;
+7. address of the totals, float64 (REALS,) and
+8. int64 (COUNTS + ranges,);
+9. address of the order keys of the smallest and the largest value inside each range, int64 (ranges, 2), and
+10. their number;
+11. whether the totals are cleared first, else added to.
 """
 
-CHANGE_TASK = struct.Struct("=5qd4q")
-"""A task of `kernels.compare`.
-
-1. and 2. as of a scan; addresses of 3. current and 4. previous elements; 5. their number; 6. absolute tolerance;
-7. address of two writable blocks of values; 8. address of the totals, float64 (CHANGES,); 9. address that the current
-elements are copied to, which may be that of the previous ones, 0 for none; 10. whether the totals are cleared first.
+CHANGE_TASK = struct.Struct("=4qd2q")
+"""A task of `kernels.compare`: how elements are stored, address of the current and of the previous ones, their number,
+the absolute tolerance, address of two writable blocks of values, address of the totals, float64 (CHANGES,).
 """
 
 FINITE_TASK = struct.Struct("=3q")

@@ -172,7 +172,7 @@ def _scan_compiled(
     def run(kind: int, stored: NDArray[Any], values: NDArray[Any], block: int) -> None:
         raw, at = stored.ctypes.data, values.ctypes.data
         layout.SCAN_TASK.pack_into(
-            task.words, 0, 0, kind, raw, stored.itemsize, at, stored.size, block, scratch, *totals_at
+            task.words, 0, kind, raw, stored.itemsize, at, stored.size, block, scratch, *totals_at
         )
         kernel.call(task.address)
 
