@@ -6,21 +6,18 @@ device have their statistics computed there (`device`).
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
@@ -83,6 +80,12 @@ class TorchReader:
 
     def host(self, tensor: torch.Tensor) -> NDArray[Any] | None:
         """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        try:
+            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and tensor.dtype in NUMPY_NAMES:
+                return _array(tensor)
+        except (RuntimeError, NotImplementedError):
+            # Sparse, nested and wrapped tensors have no such thing.
+            pass
         with _unnoticed():
             try:
                 stored = _stored(tensor)
@@ -121,8 +124,16 @@ class TorchReader:
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        try:
+            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
+                name = NUMPY_NAMES.get(tensor.dtype)
+                if name is not None:
+                    return has_non_finite_at(tensor.data_ptr(), name, tensor.numel())
+        except (RuntimeError, NotImplementedError):
+            # Sparse, nested and wrapped tensors have no such thing.
+            pass
         values = self.host(tensor)
-        return values is not None and values.dtype.kind in "fcV" and not bool(np.isfinite(values).all())
+        return values is not None and has_non_finite(values)
 
     def settle(self, columns: StatisticsColumns) -> None:
         """Wait for the rows that devices still compute, all together."""
@@ -132,11 +143,23 @@ class TorchReader:
         return values is not None and columns.scan(place, values)
 
 
-@contextlib.contextmanager
-def _unnoticed() -> Iterator[None]:
-    """Let nobody who watches PyTorch's operators see ours."""
-    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass(), _disable_current_modes():
-        yield
+class _unnoticed:  # noqa: N801 - used like a function
+    """Lets nobody who watches PyTorch's operators see ours."""
+
+    __slots__ = ("_dispatch", "_function", "_had_gradients")
+
+    def __enter__(self) -> None:
+        self._function = torch._C.DisableTorchFunction()
+        self._dispatch = torch._C._DisableTorchDispatch()
+        self._function.__enter__()
+        self._dispatch.__enter__()
+        self._had_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_grad_enabled(self._had_gradients)
+        self._dispatch.__exit__(*error)
+        self._function.__exit__(*error)
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:

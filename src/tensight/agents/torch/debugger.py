@@ -44,6 +44,8 @@ class Debugger:
         looked for when the first model with parameters is called. Without an optimizer those that train the models are
         found by themselves.
     settings : AgentSettings
+    agent_of : callable, optional
+        Makes the agent, from the arguments of `Agent`.
 
     Raises
     ------
@@ -51,7 +53,9 @@ class Debugger:
         A subject is neither a model nor an optimizer.
     """
 
-    def __init__(self, subjects: Sequence[Any], settings: AgentSettings) -> None:
+    def __init__(
+        self, subjects: Sequence[Any], settings: AgentSettings, *, agent_of: Callable[..., Agent] = Agent
+    ) -> None:
         self._models = [unwrapped(subject) for subject in subjects if isinstance(subject, nn.Module)]
         self._subjects = [subject for subject in subjects if isinstance(subject, nn.Module)]
         self._optimizers = [subject for subject in subjects if isinstance(subject, torch.optim.Optimizer)]
@@ -62,6 +66,7 @@ class Debugger:
                     " torch.nn.Module and torch.optim.Optimizer objects"
                 )
         self._settings = settings
+        self._agent_of = agent_of
         self._agent: Agent | None = None
         self._waiting: Any = None
         self._backward: Any = None
@@ -131,7 +136,7 @@ class Debugger:
 
     def _attach(self, first: nn.Module | None = None) -> None:
         names = Names()
-        agent = self._agent = Agent(
+        agent = self._agent = self._agent_of(
             self._settings, _framework(first or self._models[0]), TorchReader(), script=" ".join(sys.orig_argv)
         )
         discovery = Discovery(names, self._subjects)

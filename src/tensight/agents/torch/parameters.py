@@ -76,6 +76,8 @@ class Parameters:
     def observe(self) -> None:
         """Observe weights, buffers and states as they are now."""
         self._look()
+        if not self._agent.capturing:
+            return
         needs, observe = self._agent.places.needs, self._agent.observe
         for held in (self._tensors, self._states):
             for place, holder, key, _, _ in held:
@@ -87,6 +89,8 @@ class Parameters:
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Observe the gradients that an optimizer is about to read."""
+        if not self._agent.capturing:
+            return
         if id(optimizer) not in self._gradients:
             self._look()
         needs, observe = self._agent.places.needs, self._agent.observe

@@ -1,4 +1,8 @@
-"""Puts weights, gradients and updates around what a step ran: the program, which becomes a graph."""
+"""Puts weights, gradients and updates around what a step ran: the program, which becomes a graph.
+
+What runs the same operators, in the same order and linked in the same way, is one program. If weights or states of an
+optimizer are added to it later, it is still that one, with more nodes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ _OPTIMIZER = "Optimizer/"
 
 
 class Programs:
-    """The programs of a training: what runs the same nodes, in the same order and linked in the same way, is one.
+    """The programs of a training.
 
     Parameters
     ----------
@@ -26,9 +30,8 @@ class Programs:
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._known: dict[tuple[tuple[str, tuple[object, ...]], ...], Program] = {}
-        self._latest: tuple[Trace, int, Program] | None = None
-        self._by_trace: dict[tuple[int, int], tuple[Trace, Program]] = {}
+        self._numbers: dict[tuple[tuple[str, tuple[object, ...]], ...], int] = {}
+        self._programs: dict[tuple[int, int], tuple[Trace, Program]] = {}
 
     def preview(self, trace: Trace) -> Program:
         """Return what is known before the first step; the first real program takes its place."""
@@ -36,28 +39,22 @@ class Programs:
 
     def running(self, trace: Trace) -> Program:
         """Return what has run so far in a step that is not over."""
-        return Program(f"kernel_graph_{len(self._known)}", len(self._known) + 1, tuple(self._nodes(trace)))
+        number = len(self._numbers)
+        return Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
 
     def program(self, trace: Trace) -> Program:
         """Return the program of a step."""
-        latest = self._latest
-        generation = self._parameters.generation
-        if latest is not None and latest[0] is trace and latest[1] == generation:
-            return latest[2]
-        known = self._by_trace.get((id(trace), generation))
-        program = self._program(trace) if known is None else known[1]
-        self._by_trace[id(trace), generation] = trace, program
-        self._latest = trace, generation, program
-        return program
-
-    def _program(self, trace: Trace) -> Program:
-        nodes = tuple(self._nodes(trace))
-        key = tuple((node.name, node.inputs) for node in nodes)
-        known = self._known.get(key)
+        key = id(trace), self._parameters.generation
+        known = self._programs.get(key)
         if known is None:
-            number = len(self._known)
-            known = self._known[key] = Program(f"kernel_graph_{number}", number + 1, nodes)
-        return known
+            number = self._number(trace)
+            # The trace is kept, so that no other one gets its identity.
+            known = trace, Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
+            self._programs[key] = known
+        return known[1]
+
+    def _number(self, trace: Trace) -> int:
+        return self._numbers.setdefault(tuple((node.name, node.inputs) for node in trace.operators), len(self._numbers))
 
     def _nodes(self, trace: Trace) -> Iterator[TracedNode]:
         yield from self._parameters.nodes()

@@ -1,0 +1,131 @@
+"""What an adapter tells of a training, without a server: every step with its program and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.columns import StatisticsColumns
+from tensight.agents.places import DeclaredNode, Need, PlaceTable
+from tensight.agents.settings import AgentSettings
+from tensight.agents.torch.debugger import Debugger
+
+if TYPE_CHECKING:
+    from tensight.agents.program import Program, TracedNode
+    from tensight.agents.reader import TensorReader
+    from tensight.tensors import TensorStatistics
+
+
+@dataclass(frozen=True)
+class SeenStep:
+    """A step as the agent was told of it.
+
+    Attributes
+    ----------
+    program : Program
+    rows : dict of (str, int, str) to TensorStatistics
+        By node, slot and io, in the order in which they were seen; a tensor without statistics has None.
+    skipped : bool
+    """
+
+    program: Program
+    rows: dict[tuple[str, int, str], TensorStatistics | None]
+    skipped: bool
+
+    def node(self, name: str) -> TracedNode:
+        return next(node for node in self.program.nodes if node.name == name)
+
+    def names(self, start: str = "") -> list[str]:
+        """Names of operators, in their order."""
+        return [node.name for node in self.program.nodes if node.role == "operator" and node.name.startswith(start)]
+
+    def of(self, node: str, slot: int = 0, io: str = "output") -> TensorStatistics:
+        found = self.rows[node, slot, io]
+        assert found is not None
+        return found
+
+
+@dataclass
+class SeeingAgent:
+    """Stands where the agent stands, wants every tensor, and keeps what it is told."""
+
+    settings: AgentSettings
+    framework: Any
+    reader: TensorReader
+    script: str = ""
+    need: Need = Need.ROW
+    capturing: bool = True
+    stops_at_nodes: bool = False
+    closed: bool = False
+    step: int = 0
+    places: PlaceTable = field(default_factory=PlaceTable)
+    columns: StatisticsColumns = field(default_factory=StatisticsColumns)
+    initial: SeenStep | None = None
+    steps: list[SeenStep] = field(default_factory=list)
+    nodes_done: list[str] = field(default_factory=list)
+    running_program: Callable[[], Program] | None = None
+    order: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.places.decide_needs(lambda _: self.need)
+
+    def attach(self, program: Program) -> None:
+        self.initial = self._seen(program, False)
+
+    def observe(self, place: int, tensor: Any, need: int) -> None:
+        assert need == self.need
+        self.columns.reserve(place + 1)
+        self.columns.iteration[place] = -2
+        self.reader.scan(tensor, self.columns, place)
+        self.order.append(place)
+
+    def node_done(self, node: DeclaredNode) -> None:
+        self.nodes_done.append(node.name)
+
+    def step_done(self, program: Program, *, scaled_skip: bool = False) -> None:
+        self.step += 1
+        self.steps.append(self._seen(program, scaled_skip))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _seen(self, program: Program, skipped: bool) -> SeenStep:
+        self.reader.settle(self.columns)
+        rows: dict[tuple[str, int, str], TensorStatistics | None] = {}
+        for number in dict.fromkeys(self.order):
+            place = self.places[number]
+            scanned = self.columns.iteration[number] == self.columns.current_iteration
+            rows[place.node.name, place.slot, place.io] = self.columns.statistics(number) if scanned else None
+        self.order.clear()
+        self.columns.current_iteration = self.step
+        return SeenStep(program, rows, skipped)
+
+
+class Seen:
+    """A debugger whose agent keeps what it sees; use it as a context."""
+
+    def __init__(self, *subjects: Any, need: Need = Need.ROW, stops_at_nodes: bool = False, **settings: Any) -> None:
+        self.debugger = Debugger(
+            subjects,
+            AgentSettings(**settings),
+            agent_of=lambda *arguments, **named: SeeingAgent(
+                *arguments, need=need, stops_at_nodes=stops_at_nodes, **named
+            ),
+        )
+
+    def __enter__(self) -> Seen:
+        self.debugger.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.debugger.__exit__(*error)
+
+    @property
+    def agent(self) -> SeeingAgent:
+        agent: Any = self.debugger.agent
+        return agent
+
+    @property
+    def steps(self) -> Sequence[SeenStep]:
+        return self.agent.steps
