@@ -68,6 +68,7 @@ def test_a_session_at_a_glance(dump_210: Path) -> None:
         "state": "paused",
         "message": "before the first update; continue to check step by step, or go to a step to look at it",
         "step": 0,
+        "present_step": None,
         "total_steps": 4,
         "node": "",
         "graph": "",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensight.analysis import user_frame
-from tensight.graph import parse_frame
+from tensight.graph import is_gradient_scope, is_optimizer, parse_frame
 from tensight.sessions.patterns import require_short
 from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from tensight.graph import Graph, Node, SourceFrame
 
@@ -29,6 +29,38 @@ def user_line(node: Node | None) -> Frame | None:
     """Return the line of code that is most likely the person's own; None if a node has no stack."""
     own = user_frame(node.frames) if node is not None else None
     return None if own is None else _frame(own, is_user_code=True)
+
+
+def node_of_use(graph: Graph, node: Node, place: Callable[[Node], int]) -> Node | None:
+    """Return the operator in whose line a person looks for a node that has no line of its own.
+
+    Of a parameter it is the first operator of the forward pass that reads it, of a gradient the first that reads its
+    parameter; None if there is none with a line.
+
+    Parameters
+    ----------
+    graph : Graph
+        That has the node.
+    node : Node
+    place : callable
+        Returns where a node stands in the order of execution.
+    """
+    parameter = node if node.is_parameter else graph.get(_parameter_of(node))
+    if parameter is None:
+        return None
+    readers = [
+        reader
+        for reader in graph.consumers(parameter)
+        if reader.is_operator and not is_optimizer(reader) and not is_gradient_scope(reader.name)
+    ]
+    return next((reader for reader in sorted(readers, key=place) if user_frame(reader.frames) is not None), None)
+
+
+def _parameter_of(node: Node) -> str:
+    """Return the name of the parameter whose gradient an operator gathers, or that it updates; empty for others."""
+    scope = node.scope.removeprefix("Gradients/").removeprefix("Optimizer/").removeprefix("Default/")
+    gathers = node.type == "AccumulateGrad" or is_optimizer(node)
+    return scope.replace("/", ".") if gathers else ""
 
 
 def _frame(frame: SourceFrame, *, is_user_code: bool) -> Frame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import EXPLOSION_LIMIT, shown
@@ -46,7 +47,15 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
         return tables[iteration]
 
     found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
-    return sorted((origin for origin in found if origin is not None), key=urgency)
+    return sorted((_with_line(origin, graphs) for origin in found if origin is not None), key=urgency)
+
+
+def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
+    """Return an origin with the stack of where it is used, if it has none of its own."""
+    if origin.user_frame is not None:
+        return origin
+    used = graphs.used(origin.address.graph, origin.operator)
+    return origin if used is None else replace(origin, frames=used.frames)
 
 
 def _first(

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tensight.dumps.execution import UNMATCHED
-from tensight.sessions.sources import user_line
+from tensight.sessions.sources import node_of_use, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,20 +93,24 @@ class RankGraphs:
     def line(self, node: Node) -> Frame | None:
         """Return the person's line of code behind a node; kept, for nodes that hit once hit again.
 
-        A parameter has none of its own: there a person looks where it is used first.
+        A parameter has none of its own, nor has its gradient: there a person looks where it is used first.
         """
         try:
             return self._lines[node]
         except KeyError:
-            return self._lines.setdefault(node, user_line(node) or (None if node.is_operator else self._used_in(node)))
+            owner = next((graph for graph in self.graphs if graph.get(node.name) is node), None)
+            used = None if owner is None else self.used(owner.name, node.name)
+            return self._lines.setdefault(node, user_line(node) or user_line(used))
 
-    def _used_in(self, parameter: Node) -> Frame | None:
-        """Return the line of the first operator that reads a parameter and has one."""
-        graphs = [graph for graph in self.graphs if graph.get(parameter.name) is parameter]
-        readers = [reader for graph in graphs for reader in graph.consumers(parameter) if reader.is_operator]
+    def used(self, graph: str, name: str) -> Node | None:
+        """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
+        found = self.node(graph, name)
+        return None if found is None else node_of_use(*found, self._place)
+
+    def _place(self, node: Node) -> int:
         # What is in no order, as an operator that only hands on, comes last.
-        readers.sort(key=lambda reader: UNMATCHED if (place := self.position(reader)) is None else place)
-        return next((line for reader in readers if (line := user_line(reader)) is not None), None)
+        position = self.position(node)
+        return UNMATCHED if position is None else position
 
     def graph_of_root(self, root_id: int | None) -> Graph | None:
         """Return the root graph of a number, or any graph that belongs to it."""

@@ -11,6 +11,7 @@ from tensight.analysis.origin import urgency
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
 from tensight.sessions.online.executions import execution_page
+from tensight.sessions.online.glance import capabilities_now, glance, message
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.live_origins import live_origins
@@ -20,7 +21,7 @@ from tensight.sessions.online.reported_hits import ReportedHits
 from tensight.sessions.online.shown_step import ShownStep
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.origin_records import origin_records
-from tensight.sessions.records import Capabilities, SessionRecord, State
+from tensight.sessions.records import State
 from tensight.sessions.session import Session
 from tensight.watchpoints import recommended_watchpoints
 
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
     from tensight.sessions.online.settings import OnlineSettings
     from tensight.sessions.online.values import ValueWriters
     from tensight.sessions.records import (
+        Capabilities,
         Command,
         ExecutionPage,
         OriginRecord,
+        SessionRecord,
         StatisticsPage,
         StatisticsRow,
         TensorRecord,
@@ -53,8 +56,6 @@ if TYPE_CHECKING:
 
 _QUIET_S = 0.25
 """While a run goes on, clients are told its step at most so often."""
-
-_MOST_MESSAGES = 5
 
 _FIRST_OF = (
     *(State.RUNNING, State.SENDING, State.PAUSED, State.MISMATCH, State.CONNECTING),
@@ -183,74 +184,15 @@ class OnlineSession(Session):
 
     def record(self) -> SessionRecord:
         """Return the session at a glance."""
-        ranks = tuple(self.processes[rank].record() for rank in self.ranks)
-        return SessionRecord(
-            id=self.id,
-            name=self.name,
-            state=self.state,
-            message=self._message(),
-            step=self.step,
-            present_step=None if self.shown.step is None else self.present_step,
-            total_steps=self.step if self.state in (State.FINISHED, State.TERMINATED) else None,
-            node=ranks[0].node if ranks and self.shown.step is None else "",
-            graph=ranks[0].graph if ranks else "",
-            framework=self.identity.framework,
-            framework_version=self.identity.framework_version,
-            backend=self.identity.backend,
-            created=self.created,
-            ranks=ranks,
-            capabilities=self.capabilities(),
-            watchpoints=len(self.watchpoint_list),
-            hits=self.hit_list.tensors,
-            outdated=self.hit_list.outdated,
-            recommended_offered=self.watchpoint_list.recommended_offered,
-            last_event=self.events.last,
-            dump=self.recording.name,
-        )
+        return glance(self)
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now."""
-        live = self.live
-        is_paused = self.state is State.PAUSED
-        at_nodes = is_paused and self.conductor.can_stop_at_nodes
-        return (
-            super()
-            .capabilities()
-            .model_copy(
-                update={
-                    "live": True,
-                    "can_pause": bool(live) and self.conductor.is_running,
-                    "can_terminate": bool(live) or self.state is State.LOST,
-                    "can_step": is_paused,
-                    "can_step_back": self.shown.can_look_back and self.step > 0,
-                    "can_go_to_step": self.shown.can_look_back,
-                    "can_next_node": at_nodes,
-                    "can_run_to_node": at_nodes,
-                    "can_recheck": is_paused,
-                    "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
-                    "has_execution_history": True,
-                    "has_origin": self.identity.is_agent and not self.recording.statistics.is_empty,
-                    "has_statistics_table": not self.recording.statistics.is_empty,
-                    "views_at_source": bool(live) and all(process.identity.abilities.views for process in live),
-                }
-            )
-        )
-
-    def _message(self) -> str:
-        if self.shown.step is not None:
-            return f"shows step {self.shown.step}; the training stands at step {self.present_step}"
-        several = self.identity.world_size > 1
-        processes = [self.processes[rank] for rank in self.ranks]
-        found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
-        if several and len(processes) < self.identity.world_size and self.live:
-            found.append(f"{len(processes)} of {self.identity.world_size} ranks are attached")
-        if not found and self.state is State.RUNNING and self.conductor.is_stopping:
-            found.append("stops when the step that is running is done")
-        return "; ".join(found[:_MOST_MESSAGES])
+        return super().capabilities().model_copy(update=capabilities_now(self))
 
     def announce(self, *, news: bool = False) -> None:
         """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
-        told, now = (self.state, self._message()), time.monotonic()
+        told, now = (self.state, message(self)), time.monotonic()
         if news or told != self._told or (told[0] is State.RUNNING and now - self._told_at >= _QUIET_S):
             self._told, self._told_at = told, now
             self.events.append_state(self.record())
@@ -469,7 +411,7 @@ class OnlineSession(Session):
             "created": self.created,
             "state": self.state.value,
             "is_live": bool(self.live) or self.state is State.LOST,
-            "message": self._message(),
+            "message": message(self),
             "step": self.present_step,
             "identity": self.identity.as_json(),
             "processes": [process.as_json() for process in self.processes.values()],
