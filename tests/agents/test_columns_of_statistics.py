@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -18,6 +22,7 @@ from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 BOTH_WAYS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i2")]
@@ -57,3 +62,168 @@ def test_rows_are_those_of_the_statistics_of_each_array(way: str, arrays: Sequen
         assert columns.scan(7 * place, array)
     for place, array in enumerate(arrays):
         assert_same(columns.statistics(7 * place), statistics(array))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, BRAIN], ids=str)
+@pytest.mark.parametrize("size", [0, 1, 1023, 1025, 2**16 + 1])
+def test_rows_of_any_size_are_those_of_the_statistics(way: str, dtype: np.dtype[Any], size: int) -> None:
+    raw = np.random.default_rng(size).bytes(size * dtype.itemsize)
+    array = np.frombuffer(raw, np.uint8).view(dtype) if dtype.kind != "b" else np.frombuffer(raw, np.uint8) > 99
+    columns = StatisticsColumns()
+    assert columns.scan(0, array)
+    assert_same(columns.statistics(0), statistics(array))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "?"])
+def test_tensors_of_several_segments_are_put_together(dtype: str) -> None:
+    array = (np.random.default_rng(1).standard_normal(2 * SEGMENT_ELEMENTS + 76) * 1e3).astype(dtype)
+    columns = StatisticsColumns()
+    assert columns.scan(0, array)
+    assert columns.scan(1, array.reshape(-1, 3)[:, ::-1])
+    assert columns.scan_address(2, array.ctypes.data, array.dtype.name, array.shape, array.size)
+    expected = statistics(array)
+    assert_same(columns.statistics(0), expected)
+    assert_same(columns.statistics(1), statistics(array.reshape(-1, 3)[:, ::-1]))
+    assert_same(columns.statistics(2), expected)
+
+
+@pytest.mark.parametrize("size", [5, SEGMENT_ELEMENTS + 5])
+@pytest.mark.parametrize("scale", [1e300, 1e-300, 5e-324])
+def test_numbers_whose_squares_leave_the_range_of_doubles_have_statistics(way: str, scale: float, size: int) -> None:
+    array = np.arange(-2, size - 2) % 7 * scale
+    columns = StatisticsColumns()
+    columns.scan(0, array)
+    columns.scan(1, np.ones(3))
+    assert_same(columns.statistics(0), statistics(array))
+    assert_same(columns.statistics(1), statistics(np.ones(3)))
+    columns.scan(0, np.ones(4))
+    assert_same(columns.statistics(0), statistics(np.ones(4)))
+
+
+@BOTH_WAYS
+@given(array=tensors())
+def test_elements_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any]) -> None:
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
+    name = "bfloat16" if plain.dtype == BRAIN else plain.dtype.name
+    columns = StatisticsColumns()
+    assert columns.scan_address(3, plain.ctypes.data, name, plain.shape, plain.size)
+    assert_same(columns.statistics(3), statistics(plain))
+
+
+def test_what_has_no_statistics_leaves_the_row_as_it_is() -> None:
+    columns = StatisticsColumns()
+    columns.scan(0, np.ones(3))
+    for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(2, "f4,i4")):
+        assert not columns.scan(0, array)
+        assert not columns.scan(1, array)
+    assert not columns.scan_address(0, 0, "float8_e4m3fn", (2,), 2)
+    assert_same(columns.statistics(0), statistics(np.ones(3)))
+    assert columns.statistics(1) is None
+
+
+def test_rows_say_in_which_iteration_they_were_written() -> None:
+    columns = StatisticsColumns()
+    columns.scan(1, np.ones(2))
+    columns.current_iteration = 5
+    columns.scan(2, np.ones(2))
+    columns.copy_row(1, 3)
+    columns.reserve(5)
+    assert columns.iteration[:5].tolist() == [NEVER, -1, 5, 5, NEVER]
+    assert columns.take([2, 4]).iterations.tolist() == [5, NEVER]
+
+
+def test_a_row_that_is_copied_is_the_same_and_stays_so() -> None:
+    columns = StatisticsColumns()
+    array = np.array([1.5, np.nan, -2e300])
+    columns.scan(0, array)
+    columns.copy_row(0, 700)
+    columns.scan(0, np.ones(3, np.int8))
+    assert_same(columns.statistics(700), statistics(array))
+    assert columns.non_finite(700)
+    assert not columns.non_finite(0)
+    assert not columns.non_finite(100_000)
+
+
+def test_there_is_room_for_any_number_of_places() -> None:
+    columns = StatisticsColumns()
+    arrays = {place: np.full(3, place, np.float32) for place in (0, 255, 256, 5000, 70_000)}
+    for place, array in arrays.items():
+        columns.scan(place, array)
+    for place, array in arrays.items():
+        assert_same(columns.statistics(place), statistics(array))
+    assert columns.statistics(999_999) is None
+
+
+def test_columns_hold_what_watchpoints_are_evaluated_on() -> None:
+    columns = StatisticsColumns()
+    arrays = [np.array([[1.0, -2.0], [0.0, np.inf]], np.float32), np.array([], np.int32), np.array([-0.0])]
+    for place, array in enumerate(arrays):
+        columns.scan(place, array)
+    found = columns.columns([2, 0, 1, 9])
+    rows = [statistics(arrays[place]) for place in (2, 0, 1)]
+    for name, values in found.items():
+        assert values.shape == (4,)
+        np.testing.assert_array_equal(values[:3], [getattr(row, name) for row in rows], err_msg=name)
+    assert found["count"][3] == 0
+    assert np.isnan(found["mean"][3])
+    taken = columns.take(range(3))
+    assert taken.dtypes == ["float32", "int32", "float64"]
+    assert taken.hashes.tolist() == [statistics(array).content_hash for array in arrays]
+    assert taken.sizes.tolist() == [array.nbytes for array in arrays]
+    assert len(taken) == 3
+    assert columns.columns([])["max"].shape == (0,)
+
+
+@BOTH_WAYS
+@given(array=tensors())
+def test_rows_that_were_computed_elsewhere_are_taken_over(way: str, array: np.ndarray[Any, Any]) -> None:
+    # squares of the largest and smallest doubles leave the range of doubles
+    assume(array.dtype.itemsize < 8 or array.dtype.kind not in "fc")
+    expected = statistics(array)
+    columns = StatisticsColumns()
+    columns.put(4, expected)
+    found = columns.statistics(4)
+    assert found is not None
+    for name, value in expected.as_row().items():
+        if isinstance(value, float):
+            # what was rounded is added up again
+            slack = 1e-7 * expected.abs_mean if expected.finite_count else 0
+            assert getattr(found, name) == pytest.approx(value, rel=1e-9, abs=slack, nan_ok=True), name
+        else:
+            assert getattr(found, name) == value, name
+
+
+def test_threads_write_their_rows_side_by_side(way: str) -> None:
+    columns = StatisticsColumns()
+    columns.reserve(400)
+    arrays = [np.random.default_rng(place).standard_normal(place * 900).astype(np.float16) for place in range(200)]
+
+    def write(first: int) -> None:
+        for place in range(first, 200, 4):
+            columns.scan(place, arrays[place])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    for place, array in enumerate(arrays):
+        assert_same(columns.statistics(place), statistics(array))
+
+
+def test_a_process_that_scans_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys, numpy as np\n"
+        "from tensight.agents.columns import StatisticsColumns\n"
+        "from tensight.agents.finite import has_non_finite\n"
+        "from tensight.agents.retention import Retention\n"
+        "from tensight.agents.recording import Recorder\n"
+        "columns = StatisticsColumns()\n"
+        "columns.scan(0, np.ones(9, np.float32)); has_non_finite(np.ones(9))\n"
+        "columns.columns([0])\n"
+        "heavy = {'numba', 'torch', 'pyarrow', 'pydantic', 'duckdb', 'rich', 'typer', 'fastapi', 'httpx'}\n"
+        "print(sorted(heavy & set(sys.modules)), columns.statistics(0).mean)\n"
+    )
+    for cache in (tmp_path, None):  # with an empty cache, and where none can be written
+        environment = {**os.environ, "TENSIGHT_CACHE_DIR": str(cache) if cache else "/proc/no-such-folder"}
+        environment = {name: text for name, text in environment.items() if not name.startswith("NUMBA")}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
+        assert (done.stdout, done.stderr) == ("[] 1.0\n", "")
