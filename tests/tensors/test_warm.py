@@ -224,3 +224,46 @@ print(json.dumps([kernels_ready("float32"), wait_for_kernels(), kernels_ready("f
 def test_nobody_waits_for_kernels_that_are_not_wanted(tmp_path: Path) -> None:
     program = "from tensight.tensors import wait_for_kernels; print(str(wait_for_kernels()).lower())"
     assert fresh_process(program, tmp_path / "cache", TENSIGHT_KERNELS="numpy") is False
+
+
+def test_without_a_compiler_numpy_does_it_all(tmp_path: Path) -> None:
+    program = """
+import json, sys, threading
+sys.modules["numba"] = None
+import numpy as np
+from tensight.tensors import kernels_ready, statistics, warm
+mean = statistics(np.arange(5.0, dtype=np.float32)).mean
+print(json.dumps([mean, kernels_ready("float32"), warm.cache_folder(), threading.active_count()]))
+"""
+    assert fresh_process(program, tmp_path / "cache") == [2.0, False, None, 1]
+
+
+def test_somebody_elses_process_compiles_nothing_even_without_a_cache() -> None:
+    program = """
+import json, sys, threading
+from tensight.tensors import warm
+from tensight.tensors.native import Kernel
+found = [warm.compiled(kernel, here=False) for kernel in Kernel]
+print(json.dumps([found, threading.active_count(), "numba" in sys.modules]))
+"""
+    found, threads, numba = fresh_process(program, Path("/proc/no-such-folder"))
+    assert (set(found), threads, numba) == ({None}, 1, False)
+
+
+def test_compilers_are_not_debugged_themselves(tmp_path: Path) -> None:
+    program = """
+import json, subprocess
+from tensight.tensors import warm
+started = []
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        started.append(options["env"])
+        super().__init__(command, **options)
+subprocess.Popen = Popen
+warm.start_background_compile()
+print(json.dumps([sorted({"TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER", "PATH"} & set(env)) for env in started]))
+"""
+    debugged = {"TENSIGHT_DEBUG": "1", "ENABLE_MS_DEBUGGER": "1"}
+    # the process itself is not to be debugged either: the words are there only once it runs
+    program = f"import os; os.environ.update({debugged!r})\n{program}"
+    assert fresh_process(program, tmp_path / "cache") == [["PATH"], ["PATH"]]
