@@ -62,6 +62,7 @@ class Scene:
         self.outcome: object = None
         self._steps = steps
         self._before_step = before_step
+        self._breath = threading.Event()
         self._thread = threading.Thread(target=self._train, daemon=True)
 
     def start(self) -> Scene:
@@ -71,10 +72,14 @@ class Scene:
     def _train(self) -> None:
         try:
             self.debugger.attach()
-            for number in range(self._steps):
+            number = 0
+            while number < self._steps:
                 if self._before_step is not None:
                     self._before_step(number + 1)
+                # A training that never gives up the interpreter's lock is none: it computes elsewhere.
+                self._breath.wait(0.0002)
                 self.debugger.step()
+                number += 1
             self.outcome = self.debugger.network.steps
         except BaseException as error:
             self.outcome = error

@@ -11,7 +11,7 @@ import numpy as np
 from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.commands import ON, CommandLoop, Terminated
+from tensight.agents.commands import ON, CommandLoop, Order, Terminated
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.notices import say, say_once
@@ -274,9 +274,13 @@ class Agent:
             self._now, self._left = ON, None
             if self.settings.on_disconnect == "wait":
                 self._attachment.wait(self._standing())
-                self._stop([])
+                self._ask_soon()
         elif background.is_back and self._attachment.come_back(self._standing()):
-            self._stop([])
+            self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        """Have the server asked what to do after the step that comes, of which everything is then there."""
+        self._now, self._left = Order(1), 1
 
     def _next_step(self) -> None:
         """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""

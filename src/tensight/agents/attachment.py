@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.agents.background import Background
-from tensight.agents.commands import ON, LostError
+from tensight.agents.commands import ON, LostError, RefusedError
 from tensight.agents.connection import Connection
 from tensight.agents.notices import say, say_once
 
@@ -107,10 +107,7 @@ class Attachment:
     def come_back(self, standing: Standing) -> bool:
         """Attach to a server that is there, again or at last; return whether that was possible."""
         self._standing = standing
-        if time.monotonic() < self._look_again_s:
-            self.background.absent()
-            return False
-        if not self._announce(run_at_start=True):
+        if time.monotonic() < self._look_again_s or not self._announce(run_at_start=True):
             self.background.absent()
             return False
         say(f"attached to the debug server at {self.connection.address}")
@@ -140,11 +137,8 @@ class Attachment:
         why = self._introduction.announce(self.connection, self._standing.step, run_at_start=run_at_start)
         self.is_attached = not why
         if why:
-            self._refusals += 1
-            self._look_again_s = time.monotonic() + min(2.0**self._refusals, 60.0)
-            say_once(f"the debug server at {self.connection.address} refuses the training ({why}); it goes on without")
+            self._leave(why)
             return False
-        self._refusals = 0
         self._telemetry.forget()
         if self._loop is not None:
             self._loop.is_ours = self._introduction.is_ours
@@ -170,10 +164,14 @@ class Attachment:
         while True:
             try:
                 order = loop.stand(self.where)
+            except RefusedError as error:
+                self._leave(str(error))
+                return ON
             except LostError as error:
                 if self._returns(str(error)):
                     continue
                 return ON
+            self._refusals = 0
             self.background.runs(True)
             return order
 
@@ -206,6 +204,16 @@ class Attachment:
         return False
 
     # --- going ---
+
+    def _leave(self, why: str) -> None:
+        """Go on without a server that refuses the process; it is asked again, less and less often."""
+        self._refusals += 1
+        self._look_again_s = time.monotonic() + min(2.0**self._refusals, 60.0)
+        self.is_attached = False
+        self.background.absent()
+        say_once(
+            f"the debug server at {self.connection.address} refuses the training ({why[:200]}); it goes on without"
+        )
 
     def lose(self) -> None:
         """Note that the server is gone, while the training runs."""

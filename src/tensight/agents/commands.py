@@ -55,7 +55,11 @@ ON = Order(None)
 
 
 class LostError(Exception):
-    """The server is gone, or does not want to know the process."""
+    """The server is gone."""
+
+
+class RefusedError(LostError):
+    """The server is there, and does not want to know the process."""
 
 
 class CommandLoop:
@@ -136,12 +140,12 @@ class CommandLoop:
     def _after_failure(self, failures: int, reply: EventReply) -> None:
         why = text(reply.message)
         if failures > _MOST_FAILURES:
-            raise LostError(why or "the server refuses to give commands")
+            raise RefusedError(why or "the server refuses to give commands")
         time.sleep((failures - 1) * _RETRY_S)
         if failures > 1:
             problem = self._announce()
             if problem:
-                raise LostError(problem)
+                raise RefusedError(problem)
 
     def _obey(self, reply: EventReply) -> Order | None:
         kind = reply.WhichOneof("cmd")
@@ -163,7 +167,7 @@ class CommandLoop:
         if command.run_level == b"node":
             return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME))
         steps = command.run_steps
-        return Order(None if steps < 0 else max(steps, 1), goes_on=bool(getattr(command, "more", False)))
+        return Order(None if steps < 0 else max(steps, 1), goes_on=command.more)
 
     def _set_watchpoint(self, command: SetCMD) -> None:
         if command.delete:
