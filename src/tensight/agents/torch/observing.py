@@ -92,5 +92,8 @@ class OperatorObserver:
         declared = declaration(operator.func)
         for source, (path, tensor) in zip(traced.inputs, tensors_in(args, kwargs), strict=False):
             place = None if source is None else self._places.find(*source)
-            if place is not None and argument_name(declared, path) not in declared.written:
+            if place is None or argument_name(declared, path) in declared.written:
+                continue
+            # Weights have the value that they get in this step.
+            if self._places[place].node.role in ("operator", "input"):
                 self._agent.observe(place, tensor, _SHOWN)

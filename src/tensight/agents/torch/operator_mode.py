@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_steps import Operator
 
 
-# Autograd asks with the class itself when it saves a tensor.
-_PLAIN = (torch.Tensor,)
-
-
 def _hide_from_compiler(code: CodeType) -> bool:
     """Have PyTorch's compiler leave a function alone, and all that it calls; False if it cannot be told."""
     try:
@@ -94,18 +90,17 @@ class OperatorMode(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run an operator."""
-        position = self.position
-        operator = self.expected[position]
-        if (
-            operator.func is not func
-            or operator.scope is not self.scope
-            or (types and types != _PLAIN)
-            or get_ident() != self.thread
-        ):
+        operator = self.expected[self.position]
+        if operator.func is not func or operator.scope is not self.scope or types or get_ident() != self.thread:
             return self._unexpected(func, types, args, kwargs)
+        return self.run(operator, func, args, kwargs)
+
+    def run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
+        """Run the operator that is expected now."""
         if operator.externals:
             self._reads(operator.externals, args, kwargs)
         result = func(*args, **kwargs) if kwargs else func(*args)
+        position = self.position
         self.position = position + 1
         self.seen[position] = id(result) if operator.is_single else identities(result)
         place = operator.place

@@ -29,6 +29,14 @@ _UNSET = frozenset(
         *("new_empty", "new_empty_strided", "resize", "resize_"),
     }
 )
+_aten = torch.ops.aten
+DETACH = _aten.detach.default
+NEW_EMPTY = _aten.new_empty_strided.default
+ACCUMULATING = frozenset(
+    {DETACH, NEW_EMPTY, _aten.clone.default, _aten.copy_.default, _aten.add_.Tensor, _aten.add.Tensor}
+)
+"""With which autograd adds up the gradients of weights."""
+
 _MOST_SETTINGS = 16
 _LONGEST_SETTING = 200
 

@@ -63,13 +63,17 @@ class Operator:
 
     Attributes
     ----------
-    func : OpOverload
+    func : OpOverload or None
+        None if the operator itself does not tell that it is this one; see `declared`.
+    declared : OpOverload
     scope : str
         Of the module that runs; compared by identity.
     node : DeclaredNode
     traced : TracedNode
     outputs : tuple of Output
     externals : tuple of External
+    is_gradient : bool
+        Whether it belongs to the backward pass.
     is_single : bool
         Whether the result is one tensor.
     place : int
@@ -81,8 +85,10 @@ class Operator:
     """
 
     __slots__ = (
+        "declared",
         "externals",
         "func",
+        "is_gradient",
         "is_single",
         "node",
         "outputs",
@@ -105,6 +111,7 @@ class Operator:
         owner: str = "",
     ) -> None:
         self.func = func
+        self.declared = func
         self.scope = scope
         self.node = node
         self.traced = traced
@@ -112,6 +119,7 @@ class Operator:
         self.externals = externals
         self.sequence = sequence
         self.owner = owner
+        self.is_gradient = traced is not None and traced.name.startswith("Gradients/")
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
         self.place = outputs[0].place if self.is_single else -1
 

@@ -12,6 +12,7 @@ from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline
 from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.operator_schemas import (
+    ACCUMULATING,
     argument_name,
     declaration,
     gate,
@@ -96,6 +97,7 @@ class StepTracer:
         self._gradients: dict[int, str] = {}
         self._contents: dict[Source, int] = {}
         self._earlier: dict[int, Source] = {}
+        self._added: dict[str, tuple[Source, ...]] = {}
 
     # --- parts of a step ---
 
@@ -105,10 +107,12 @@ class StepTracer:
         self._known.add_optimizer(optimizer)
         for name, weight in self._known.weights_of(optimizer):
             if weight.grad is not None:
-                self._gradients[id(weight.grad)] = name.replace(".", "/")
+                path = name.replace(".", "/")
+                self._gradients[id(weight.grad)] = path
                 source = self._find(weight.grad)
-                if source is not None:
+                if source is not None and source not in self.gradient_sources.get(name, ()):
                     self.gradient_sources[name] = (source,)
+                self._sources.put(weight.grad, (f"Gradients/{ROOT_SCOPE}/{path}/AccumulateGrad-op0", 0), written=True)
 
     def end_optimizer(self) -> None:
         """Note that the optimizer is done."""
@@ -123,6 +127,20 @@ class StepTracer:
         """Note that operators which are known ran again, and what they made, by identity."""
         self._earlier.update(seen)
         self._pairs.taken()
+
+    def same(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Note that a tensor is another one in all but identity."""
+        source = self._find(other)
+        if source is not None:
+            self._sources.put(tensor, source)
+
+    def accumulate(self, weight: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Note what is added to the gradient of a weight."""
+        known = self._known.find(weight)
+        source = self._find(gradient)
+        if known is not None and source is not None:
+            added = self._added[known.name] = (*self._added.get(known.name, ()), source)
+            self.gradient_sources[known.name] = added
 
     def go_on_after(
         self, operators: Sequence[Operator], seen: Mapping[int, Source], first_sequence: int, step: OperatorStep
@@ -203,6 +221,9 @@ class StepTracer:
             started.sequence,
             origin.owner,
         )
+        if started.func in ACCUMULATING and self.operators and self.operators[-1].is_gradient:
+            # While it is expected, autograd may use the same operator to add up a gradient.
+            operator.func = None
         self.operators.append(operator)
         self._owners[name] = origin.owner
         self._pairs.put(started.sequence, Forward(name, origin.scope, origin.stack))

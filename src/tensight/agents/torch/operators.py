@@ -16,9 +16,10 @@ from torch.optim import optimizer as optimizer_hooks
 from tensight.agents.notices import say_once
 from tensight.agents.torch.observing import OperatorObserver
 from tensight.agents.torch.operator_mode import OperatorMode, is_made_of_others
-from tensight.agents.torch.operator_schemas import declaration
+from tensight.agents.torch.operator_schemas import ACCUMULATING, DETACH, NEW_EMPTY, declaration
 from tensight.agents.torch.operator_steps import END, OperatorStep, tensor_at
 from tensight.agents.torch.operator_tracing import StepTracer
+from tensight.agents.torch.pairing import accumulated_weight
 from tensight.agents.torch.scopes import ModuleScopes
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class OperatorCapture:
         self._tracer: StepTracer | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._externals: dict[int, Source] = {}
+        self._aliases: dict[int, int] = {}
         self._first_sequence = 0
         self._home = 0
         self._autograd_thread = 0
@@ -93,11 +95,21 @@ class OperatorCapture:
     def start(self) -> None:
         """See the step that begins now, and those that follow."""
         self._is_started = True
+        if not self._handles:
+            # They stay until the end: PyTorch does not bear that hooks come and go while it calls them.
+            self._handles = [
+                optimizer_hooks.register_optimizer_step_pre_hook(self._begin_optimizer),
+                optimizer_hooks.register_optimizer_step_post_hook(self._end_optimizer),
+            ]
         self.begin_step()
 
     def stop(self) -> None:
         """Remove everything from PyTorch."""
         self._is_started = self._is_captured = False
+        if self._optimizer is None:
+            for handle in self._handles:
+                handle.remove()
+            self._handles.clear()
         self._leave()
 
     def begin_step(self) -> None:
@@ -109,6 +121,7 @@ class OperatorCapture:
             return
         self._tracer = None
         self._externals.clear()
+        self._aliases.clear()
         self._first_sequence = torch.autograd._get_sequence_nr()
         self._loading = self._mark = 0
         self._repeats = self._is_lost = self._passed_over = False
@@ -171,21 +184,12 @@ class OperatorCapture:
         if not mode.is_entered:
             mode.enter()
         self._scopes.install()
-        if not self._handles:
-            self._handles = [
-                optimizer_hooks.register_optimizer_step_pre_hook(self._begin_optimizer),
-                optimizer_hooks.register_optimizer_step_post_hook(self._end_optimizer),
-            ]
 
     def _leave(self) -> None:
         self._mode.thread = 0
         if self._mode.is_entered:
             self._mode.leave()
         self._scopes.remove()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._optimizer = None
 
     def _enter_scope(self, scope: str) -> None:
         self._mode.scope = scope
@@ -212,7 +216,7 @@ class OperatorCapture:
             self._put_back()
 
     def _begin_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if get_ident() != self._home:
+        if get_ident() != self._home or not self._is_started:
             return
         self._optimizer = optimizer
         if self._tracer is not None:
@@ -234,14 +238,37 @@ class OperatorCapture:
             # A tensor that is made of others works with those, and that is seen.
             return NotImplemented
         mode = self._mode
-        if not mode.thread or not self._is_ours() or self._concerns_no_tensor(func, args):
+        is_ours = bool(mode.thread) and self._is_ours() and not self._concerns_no_tensor(func, args)
+        if not is_ours or self._loading or self._is_lost:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if self._loading or not self._goes_on(func):
+        if func in ACCUMULATING and self._is_unseen(func, types):
+            result = func(*args, **kwargs) if kwargs else func(*args)
+            self._guarded(self._follow_unseen, func, args, result)
+            return result
+        if not self._goes_on(func):
             return func(*args, **kwargs) if kwargs else func(*args)
         if self._tracer is None or self._repeats:
-            # The position is another one now.
-            return mode.__torch_dispatch__(func, types, args, kwargs)
+            # The operator that is expected now is this one.
+            return mode.run(mode.expected[mode.position], func, args, kwargs)
         return self._trace(self._tracer, func, args, kwargs)
+
+    @staticmethod
+    def _is_unseen(func: Any, types: tuple[type, ...]) -> bool:
+        """Whether autograd itself runs an operator: when it saves a tensor, or adds up the gradient of a weight."""
+        return (func is DETACH and bool(types)) or accumulated_weight() is not None
+
+    def _follow_unseen(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Remember what a tensor is that autograd has made for itself."""
+        if func is NEW_EMPTY:
+            return
+        # What is copied or added to a gradient comes second.
+        origin = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
+        self._aliases[id(result)] = id(origin)
+        if self._tracer is not None:
+            weight = accumulated_weight()
+            if weight is not None:
+                self._tracer.accumulate(weight, origin)
+            self._tracer.same(result, origin)
 
     def _trace(self, tracer: StepTracer, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
         started = self._guarded(tracer.start, func, self._mode.scope, args, kwargs)
@@ -295,12 +322,12 @@ class OperatorCapture:
         mode = self._mode
         position = mode.position
         operator = mode.expected[position]
-        if operator.func is func and operator.scope is mode.scope:
+        if operator.declared is func and operator.scope is mode.scope:
             return True
         for step in self._steps:
             if step.begins_like(mode.expected, position):
                 operator = step.operators[position]
-                if operator.func is func and operator.scope is mode.scope:
+                if operator.declared is func and operator.scope is mode.scope:
                     self._step = step
                     mode.expected = step.operators
                     mode.seen += [None] * (len(step.operators) - len(mode.seen))
@@ -333,6 +360,9 @@ class OperatorCapture:
             numbers = made if isinstance(made, list) else [made]
             for slot, number in enumerate(numbers):
                 seen[number] = (operator.traced.name, slot)
+        for alias, number in self._aliases.items():
+            if number in seen:
+                seen.setdefault(alias, seen[number])
         return seen
 
     def _reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from tensight.agents.program import StackFrame
 
 ENGINE = _engine_run_backward.__code__
+_FIRST_GRADIENTS = torch.autograd._make_grads.__code__
+_ACCUMULATE = "AccumulateGrad"
 _GRADIENTS = "Gradients/"
 # Autograd nodes that belong to no operator have the largest number that there is.
 _NO_SEQUENCE = 2**63
+_FRAMES_OF_OURS = 12
 
 
 class Forward(NamedTuple):
@@ -91,12 +94,12 @@ class AutogradPairs:
         """
         node = torch._C._current_autograd_node()
         if node is None:
-            return None
+            return Backward(f"{_GRADIENTS}Default", user_stack(2)) if _begins() else None
         inner = user_stack(2, within=ENGINE)
         if torch.is_grad_enabled() and _is_recomputed():
             return None
         live = user_stack(2) if inner else ()
-        weight = getattr(node, "variable", None) if node.name().endswith("AccumulateGrad") else None
+        weight = getattr(node, "variable", None) if node.name().endswith(_ACCUMULATE) else None
         if weight is not None:
             return Backward("", live or user_stack(2), weight=weight)
         number = int(node._sequence_nr())
@@ -104,6 +107,30 @@ class AutogradPairs:
         if forward is None:
             return Backward(f"{_GRADIENTS}Default", live or user_stack(2))
         return Backward(f"{_GRADIENTS}{forward.scope.removeprefix(_GRADIENTS)}", live or forward.stack, forward.name)
+
+
+def accumulated_weight() -> torch.Tensor | None:
+    """Return the weight whose gradient autograd adds up now, if it does.
+
+    How it does that depends on who else holds the gradient, and so on what is kept of it: it takes it, copies it or
+    adds it. What a user's hook does meanwhile is none of it.
+    """
+    node = torch._C._current_autograd_node()
+    if node is None or not node.name().endswith(_ACCUMULATE) or user_stack(2, within=ENGINE):
+        return None
+    return getattr(node, "variable", None)
+
+
+def _begins() -> bool:
+    """Whether the first gradients of a backward pass are made."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES_OF_OURS):
+        if frame is None:
+            return False
+        if frame.f_code is _FIRST_GRADIENTS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_recomputed() -> bool:
