@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.columns import StatisticsColumns
@@ -66,6 +67,7 @@ class SeeingAgent:
     nodes_done: list[str] = field(default_factory=list)
     running_program: Callable[[], Program] | None = None
     order: list[int] = field(default_factory=list)
+    watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False))
 
     def __post_init__(self) -> None:
         self.places.decide_needs(lambda _: self.need)

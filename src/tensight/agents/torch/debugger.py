@@ -25,7 +25,7 @@ from tensight.agents.torch.steps import Steps
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from tensight.agents.settings import AgentSettings
@@ -147,7 +147,7 @@ class Debugger:
         self._capture = self._new_capture(agent, names, discovery)
         for optimizer in self._optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.add_optimizer(optimizer)
-        self._steps = Steps(self._parameters, self._capture, self._update_done)
+        self._steps = Steps(self._parameters, self._capture, self._update_done, self._loss_scaled)
         agent.running_program = lambda: self._programs.running(self._capture.preview())
         self._parameters.observe()
         agent.attach(self._programs.preview(self._capture.preview()))
@@ -190,6 +190,10 @@ class Debugger:
             self._ended_by_update = True
             self._end_step(skipped)
 
+    def _loss_scaled(self) -> None:
+        if self._agent is not None:
+            self._agent.watches.loss_scaled = True
+
     def _forward_done(self) -> None:
         self._end_step(False)
 
@@ -200,6 +204,7 @@ class Debugger:
             trace = self._capture.end_step()
             self._parameters.observe()
             self._agent.step_done(self._programs.program(trace), scaled_skip=skipped)
+            self._agent.watches.loss_scaled = False
             self._capture.begin_step()
         except Exception as error:
             self._give_up(error)

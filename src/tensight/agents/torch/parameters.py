@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tensight.agents.agent import Agent
-    from tensight.agents.program import Role, Source
+    from tensight.agents.program import Role, Source, StackFrame
     from tensight.agents.torch.names import Names, TensorEntry
 
 # Counts what the training counts, too.
@@ -55,6 +56,7 @@ class Parameters:
         self._states: list[_Held] = []
         self._gradients: dict[int, list[tuple[int, TensorEntry]]] = {}
         self._outlines: dict[str, Any] = {}
+        self._stacks: dict[int, tuple[StackFrame, ...]] = {}
         self.generation = 0
 
     @property
@@ -72,6 +74,11 @@ class Parameters:
         self._optimizers.append(weakref.ref(optimizer))
         self._seen = (-1, ())
         return True
+
+    def note_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note which code has an optimizer update its weights."""
+        if id(optimizer) not in self._stacks:
+            self._stacks[id(optimizer)] = user_stack()
 
     def observe(self) -> None:
         """Observe weights, buffers and states as they are now."""
@@ -109,19 +116,29 @@ class Parameters:
             for held in (*self._tensors, *self._states)
         ]
 
-    def gradient_nodes(self, sources: Mapping[str, tuple[Source | None, ...]]) -> Iterator[TracedNode]:
+    def gradient_nodes(
+        self, sources: Mapping[str, tuple[Source | None, ...]], stacks: Mapping[str, tuple[StackFrame, ...]]
+    ) -> Iterator[TracedNode]:
         """Yield the nodes of the gradients that optimizers read.
 
         Parameters
         ----------
         sources : mapping of str to tuple of Source
             From what each was computed, by the name of the weight.
+        stacks : mapping of str to tuple of StackFrame
+            The code that first reads each weight.
         """
         for entry in self._updated():
             tensor = entry.holder.get(entry.key)
             if tensor is not None and tensor.requires_grad:
-                name = _gradient_name(entry)
-                yield TracedNode(name, "AccumulateGrad", "operator", sources.get(entry.name, ()), (outline(tensor),))
+                yield TracedNode(
+                    _gradient_name(entry),
+                    "AccumulateGrad",
+                    "operator",
+                    sources.get(entry.name, ()),
+                    (outline(tensor),),
+                    stacks.get(entry.name, ()),
+                )
 
     def update_nodes(self) -> Iterator[TracedNode]:
         """Yield the nodes of the optimizers' updates: weight, states, gradient."""
@@ -139,6 +156,7 @@ class Parameters:
                     type_,
                     "operator",
                     ((entry.name, 0), *states.get(entry.name, ()), (_gradient_name(entry), 0)),
+                    stack=self._stacks.get(id(optimizer), ()),
                 )
 
     # --- what there is ---

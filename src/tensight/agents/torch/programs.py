@@ -13,7 +13,7 @@ from tensight.agents.program import Program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.agents.program import TracedNode
+    from tensight.agents.program import StackFrame, TracedNode
     from tensight.agents.torch.capture import Trace
     from tensight.agents.torch.parameters import Parameters
 
@@ -63,6 +63,11 @@ class Programs:
         operators = trace.operators
         end = next((at for at, node in enumerate(operators) if node.name.startswith(_OPTIMIZER)), len(operators))
         yield from operators[:end]
-        yield from self._parameters.gradient_nodes(trace.gradient_sources)
+        readers: dict[str, tuple[StackFrame, ...]] = {}
+        for node in operators:
+            for source in node.inputs:
+                if source is not None and node.stack:
+                    readers.setdefault(source[0], node.stack)
+        yield from self._parameters.gradient_nodes(trace.gradient_sources, readers)
         yield from operators[end:]
         yield from self._parameters.update_nodes()

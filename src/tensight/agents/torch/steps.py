@@ -36,12 +36,23 @@ class Steps:
     capture : Capture
     on_step : callable (skipped) -> None
         Told when a step has ended, and whether a loss scaler has left out its update.
+    on_scaling : callable () -> None
+        Told when a loss is scaled: gradients may overflow on purpose until the step ends.
     """
 
-    def __init__(self, parameters: Parameters, capture: Capture, on_step: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        capture: Capture,
+        on_step: Callable[[bool], None],
+        on_scaling: Callable[[], None],
+    ) -> None:
         self._parameters = parameters
         self._capture = capture
         self._on_step = on_step
+        self._on_scaling = on_scaling
+        self._is_active = False
+        self._is_within = False
         self._thread = threading.get_ident()
         self._handles: list[Any] = []
         self._foreign: set[int] = set()
@@ -53,37 +64,42 @@ class Steps:
         self._idle: set[int] = set()
         self._each_update = False
         self._updates = 0
-        self._scaler_step: Any = None
+        self._scaler_methods: dict[str, Any] = {}
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
         self._thread = threading.get_ident()
-        if self._handles:
-            return
-        self._handles = [
-            optimizer_hooks.register_optimizer_step_pre_hook(self._before),
-            optimizer_hooks.register_optimizer_step_post_hook(self._after),
-        ]
-        self._follow_scalers()
+        self._is_active = True
+        if not self._handles:
+            self._handles = [
+                optimizer_hooks.register_optimizer_step_pre_hook(self._before),
+                optimizer_hooks.register_optimizer_step_post_hook(self._after),
+            ]
+            self._replace_in_scaler("step", self._scaler_step)
+            self._replace_in_scaler("scale", self._scaler_scale)
 
     def remove(self) -> None:
         """Remove everything from PyTorch."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._is_active = False
         self._running.clear()
-        scaler = torch.amp.GradScaler
-        if self._scaler_step is not None and getattr(scaler.step, "__wrapped__", None) is self._scaler_step:
-            scaler.step = self._scaler_step
-        self._scaler_step = None
+        for name, original in self._scaler_methods.items():
+            if getattr(getattr(torch.amp.GradScaler, name), "__wrapped__", None) is original:
+                setattr(torch.amp.GradScaler, name, original)
+        self._scaler_methods.clear()
+        # PyTorch is going through its hooks while one of ours runs: those must stay, and do nothing.
+        if not self._is_within:
+            for handle in self._handles:
+                handle.remove()
+            self._handles.clear()
 
     # --- optimizers ---
 
     def _before(
         self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> _Arguments | None:
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or not self._is_active:
             return None
+        self._is_within = True
         try:
             frame = sys._getframe(1)
             self._running = [other for other in self._running if _is_running(other, frame)]
@@ -92,6 +108,7 @@ class Steps:
             if is_inner or not self._knows(optimizer):
                 return None
             self._evaluations = 0
+            self._parameters.note_update(optimizer)
             found = _closure(arguments, named)
             if found is None:
                 self._parameters.observe_gradients(optimizer)
@@ -101,10 +118,13 @@ class Steps:
         except Exception as error:
             self._give_up(error)
             return None
+        finally:
+            self._is_within = False
 
     def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:  # noqa: ARG002 - given by torch
-        if threading.get_ident() != self._thread or not self._handles:
+        if threading.get_ident() != self._thread or not self._is_active:
             return
+        self._is_within = True
         try:
             if self._running:
                 self._running.pop()
@@ -115,6 +135,8 @@ class Steps:
             self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
         except Exception as error:
             self._give_up(error)
+        finally:
+            self._is_within = False
 
     def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that does the same: its evaluations belong to one step."""
@@ -164,22 +186,30 @@ class Steps:
 
     # --- loss scalers ---
 
-    def _follow_scalers(self) -> None:
-        """Notice when a scaler leaves out an update: that ends a step, too."""
-        original = self._scaler_step = torch.amp.GradScaler.step
+    def _replace_in_scaler(self, name: str, replacement: Callable[..., Any]) -> None:
+        original = self._scaler_methods[name] = getattr(torch.amp.GradScaler, name)
 
         @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
-            before = self._updates
-            result = original(scaler, optimizer, *arguments, **named)
-            if self._updates == before:
-                self._after_scaler(optimizer)
-            return result
+        def method(*arguments: Any, **named: Any) -> Any:
+            return replacement(original, *arguments, **named)
 
-        torch.amp.GradScaler.step = step
+        setattr(torch.amp.GradScaler, name, method)
+
+    def _scaler_step(self, original: Any, scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        """Notice when a scaler leaves out an update: that ends a step, too."""
+        before = self._updates
+        result = original(scaler, optimizer, *arguments, **named)
+        if self._updates == before:
+            self._after_scaler(optimizer)
+        return result
+
+    def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:
+        if self._is_active and scaler.is_enabled() and threading.get_ident() == self._thread:
+            self._on_scaling()
+        return original(scaler, *arguments, **named)
 
     def _after_scaler(self, optimizer: Any) -> None:
-        if not self._handles or threading.get_ident() != self._thread:
+        if not self._is_active or threading.get_ident() != self._thread:
             return
         try:
             if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):

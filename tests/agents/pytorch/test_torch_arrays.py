@@ -1,0 +1,198 @@
+"""Tensors of every kind: read where they lie, or declined in an orderly way; and never noticed by PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tensight.agents.columns import StatisticsColumns
+from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader, outline
+from tensight.tensors import statistics
+
+READER = TorchReader()
+
+
+def scanned(tensor: torch.Tensor) -> Any:
+    columns = StatisticsColumns()
+    columns.current_iteration = 0
+    assert READER.scan(tensor, columns, 0)
+    return columns.statistics(0)
+
+
+def declined(tensor: torch.Tensor) -> bool:
+    return not READER.scan(tensor, StatisticsColumns(), 0) and READER.host(tensor) is None
+
+
+def as_numpy(tensor: torch.Tensor) -> Any:
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.resolve_conj().resolve_neg().contiguous().numpy()
+
+
+@pytest.mark.parametrize("dtype", list(NUMPY_NAMES), ids=str)
+def test_every_dtype_has_the_rows_and_values_of_numpy(dtype: torch.dtype) -> None:
+    tensor = (torch.arange(24).reshape(4, 6) - 3).clamp(min=0).to(dtype)
+    expected = as_numpy(tensor)
+    values = READER.host(tensor)
+    assert values is not None
+    assert values.dtype == expected.dtype
+    assert values.tobytes() == expected.tobytes()
+    assert scanned(tensor) == statistics(expected)
+    assert READER.describe(tensor) == (NUMPY_NAMES[dtype], (4, 6), expected.nbytes)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 4).t(),
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.randn(3).expand(5, 3),
+        torch.randn(6, 6)[1::2, ::3],
+        torch.randn(0, 3),
+        torch.tensor(3.5),
+        torch.randn(3, dtype=torch.complex64).conj(),
+        torch.randn(3, dtype=torch.complex64).conj().imag,
+        torch.randn(4, 4, requires_grad=True),
+        torch.nn.Parameter(torch.randn(2, 2)),
+    ],
+    ids=[
+        "transposed",
+        "channels-last",
+        "expanded",
+        "strided",
+        "empty",
+        "scalar",
+        "conjugate",
+        "negative",
+        "leaf",
+        "weight",
+    ],
+)
+def test_strides_and_views_are_read_in_c_order(tensor: torch.Tensor) -> None:
+    expected = as_numpy(tensor.detach())
+    values = READER.host(tensor)
+    assert values is not None
+    assert np.array_equal(values, expected)
+    row = scanned(tensor)
+    assert row.content_hash == statistics(expected).content_hash
+    assert row.shape == tuple(tensor.shape)
+
+
+def test_values_are_read_where_they_lie_and_keep_their_memory() -> None:
+    tensor = torch.zeros(1000)
+    values = READER.host(tensor)
+    assert values is not None
+    tensor[0] = 7
+    assert values[0] == 7
+    del tensor
+    assert values[0] == 7
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sparse_tensors_are_what_they_store() -> None:
+    indices = torch.tensor([[0, 1, 1], [2, 0, 0]])
+    coo = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (2, 3))
+    assert scanned(coo).count == 2
+    assert scanned(coo).max == 5.0
+    assert scanned(torch.eye(3).to_sparse_csr()).count == 3
+    assert READER.size_bytes(coo) > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_tensors_are_the_numbers_that_they_stand_for() -> None:
+    quantised = torch.quantize_per_tensor(torch.tensor([0.5, 1.0]), 0.5, 0, torch.qint8)
+    assert scanned(quantised).max == 1.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_values_in_this_process_are_declined() -> None:
+    assert declined(torch.randn(3, device="meta"))
+    assert declined(torch.nested.nested_tensor([torch.randn(3), torch.randn(2)]))
+    with FakeTensorMode():
+        fake = torch.randn(3)
+    assert declined(fake)
+    assert READER.size_bytes(fake) >= 0
+    seen = []
+    torch.func.vmap(lambda x: (seen.append(declined(x)), x * 2)[1])(torch.randn(3, 2))
+    assert seen == [True]
+    assert declined(torch.randn(3).to(torch.float8_e4m3fn))
+
+
+def test_subclasses_with_storage_are_read_and_their_functions_are_not_called() -> None:
+    class Picture(torch.Tensor):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            cls.calls += 1
+            return super().__torch_function__(func, types, args, kwargs)
+
+    picture = torch.randn(3, 3).as_subclass(Picture)
+    Picture.calls = 0
+    assert scanned(picture).count == 9
+    assert Picture.calls == 0
+
+
+def test_tensors_of_inference_mode_have_a_version() -> None:
+    with torch.inference_mode():
+        tensor = torch.randn(3)
+    assert READER.version(tensor) == 0
+    assert scanned(tensor).count == 3
+    other = torch.zeros(2)
+    before = READER.version(other)
+    other.add_(1)
+    assert READER.version(other) > before
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_operator_runs_that_anybody_could_see() -> None:
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(func)
+
+    plain, sparse = torch.randn(3, 4, requires_grad=True), torch.eye(3).to_sparse()
+    strided = plain.detach().t()
+    with Watching():
+        for tensor in (plain, sparse, strided):
+            assert scanned(tensor).count > 0
+            assert READER.host(tensor) is not None
+        copy = READER.copy(plain)
+        assert READER.copy(plain, copy) is copy
+        READER.has_non_finite(strided)
+    assert not copy.requires_grad
+    assert torch.is_grad_enabled()
+    assert torch.equal(copy, plain.detach())
+    assert READER.copy(plain, torch.zeros(1)).shape == (3, 4)
+
+
+def test_a_default_device_does_not_disturb_reading() -> None:
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    with Counting():
+        assert scanned(torch.ones(3)).mean == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_found(dtype: torch.dtype, bad: float) -> None:
+    tensor = torch.zeros(5000, dtype=dtype)
+    assert not READER.has_non_finite(tensor)
+    tensor[4321] = bad
+    assert READER.has_non_finite(tensor)
+    assert READER.has_non_finite(tensor.reshape(50, 100).t())
+
+
+def test_the_outline_of_a_tensor_has_its_dtype_and_shape() -> None:
+    slot = outline(torch.zeros(2, 3, dtype=torch.bfloat16))
+    assert (slot.dtype, slot.shape) == ("bfloat16", (2, 3))
+    lazy = torch.nn.LazyLinear(3)
+    assert outline(lazy.weight).shape is None

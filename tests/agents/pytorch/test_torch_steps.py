@@ -1,0 +1,252 @@
+"""When a step ends, for all the ways in which optimizers are used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from seen_steps import Seen
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+def batch() -> torch.Tensor:
+    return torch.randn(4, 2)
+
+
+def test_a_step_ends_with_the_update_and_weights_are_those_after_it() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        assert seen.agent.initial is not None
+        assert seen.agent.initial.of("weight").mean == pytest.approx(float(model.weight.detach().mean()))
+        for number in range(3):
+            optimizer.zero_grad()
+            model(batch()).sum().backward()
+            gradient = model.weight.grad
+            assert gradient is not None
+            norm = float(gradient.double().norm())
+            optimizer.step()
+            step = seen.steps[number]
+            assert step.of("weight").mean == pytest.approx(float(model.weight.detach().mean()))
+            assert step.of("Gradients/Default/weight/AccumulateGrad-op0").l2_norm == pytest.approx(norm)
+    assert len(seen.steps) == 3
+
+
+def test_accumulated_gradients_are_one_step_of_several_calls() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        for number in range(6):
+            model(batch()).sum().backward()
+            if number % 3 == 2:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+    assert len(seen.steps) == 2
+    assert seen.steps[0].names("Default/Linear") == [f"Default/Linear-op{number}" for number in range(3)]
+    assert seen.steps[0].program is seen.steps[1].program
+
+
+def test_with_several_optimizers_a_step_ends_when_each_has_updated() -> None:
+    first, second = nn.Linear(2, 2), nn.Linear(2, 1)
+    one, two = torch.optim.SGD(first.parameters(), 0.1), torch.optim.Adam(second.parameters(), 0.1)
+    with Seen(first, two, second, one) as seen:
+        for _ in range(3):
+            second(first(batch())).sum().backward()
+            one.step()
+            two.step()
+    assert len(seen.steps) == 3
+    assert {"weight", "Linear.weight", "exp_avg.Linear.weight"} <= {node.name for node in seen.steps[-1].program.nodes}
+
+
+def test_an_optimizer_that_updates_more_often_makes_every_update_a_step() -> None:
+    critic, generator = nn.Linear(2, 1), nn.Linear(2, 2)
+    often, seldom = torch.optim.SGD(critic.parameters(), 0.1), torch.optim.SGD(generator.parameters(), 0.1)
+    with Seen(critic, generator, often, seldom) as seen:
+        for number in range(9):
+            critic(generator(batch())).sum().backward()
+            often.step()
+            if number % 3 == 2:
+                seldom.step()
+        before = len(seen.steps)
+        critic(generator(batch())).sum().backward()
+        often.step()
+        seldom.step()
+    assert len(seen.steps) == before + 2
+
+
+def test_an_optimizer_that_never_updates_holds_no_step_up() -> None:
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizer, unused = torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD(other.parameters(), 0.1)
+    with Seen(model, other, optimizer, unused) as seen:
+        for _ in range(4):
+            model(batch()).sum().backward()
+            optimizer.step()
+    assert len(seen.steps) == 3
+
+
+def test_optimizers_that_nobody_named_are_found() -> None:
+    model = nn.Linear(2, 1)
+    early = torch.optim.Adam(model.parameters(), 0.1)
+    with Seen(model) as seen:
+        model(batch()).sum().backward()
+        early.step()
+        late = torch.optim.SGD(model.parameters(), 0.1)
+        model(batch()).sum().backward()
+        late.step()
+        early.step()
+    assert len(seen.steps) == 2
+    assert "exp_avg.weight" in {node.name for node in seen.steps[-1].program.nodes}
+
+
+def test_optimizers_of_other_models_end_no_step() -> None:
+    model, stranger = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizer, foreign = torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD(stranger.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        for _ in range(2):
+            stranger(batch()).sum().backward()
+            foreign.step()
+        model(batch()).sum().backward()
+        optimizer.step()
+    assert len(seen.steps) == 1
+
+
+def test_an_update_that_a_scaler_leaves_out_ends_a_step() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
+    with Seen(model, optimizer) as seen:
+        for scale in (1.0, float("inf"), 1.0):
+            optimizer.zero_grad()
+            scaled = scaler.scale(model(batch()).sum() * scale)
+            assert seen.agent.watches.loss_scaled
+            scaled.backward()
+            before = model.weight.detach().clone()
+            scaler.step(optimizer)
+            scaler.update()
+            assert torch.equal(before, model.weight) == (scale != 1.0)
+            assert not seen.agent.watches.loss_scaled
+    assert [step.skipped for step in seen.steps] == [False, True, False]
+    assert seen.steps[1].of("Gradients/Default/weight/AccumulateGrad-op0").non_finite_count > 0
+
+
+def test_closures_are_evaluated_within_one_step_and_are_one_program() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+    inputs = batch()
+    evaluations = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        optimizer.zero_grad()
+        loss = (model(inputs) - 1).square().mean()
+        loss.backward()
+        return loss
+
+    with Seen(model, optimizer) as seen:
+        for _ in range(3):
+            optimizer.step(closure)
+    assert evaluations > 3
+    assert len(seen.steps) == 3
+    assert {step.program.number for step in seen.steps} == {1}
+    assert seen.steps[0].names("Default/0") == ["Default/0/Linear-op0"]
+    assert ("Gradients/Default/0/weight/AccumulateGrad-op0", 0, "output") in seen.steps[0].rows
+
+
+def test_a_closure_given_by_name_returns_what_it_returned() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def closure() -> torch.Tensor:
+        loss = model(batch()).sum()
+        loss.backward()
+        return loss
+
+    with Seen(model, optimizer) as seen:
+        assert isinstance(optimizer.step(closure=closure), torch.Tensor)
+    assert len(seen.steps) == 1
+
+
+def test_an_exception_in_an_update_is_the_scripts_own_and_later_steps_count() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def closure() -> torch.Tensor:
+        raise ZeroDivisionError
+
+    with Seen(model, optimizer) as seen:
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(closure)
+        model(batch()).sum().backward()
+        optimizer.step()
+        model(batch()).sum().backward()
+        optimizer.step()
+    assert len(seen.steps) == 2
+
+
+def test_inference_ends_a_step_with_each_call_of_the_outermost_module() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)).eval()
+    with Seen(model, step_on="forward") as seen, torch.inference_mode():
+        for _ in range(3):
+            model(batch())
+    assert len(seen.steps) == 3
+    assert seen.steps[-1].names() == ["Default/0/Linear-op0", "Default/1/Linear-op0"]
+
+
+def test_a_script_ends_steps_itself_where_no_optimizer_does() -> None:
+    model = nn.Linear(2, 1).eval()
+    with Seen(model, step_on="call") as seen, torch.no_grad():
+        for _ in range(2):
+            model(batch())
+            model(batch())
+            seen.debugger.step()
+    assert len(seen.steps) == 2
+    assert seen.steps[0].names() == ["Default/Linear-op0", "Default/Linear-op1"]
+
+
+def test_a_call_of_step_after_an_update_is_not_counted_twice() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        for _ in range(3):
+            model(batch()).sum().backward()
+            optimizer.step()
+            seen.debugger.step()
+    assert len(seen.steps) == 3
+
+
+def test_nothing_is_seen_while_nobody_wants_to_know_and_steps_are_counted_all_the_same() -> None:
+    from torch.nn.modules import module as hooks
+
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        for number in range(6):
+            model(batch()).sum().backward()
+            # What the agent decides at the end of a step counts for the next one.
+            seen.agent.capturing = number == 3
+            optimizer.step()
+            assert bool(hooks._global_forward_hooks) == (number == 3)
+    assert len(seen.steps) == 6
+
+
+def test_when_debugging_ends_within_an_update_other_peoples_hooks_still_run() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    told = []
+    with Seen(model, optimizer) as seen:
+        handle = register_optimizer_step_post_hook(lambda *_: told.append(1))
+        try:
+
+            def fail(*_: object, **__: object) -> None:
+                raise ValueError("planted")
+
+            seen.agent.step_done = fail  # type: ignore[method-assign]
+            for _ in range(3):
+                model(batch()).sum().backward()
+                optimizer.step()
+        finally:
+            handle.remove()
+    assert told == [1, 1, 1]
+    assert seen.agent.closed
