@@ -1,0 +1,19 @@
+"""A PyTorch training looks the same at the original's server (recorded by with_original_server.py) and at ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from pytorch_conversation import TensightPerson, converse  # noqa: E402
+from running import running_server  # noqa: E402
+
+
+def test_a_pytorch_training_looks_as_it_does_at_the_original_server(tmp_path: Path) -> None:
+    golden = json.loads((HERE / "golden" / "pytorch.json").read_text())
+    with running_server(tmp_path / "workspace") as server:
+        assert converse(TensightPerson(server.url), str(server.debugger)) == golden
