@@ -145,7 +145,7 @@ class OperatorStep:
         self,
         operators: Sequence[Operator],
         gradient_sources: Mapping[str, tuple[Source | None, ...]],
-        evaluation: tuple[int, int] = (0, 0),
+        evaluation: tuple[int, int] = (-1, 0),
     ) -> None:
         self.operators = [*operators, END]
         self.evaluation = evaluation
@@ -154,6 +154,13 @@ class OperatorStep:
             inputs=tuple(node for operator in operators for _, node in operator.externals),
             operators=tuple(operator.traced for operator in operators if operator.traced is not None),
             gradient_sources=self.gradient_sources,
+        )
+
+    def runs_like(self, other: OperatorStep) -> bool:
+        """Whether the same operators run in the same order, linked in the same way."""
+        mine, others = self.trace.operators, other.trace.operators
+        return len(mine) == len(others) and all(
+            one.name == another.name and one.inputs == another.inputs for one, another in zip(mine, others, strict=True)
         )
 
     def begins_like(self, other: Sequence[Operator], length: int) -> bool:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_steps import OperatorStep, Path
 
 _OPTIMIZER = "Optimizer"
+_NO_EVALUATION = (-1, 0)
 _NO_TENSOR = OutputSlot.of_tensor(0, None)
 
 
@@ -84,7 +85,7 @@ class StepTracer:
     def __init__(self, names: Names, places: PlaceTable) -> None:
         self.operators: list[Operator] = []
         self.gradient_sources: dict[str, tuple[Source | None, ...]] = {}
-        self.evaluation = (0, 0)
+        self.evaluation = _NO_EVALUATION
         self._evaluates = False
         self._places = places
         self._known = KnownTensors(names)
@@ -118,9 +119,9 @@ class StepTracer:
         """Note that the optimizer is done."""
         self._optimizer = None
 
-    def begin_evaluation(self) -> None:
-        """Note that an optimizer evaluates a closure, until its own operators come."""
-        self.evaluation = (len(self.operators), 0)
+    def begin_evaluation(self, start: int) -> None:
+        """Note from which operator on an optimizer evaluates a closure; that ends when its own operators come."""
+        self.evaluation = (start, 0)
         self._evaluates = True
 
     def went_again(self, seen: Mapping[int, Source]) -> None:
@@ -159,7 +160,7 @@ class StepTracer:
         """
         self.operators = list(operators)
         self.gradient_sources = dict(step.gradient_sources)
-        self.evaluation = step.evaluation if step.evaluation[1] <= len(operators) else (0, 0)
+        self.evaluation = step.evaluation if step.evaluation[1] <= len(operators) else _NO_EVALUATION
         self._earlier = dict(seen)
         for operator in operators:
             traced = operator.traced

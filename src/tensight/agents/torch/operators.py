@@ -14,6 +14,7 @@ import torch
 from torch.optim import optimizer as optimizer_hooks
 
 from tensight.agents.notices import say_once
+from tensight.agents.torch.framework_frames import loads_data
 from tensight.agents.torch.observing import OperatorObserver
 from tensight.agents.torch.operator_mode import OperatorMode, is_made_of_others
 from tensight.agents.torch.operator_schemas import ACCUMULATING, DETACH, NEW_EMPTY, declaration
@@ -83,7 +84,7 @@ class OperatorCapture:
         self._loading = 0
         self._passed_over = False
         self._kept: tuple[list[Operator], int, list[Any]] = (_NOTHING, 0, [None])
-        self._mark = 0
+        self._mark: int | None = None
         self._repeats = False
         self._captured_steps = 0
         self._is_started = False
@@ -123,7 +124,7 @@ class OperatorCapture:
         self._externals.clear()
         self._aliases.clear()
         self._first_sequence = torch.autograd._get_sequence_nr()
-        self._loading = self._mark = 0
+        self._loading, self._mark = 0, None
         self._repeats = self._is_lost = self._passed_over = False
         self._enter()
 
@@ -157,7 +158,7 @@ class OperatorCapture:
         tracer = self._tracer
         self._mark = self._mode.position if tracer is None else len(tracer.operators)
         if tracer is not None:
-            tracer.begin_evaluation()
+            tracer.begin_evaluation(self._mark)
 
     def begin_evaluation(self) -> None:
         """Note that a closure is evaluated again: its operators come once more."""
@@ -317,6 +318,8 @@ class OperatorCapture:
                 return True
         if self._is_lost:
             return False
+        if loads_data():
+            return False
         if self._tracer is not None:
             return True
         mode = self._mode
@@ -346,6 +349,8 @@ class OperatorCapture:
         tracer = StepTracer(self._names, self._agent.places)
         begin = mode.expected[: mode.position]
         tracer.go_on_after(begin, self._seen(begin), self._first_sequence, self._step)
+        if self._mark is not None and tracer.evaluation[0] != self._mark:
+            tracer.begin_evaluation(self._mark)
         if self._optimizer is not None:
             tracer.begin_optimizer(self._optimizer)
         mode.expect(_NOTHING)
@@ -386,6 +391,9 @@ class OperatorCapture:
         mode.expected, mode.position, mode.seen = self._kept
 
     def _add(self, step: OperatorStep) -> OperatorStep:
+        for known in self._steps:
+            if known.runs_like(step):
+                return known
         self._steps.append(step)
         return step
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.autograd.graph import _engine_run_backward
-from torch.utils import checkpoint
 
 from tensight.agents.call_stack import user_stack
+from tensight.agents.torch.framework_frames import begins_backward, code_called_by_autograd, computes_again
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from tensight.agents.program import StackFrame
 
-ENGINE = _engine_run_backward.__code__
-_FIRST_GRADIENTS = torch.autograd._make_grads.__code__
 _ACCUMULATE = "AccumulateGrad"
 _GRADIENTS = "Gradients/"
 # Autograd nodes that belong to no operator have the largest number that there is.
 _NO_SEQUENCE = 2**63
-_FRAMES_OF_OURS = 12
 
 
 class Forward(NamedTuple):
@@ -94,11 +87,10 @@ class AutogradPairs:
         """
         node = torch._C._current_autograd_node()
         if node is None:
-            return Backward(f"{_GRADIENTS}Default", user_stack(2)) if _begins() else None
-        inner = user_stack(2, within=ENGINE)
-        if torch.is_grad_enabled() and _is_recomputed():
+            return Backward(f"{_GRADIENTS}Default", user_stack(2)) if begins_backward() else None
+        if torch.is_grad_enabled() and computes_again():
             return None
-        live = user_stack(2) if inner else ()
+        live = user_stack(2) if code_called_by_autograd() else ()
         weight = getattr(node, "variable", None) if node.name().endswith(_ACCUMULATE) else None
         if weight is not None:
             return Backward("", live or user_stack(2), weight=weight)
@@ -116,28 +108,6 @@ def accumulated_weight() -> torch.Tensor | None:
     adds it. What a user's hook does meanwhile is none of it.
     """
     node = torch._C._current_autograd_node()
-    if node is None or not node.name().endswith(_ACCUMULATE) or user_stack(2, within=ENGINE):
+    if node is None or not node.name().endswith(_ACCUMULATE) or code_called_by_autograd():
         return None
     return getattr(node, "variable", None)
-
-
-def _begins() -> bool:
-    """Whether the first gradients of a backward pass are made."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES_OF_OURS):
-        if frame is None:
-            return False
-        if frame.f_code is _FIRST_GRADIENTS:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _is_recomputed() -> bool:
-    """Whether activation checkpointing runs the forward pass again, within the backward pass."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code is not ENGINE:
-        if frame.f_code.co_filename == checkpoint.__file__:
-            return True
-        frame = frame.f_back
-    return False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn.modules import module as global_hooks
 
 if TYPE_CHECKING:
@@ -57,6 +59,10 @@ class ModuleScopes:
         """Follow the modules of this thread from now on."""
         self.thread = get_ident()
         if not self._handles:
+            # It warns of ours, which bear to be called once more for a module that is compiled.
+            warnings.filterwarnings(
+                "ignore", "Using `torch.compile\\(module\\)` when there are global hooks", UserWarning
+            )
             self._handles = [
                 global_hooks.register_module_forward_pre_hook(self._before),
                 global_hooks.register_module_forward_hook(self._after, always_call=True),
@@ -71,7 +77,7 @@ class ModuleScopes:
         self._running.clear()
 
     def _before(self, module: nn.Module, args: Any) -> None:  # noqa: ARG002 - given by torch
-        if get_ident() != self.thread:
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
             return
         if not self._running:
             self._outermost(module, True)
@@ -81,6 +87,8 @@ class ModuleScopes:
         self._entered(scope)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002 - given by torch
+        if torch.compiler.is_compiling():
+            return
         running = self._running
         if get_ident() != self.thread or not running:
             return

@@ -1,0 +1,85 @@
+"""Steps of a training seen by the operator capture alone, without a server: what ran, and what was observed of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensight.agents.agent import Agent
+from tensight.agents.reader import Framework
+from tensight.agents.settings import AgentSettings
+from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.discovery import Discovery
+from tensight.agents.torch.names import Names
+from tensight.agents.torch.operators import OperatorCapture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+    from tensight.agents.program import TracedNode
+    from tensight.agents.torch.capture import Trace
+    from tensight.tensors import TensorStatistics
+
+
+@dataclass
+class Captured:
+    """A training whose operators are seen.
+
+    Attributes
+    ----------
+    agent : Agent
+        Without a server; it wants statistics and values of everything.
+    capture : OperatorCapture
+    """
+
+    agent: Agent
+    capture: OperatorCapture
+
+    def step(self, run: Callable[[], Any]) -> Trace:
+        """Run a step and return what was seen of it."""
+        run()
+        return self.end()
+
+    def end(self) -> Trace:
+        """End the step; another one begins."""
+        trace = self.capture.end_step()
+        self.capture.begin_step()
+        return trace
+
+    def statistics(self, node: str, slot: int = 0) -> TensorStatistics | None:
+        """Return the statistics of the output of a node."""
+        place = self.agent.places.find(node, slot)
+        if place is None or place >= len(self.agent.columns.iteration):
+            return None
+        return self.agent.columns.statistics(place)
+
+    def value(self, node: str, slot: int = 0) -> Any:
+        """Return the value that is kept of an output."""
+        place = self.agent.places.find(node, slot)
+        return None if place is None else self.agent.retention.current(place)
+
+
+@contextmanager
+def captured(*models: nn.Module) -> Iterator[Captured]:
+    """See the operators of this thread until the context ends."""
+    agent = Agent(AgentSettings(capture="ops"), Framework("torch", torch.__version__), TorchReader())
+    agent.columns.current_iteration = 0
+    names = Names()
+    Discovery(names, models)
+    capture = OperatorCapture(agent, names)
+    capture.start()
+    try:
+        yield Captured(agent, capture)
+    finally:
+        capture.stop()
+        agent.close()
+
+
+def operators(trace: Trace) -> dict[str, TracedNode]:
+    """Return the operators of a step by their names, in the order of execution."""
+    return {node.name: node for node in trace.operators}
