@@ -20,8 +20,8 @@ from tensight.agents.watching_values import ValueColumns
 from tensight.errors import TensightError
 from tensight.graph import Layers, is_gradient_scope
 from tensight.graph.layers import OPTIMIZER_SCOPE
+from tensight.tensors import unit_size
 from tensight.watchpoints import evaluate
-from tensight.watchpoints.units import unit_size
 from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
@@ -62,7 +62,7 @@ class Watches:
     ----------
     loss_scaled : bool
         Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
-        the update has been skipped.
+        the update has been skipped. Set by whoever sees it; the end of the step takes it back.
     """
 
     def __init__(self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False) -> None:
@@ -204,6 +204,7 @@ class Watches:
             self._reported.clear()
         else:
             self._skipped = self._skipped + 1 if scaled_skip else 0
+            self.loss_scaled = False
         hits = self._check(columns, retention, iteration, order=order, again=again)
         if self._skipped and self._skipped <= MOST_SKIPPED:
             hits = [hit for hit in hits if not _scaled(hit.place.node)]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.agents.watching_units import unit_percentage
-from tensight.tensors import layout, scan_changes, scan_segment
+from tensight.tensors import layout, scan_changes, scan_segment, unit_percentage
 from tensight.tensors.statistics_row import segments_of
 from tensight.watchpoints.quantities import DEFAULT_ATOL
 
@@ -143,7 +142,9 @@ class ValueColumns:
                 any_read = True
             for rule in needs.units:
                 units = columns.setdefault(rule, np.full(len(places), np.nan))
-                units[row] = unit_percentage(current, rule)
+                units[row] = unit_percentage(
+                    current, rule.start, rule.end, outside=rule.outside, percentage=rule.percentage
+                )
                 any_read = True
             if needs.changes:
                 previous = self._host(retention.previous(int(places[row])))

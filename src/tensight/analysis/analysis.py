@@ -11,6 +11,7 @@ import numpy as np
 from tensight import tensors, watchpoints
 from tensight.analysis import store
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
+from tensight.analysis.peers import own_columns, rows_to_count
 from tensight.analysis.recorded_statistics import BOUNDED, COUNTS
 from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump, TensorFile
-    from tensight.watchpoints import Columns, ConditionCheck, Evaluation, Needs
+    from tensight.watchpoints import Columns, ConditionCheck, Evaluation, Needs, UnitRule
     from tensight.watchpoints.columns import ColumnKey
     from tensight.watchpoints.evaluation import NonFinite
 
@@ -196,6 +197,7 @@ class Analysis:
         columns: dict[ColumnKey, NDArray[Any]] = {
             name: table.rows[name][rows] for name in STATISTICS if name != "content_hash"
         }
+        columns.update(own_columns(self.dump, table, needs, rows))
         for key in needs.ranges:
             columns["in_range", key[0], key[1]] = _range_counts(table, key)[rows]
         if needs.changes:
@@ -235,25 +237,35 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
     """Return the reads that answer all requests, one at most for each tensor."""
     ranges: dict[int, set[Range]] = {}
     atols: dict[int, set[float]] = {}
+    units: dict[int, set[UnitRule]] = {}
     wanted: set[int] = set()
     stop_above = CERTAIN_RTOL
     for request, chosen in zip(requests, rows, strict=True):
         needs = request.check.needs
         unread = chosen[table.rows["state"][chosen] == UNKNOWN]
-        if needs.statistics or needs.ranges or needs.changes:
+        if needs.statistics or needs.ranges or needs.changes or needs.ranks:
             wanted.update(unread.tolist())
         for key in needs.ranges:
             readable = ~np.isin(table.rows["state"][chosen], (UNREADABLE, RECORDED))
             missing = chosen[readable & (_range_counts(table, key)[chosen] < 0)]
             for row in missing.tolist():
                 ranges.setdefault(row, set()).add(key)
+        for rule in needs.units:
+            for row in rows_to_count(table, chosen, request.check, rule).tolist():
+                units.setdefault(row, set()).add(rule)
         if needs.changes:
             stop_above = max(stop_above, needs.rtol) if needs.rtol is not None else np.inf
             for row in _rows_to_compare(table, chosen, _atol(needs), needs.rtol).tolist():
                 atols.setdefault(row, set()).add(_atol(needs))
     return [
-        Visit(row, tuple(sorted(ranges.get(row, ()))), tuple(sorted(atols.get(row, ()))), stop_above)
-        for row in sorted(wanted | ranges.keys() | atols.keys())
+        Visit(
+            row,
+            tuple(sorted(ranges.get(row, ()))),
+            tuple(sorted(atols.get(row, ()))),
+            stop_above,
+            tuple(sorted(units.get(row, ()))),
+        )
+        for row in sorted(wanted | ranges.keys() | atols.keys() | units.keys())
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.analysis.analysis import Analysis, CheckRequest
+from tensight.analysis.peers import iterations_before, persistent
 from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
 from tensight.graph import NodeKind, activation_name, kinds, text_pattern, trainable_weight_names
@@ -16,6 +17,8 @@ from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, St
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph, Node
@@ -103,17 +106,32 @@ def check(
     for watchpoint in watchpoints:
         selected = _Selected(dump, watchpoint, nodes)
         if watchpoint.check.condition.initial_only:
-            files = _initial_weights(dump, selected, ranks)
+            files: Sequence[TensorFile] = _initial_weights(dump, selected, ranks)
         else:
             files = [file for file in watched if selected(file)]
+            before = iterations_before(watchpoint, dump.iterations(), iterations)
+            if before:
+                files = [*(file for file in _watchable(dump, ranks, before) if selected(file)), *files]
         requests.append(CheckRequest(watchpoint.check, files))
     evaluations = analysis.evaluate(requests)
     return [
-        CheckResult(
-            watchpoint, len(request.files), tuple(hits(watchpoint, evaluation, request.files)), _skipped(evaluation)
-        )
+        _result(watchpoint, request.files, evaluation, iterations)
         for watchpoint, request, evaluation in zip(watchpoints, requests, evaluations, strict=True)
     ]
+
+
+def _result(
+    watchpoint: Watchpoint, files: Sequence[TensorFile], evaluation: Evaluation, iterations: Collection[int] | None
+) -> CheckResult:
+    """Return what a watchpoint found in the iterations asked for, out of what was evaluated for it."""
+    asked = np.ones(len(files), np.bool_)
+    if iterations is not None and not watchpoint.check.condition.initial_only:
+        asked = np.isin([file.iteration for file in files], list(iterations))
+    lasting = asked & persistent(watchpoint.persistence, files, evaluation.hit)
+    rows = evaluation.reported.nonzero()[0]
+    found = hits(watchpoint, evaluation, files)
+    kept = tuple(hit for row, hit in zip(rows.tolist(), found, strict=True) if lasting[row])
+    return CheckResult(watchpoint, int(asked.sum()), kept, _skipped(evaluation, asked))
 
 
 def _require(given: Collection[int] | None, known: Collection[int], what: str) -> None:
@@ -148,8 +166,8 @@ def _with_recorded(
     return sorted([*files, *recorded], key=place)
 
 
-def _skipped(evaluation: Evaluation) -> tuple[tuple[Status, int], ...]:
-    states, amounts = np.unique(evaluation.status[evaluation.not_checked], return_counts=True)
+def _skipped(evaluation: Evaluation, asked: NDArray[np.bool_]) -> tuple[tuple[Status, int], ...]:
+    states, amounts = np.unique(evaluation.status[evaluation.not_checked & asked], return_counts=True)
     return tuple((Status(int(state)), int(amount)) for state, amount in zip(states, amounts, strict=True))
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump
+    from tensight.watchpoints import UnitRule
 
 ROW = np.dtype(
     [
@@ -98,12 +99,15 @@ class Visit:
         Compare with the previous iteration, once for each absolute tolerance.
     stop_above : float
         Stop comparing as soon as the needed relative tolerance is known to be above this; infinite: never stop.
+    units : tuple of UnitRule
+        What to count of each unit.
     """
 
     index: int
     ranges: tuple[Range, ...] = ()
     atols: tuple[float, ...] = ()
     stop_above: float = np.inf
+    units: tuple[UnitRule, ...] = ()
 
 
 @dataclass(slots=True)
@@ -129,6 +133,8 @@ class StatisticsTable:
         Number of elements in the range, -1 where not counted.
     changes : dict of atol to structured array `CHANGE`
         Comparison with the previous iteration.
+    units : dict of UnitRule to float64 array
+        Percentage of units, NaN where not counted.
     """
 
     files: Sequence[TensorFile]
@@ -141,6 +147,7 @@ class StatisticsTable:
     recorded: RecordedStatistics = field(default_factory=lambda: recorded_statistics(()))
     in_range: dict[Range, NDArray[np.int64]] = field(default_factory=dict)
     changes: dict[float, NDArray[np.void]] = field(default_factory=dict)
+    units: dict[UnitRule, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, dump: Dump) -> StatisticsTable:
@@ -214,6 +221,7 @@ class StatisticsTable:
             self.recorded,
             {key: counts.copy() for key, counts in self.in_range.items()},
             {atol: rows.copy() for atol, rows in self.changes.items()},
+            {rule: percentages.copy() for rule, percentages in self.units.items()},
         )
 
     def forget(self) -> None:
@@ -221,6 +229,7 @@ class StatisticsTable:
         self.rows[: self.with_values] = np.zeros(1, ROW)
         self.in_range.clear()
         self.changes.clear()
+        self.units.clear()
 
     def describe(self, row: int, dtype: str, shape: tuple[int, ...]) -> None:
         """Note element type and shape of a readable tensor; equal shapes are kept once."""
@@ -238,6 +247,12 @@ class StatisticsTable:
             self.changes[atol] = np.zeros(len(self.files), CHANGE)
         return self.changes[atol]
 
+    def unit_percentages(self, rule: UnitRule) -> NDArray[np.float64]:
+        """Return the column of percentages of units, adding it when new."""
+        if rule not in self.units:
+            self.units[rule] = np.full(len(self.files), np.nan)
+        return self.units[rule]
+
     def prepare(self, visits: Sequence[Visit]) -> None:
         """Add the columns that visits will fill, before threads start to fill them."""
         for visit in visits:
@@ -245,6 +260,8 @@ class StatisticsTable:
                 self.range_counts(key)
             for atol in visit.atols:
                 self.change_rows(atol)
+            for rule in visit.units:
+                self.unit_percentages(rule)
 
     def fill(self, visit: Visit) -> None:
         """Read one tensor once and store all that the visit asks for; an unreadable file becomes an error row."""
@@ -264,18 +281,26 @@ class StatisticsTable:
             tensor = opened.enter_context(open_tensor(self.files[row]))
             comparison = self._compare_with_previous(visit, tensor, opened)
             partials = []
+            whole: list[NDArray[Any]] = []
             for number, segment in enumerate(tensor.segments(tensors.SEGMENT_ELEMENTS, _buffers.current(tensor))):
                 if scan:
                     partials.append(tensors.scan_segment(segment, number, visit.ranges))
                 if comparison is not None:
                     comparison.add(segment)
-                if not scan and (comparison is None or comparison.stopped):
+                if visit.units:
+                    whole.append(segment.copy())
+                elif not scan and (comparison is None or comparison.stopped):
                     break
         if scan:
             statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
             self._store_statistics(row, statistics)
             for key, count in zip(visit.ranges, counts, strict=True):
                 self.in_range[key][row] = count
+        for rule in visit.units:
+            array = np.concatenate(whole).reshape(tensor.header.shape) if whole else np.empty(0)
+            self.units[rule][row] = tensors.unit_percentage(
+                array, rule.start, rule.end, outside=rule.outside, percentage=rule.percentage
+            )
         if comparison is not None:
             for atol, found in comparison.results():
                 self.changes[atol][row] = (KNOWN, *(getattr(found, name) for name in MEASURES_OF_CHANGE))

@@ -14,6 +14,7 @@ from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.slices import parse_slice, slice_text
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
+from tensight.tensors.units import unit_axis, unit_percentage, unit_size
 from tensight.tensors.views import View, ViewKind, ViewResult, Which, compute_view
 from tensight.tensors.warm import kernels_ready, prepare, wait_for_kernels, warm_up
 
@@ -44,6 +45,9 @@ __all__ = [
     "scan_segment",
     "slice_text",
     "statistics",
+    "unit_axis",
+    "unit_percentage",
+    "unit_size",
     "wait_for_kernels",
     "warm_up",
 ]

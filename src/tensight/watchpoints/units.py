@@ -22,24 +22,6 @@ UNIT_SIZE = 8
 ALL_OF_UNIT = 100.0
 MOST_OF_UNIT = 90.0
 
-PICTURE_DIMENSIONS = 4
-"""From so many dimensions on, the second one is that of the channels: (N, C, H, W)."""
-
-
-def unit_axis(dimensions: int) -> int:
-    """Return which dimension of an activation counts its units."""
-    return 1 if dimensions >= PICTURE_DIMENSIONS else dimensions - 1
-
-
-def unit_size(shape: tuple[int, ...]) -> int:
-    """Return how many elements each unit of an array has; 0 if it has no units."""
-    if not shape or 0 in shape:
-        return 0
-    size = 1
-    for length in shape:
-        size *= length
-    return size // shape[unit_axis(len(shape))]
-
 
 def dead_rule(arguments: Arguments) -> UnitRule:
     """Return when a unit is dead."""

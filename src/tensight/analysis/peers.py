@@ -1,0 +1,161 @@
+"""What some checks ask of other tensors of a dump: of the same one before, of its peers, of the other ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS, UNREADABLE
+from tensight.tensors import unit_size
+from tensight.watchpoints.references import References
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis.statistics_table import StatisticsTable
+    from tensight.dumps import Dump, TensorFile
+    from tensight.watchpoints import ConditionCheck, Needs, UnitRule, Watchpoint
+    from tensight.watchpoints.columns import ColumnKey
+
+Columns = dict["ColumnKey", "NDArray[Any]"]
+
+
+def iterations_before(
+    watchpoint: Watchpoint, every: Sequence[int], iterations: Collection[int] | None
+) -> frozenset[int]:
+    """Return the iterations that a watchpoint must look at besides those asked for.
+
+    Parameters
+    ----------
+    watchpoint : Watchpoint
+    every : sequence of int
+        The dumped iterations, in increasing order.
+    iterations : collection of int or None
+        Those asked for; None for all.
+    """
+    if iterations is None or not iterations:
+        return frozenset()
+    steps = watchpoint.persistence - 1
+    if watchpoint.check.needs.references:
+        steps = len(every)
+    places = [place for place, iteration in enumerate(every) if iteration in iterations]
+    before = {every[at] for place in places for at in range(max(place - steps, 0), place)}
+    return frozenset(before.difference(iterations))
+
+
+def persistent(steps: int, files: Sequence[TensorFile], hit: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell for which tensors a condition has held in so many of their iterations in a row.
+
+    Parameters
+    ----------
+    steps : int
+    files : sequence of TensorFile
+    hit : ndarray of bool, shape (files,)
+        Whether the condition holds.
+    """
+    if steps == 1:
+        return np.ones(len(files), np.bool_)
+    lasting = np.zeros(len(files), np.bool_)
+    held: dict[object, int] = {}
+    for row in sorted(range(len(files)), key=lambda row: files[row].iteration):
+        key = _identity(files[row])
+        held[key] = held.get(key, 0) + 1 if hit[row] else 0
+        lasting[row] = held[key] >= steps
+    return lasting
+
+
+def rows_to_count(
+    table: StatisticsTable, chosen: NDArray[np.int64], check: ConditionCheck, rule: UnitRule
+) -> NDArray[np.int64]:
+    """Return the rows whose units must be counted, because their statistics do not tell."""
+    states = table.rows["state"][chosen]
+    open_rows = np.isnan(table.unit_percentages(rule)[chosen]) & ~np.isin(states, (UNREADABLE, RECORDED))
+    known = np.flatnonzero(open_rows & (states == KNOWN))
+    if known.size:
+        columns: Columns = {name: table.rows[name][chosen[known]] for name in STATISTICS}
+        with np.errstate(all="ignore"):
+            for threshold in check.thresholds:
+                low, high = _bounds(threshold.quantity.compute(columns, check.values))
+                open_rows[known] &= threshold.comparator.compare(high, threshold.value) & (low < high)
+    counted: NDArray[np.int64] = chosen[open_rows]
+    return counted
+
+
+def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[np.int64]) -> Columns:
+    """Return the columns that Tensight's own conditions need beside statistics and changes."""
+    columns: Columns = {}
+    if needs.units:
+        columns["unit_size"] = np.array([unit_size(table.shapes[row]) for row in rows.tolist()], np.int64)
+        for rule in needs.units:
+            columns[rule] = table.unit_percentages(rule)[rows]
+    if needs.masks:
+        columns["masked"] = np.fromiter((_may_mask(dump, table.files[row]) for row in rows.tolist()), np.bool_)
+    if needs.ranks:
+        columns["differs"] = _differing(table, rows)
+    for name in needs.references:
+        columns["reference", name] = _references(dump, table, name, rows)
+    return columns
+
+
+def _bounds(computed: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return computed if isinstance(computed, tuple) else (computed, computed)
+
+
+def _identity(file: TensorFile) -> tuple[object, ...]:
+    """Return what a tensor is, whatever the iteration."""
+    return file.rank, file.graph, file.node or file.op_name, file.io, file.slot
+
+
+def _may_mask(dump: Dump, file: TensorFile) -> bool:
+    graph = dump.graph_of(file)
+    return graph is not None and file.node in graph.layers.may_mask
+
+
+def _differing(table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Tell which tensors another rank holds with other values, in the same iteration."""
+    hashes: dict[tuple[object, ...], set[int]] = {}
+    keys = []
+    for row in rows.tolist():
+        file = table.files[row]
+        keys.append((file.iteration, *_identity(file)[1:]))
+        if table.rows["state"][row] == KNOWN:
+            hashes.setdefault(keys[-1], set()).add(int(table.rows["content_hash"][row]))
+    return np.array([len(hashes.get(key, ())) > 1 for key in keys], np.int64)
+
+
+def _references(dump: Dump, table: StatisticsTable, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what the norms of some tensors are compared with; each rank has a history of its own."""
+    found = np.full(len(rows), np.nan)
+    numbers: dict[tuple[object, ...], int] = {}
+    places = np.array(
+        [numbers.setdefault(_identity(table.files[row]), len(numbers)) for row in rows.tolist()], np.int64
+    )
+    depths = np.array([_depth(dump, table.files[row]) for row in rows.tolist()], np.float64)
+    known = table.rows["state"][rows] == KNOWN
+    finite = known & (table.bounds("non_finite_count")[1][rows] == 0)
+    histories: dict[int, References] = {}
+    with np.errstate(all="ignore"):
+        for rank, chosen in _steps(table, rows):
+            history = histories.setdefault(rank, References(name))
+            chosen = chosen[known[chosen]]
+            norms, counts = (table.rows[column][rows[chosen]] for column in ("l2_norm", "count"))
+            found[chosen] = history.step(places[chosen], norms, counts, finite[chosen], depths[chosen])
+    return found
+
+
+def _steps(table: StatisticsTable, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield which of some rows belong to each iteration of each rank, in order."""
+    steps: dict[tuple[int, int], list[int]] = {}
+    for at, row in enumerate(rows.tolist()):
+        file = table.files[row]
+        steps.setdefault((file.iteration, file.rank), []).append(at)
+    for (_, rank), chosen in sorted(steps.items()):
+        yield rank, np.array(chosen, np.int64)
+
+
+def _depth(dump: Dump, file: TensorFile) -> float:
+    graph = dump.graph_of(file)
+    return float("nan") if graph is None or file.node is None else graph.layers.depths.get(file.node, float("nan"))

@@ -1,0 +1,77 @@
+"""Counts the units of a tensor, channels or features, most of whose elements lie in a range, or outside of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PICTURE_DIMENSIONS = 4
+"""From so many dimensions on, the second one is that of the channels: (N, C, H, W)."""
+
+_FIRST_ELEMENTS = 2**15
+"""So many elements are looked at first; hardly a unit is zero in all of them and yet not dead."""
+
+
+def unit_axis(dimensions: int) -> int:
+    """Return which dimension of an activation counts its units: that of the channels, or the last one."""
+    return 1 if dimensions >= PICTURE_DIMENSIONS else dimensions - 1
+
+
+def unit_size(shape: tuple[int, ...]) -> int:
+    """Return how many elements each unit of an array has; 0 if it has no units."""
+    if not shape or 0 in shape:
+        return 0
+    return int(np.prod(shape, dtype=np.int64)) // shape[unit_axis(len(shape))]
+
+
+def unit_percentage(
+    array: NDArray[Any], start: float, end: float, *, outside: bool = False, percentage: float = 100.0
+) -> float:
+    """Return the percentage of units most of whose elements lie in a range; NaN if there are no units.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of any shape; see `unit_axis`.
+    start, end : float
+        The range, both ends inclusive.
+    outside : bool
+        Count elements outside of the range instead; NaN lies neither inside nor outside.
+    percentage : float
+        So many of a unit's elements must lie there for the unit to count.
+    """
+    if array.ndim == 0 or array.size == 0:
+        return float("nan")
+    axis = unit_axis(array.ndim)
+    # (samples, units, elements of a unit in a sample), without a copy.
+    samples = array.reshape(-1, array.shape[axis], int(np.prod(array.shape[axis + 1 :], dtype=np.int64)))
+    if not outside and start == end == 0 and percentage >= 100:
+        found = _always_zero(samples)
+    else:
+        found = _counted(samples, start, end, outside=outside, percentage=percentage)
+    return 100.0 * found / samples.shape[1]
+
+
+def _always_zero(samples: NDArray[Any]) -> int:
+    """Count the units that are zero throughout: most are seen not to be in the first few samples."""
+    units = np.arange(samples.shape[1])
+    start, rows = 0, max(1, _FIRST_ELEMENTS // (samples.shape[1] * samples.shape[2]))
+    while units.size and start < len(samples):
+        some = samples[start : start + rows]
+        some = some if units.size == samples.shape[1] else some[:, units]
+        units = units[~(some != 0).any(axis=(0, 2))]
+        start, rows = start + rows, 4 * rows
+    return int(units.size)
+
+
+def _counted(samples: NDArray[Any], start: float, end: float, *, outside: bool, percentage: float) -> int:
+    size = len(samples) * samples.shape[2]
+    if outside:
+        found = ((samples < start) | (samples > end)).sum(axis=(0, 2))
+    else:
+        found = ((samples >= start) & (samples <= end)).sum(axis=(0, 2))
+    return int(np.count_nonzero(100.0 * found >= percentage * size))
