@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 LINES_KEPT = 12
 LOOK_EVERY_S = 0.5
 ATTACH_WITHIN_S = 120.0
-END_WITHIN_S = 10.0
+TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of a variable
+END_WITHIN_S = 5.0
 
 
 class TrainingFailedError(TensightError):
@@ -74,8 +76,8 @@ def show_training(scenario: str, *, stay: bool) -> bool:
         server = stack.enter_context(tensight.connect(address.http, address.token))
         out.print(f"[green]✓[/] debug server at {address.http}")
         status.update("Starting the training …")
-        training = stack.enter_context(_training(script, address.debugger, f"demo-{scenario}-{os.getpid()}"))
-        session = _attached(server, training)
+        training = stack.enter_context(_training(script, address))
+        session = stack.enter_context(_session(server, training))
         points = session.watch_recommended()
         out.print(f"[green]✓[/] training attached, {count(len(points), 'recommended watchpoint')} set")
         training.on_line = lambda line: status.update(f"Training … [dim]{escape(line)}[/]")
@@ -130,7 +132,7 @@ def _how_to_go_on(address: _Address, session: Session) -> tuple[str, ...]:
         f'session = tensight.connect("{address.http}").session("{session.name}")',
         "session.hits(), session.origins()",
         "session.tensor(session.hits()[0].tensors[0]).histogram()  # or .slice(), .statistics(), .history()",
-        "session.step().wait()  # one more step; continue_(), terminate()",
+        "session.back().wait(); session.step().wait()  # the last five steps can be looked at; or one step on",
     )
 
 
@@ -140,20 +142,23 @@ class _Training:
     Parameters
     ----------
     script : Path
-    debugger : str
-        ``host:port`` of the server.
-    job : str
+    address : _Address
+        Of the server.
+    records : str
+        Folder for the last steps.
     """
 
-    def __init__(self, script: Path, debugger: str, job: str) -> None:
-        self.job = job
+    def __init__(self, script: Path, address: _Address, records: str) -> None:
+        self.job = f"demo-{script.stem}-{os.getpid()}"
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.complaints: deque[str] = deque(maxlen=LINES_KEPT)
         self.on_line: Callable[[str], None] = lambda _: None
-        host, _, port = debugger.rpartition(":")
-        where = ["--host", host, "--port", port, "--job", job]
+        host, _, port = address.debugger.rpartition(":")
+        seen = ["--capture", "ops", "--record", "ring:5", "--record-folder", records]
+        where = ["--host", host, "--port", port, "--job", self.job, "--break-at-start"]
         self.process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", "tensight", "run", "--capture", "ops", "--break-at-start", *where, str(script)],
+            [sys.executable, "-m", "tensight", "run", *seen, *where, str(script)],
+            env={**os.environ, **({} if address.token is None else {TOKEN_VARIABLE: address.token})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -178,24 +183,36 @@ class _Training:
         return self.lines[-1] if self.lines else ""
 
     def end(self) -> None:
-        """End it, if it has not ended."""
-        # Of its own accord it would not: it waits for the next command.
-        self.process.terminate()
-        try:
-            self.process.wait(END_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """Wait until it has ended, and help if it does not."""
+        for send in (None, signal.SIGTERM, signal.SIGKILL):
+            if send is not None:
+                self.process.send_signal(send)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(END_WITHIN_S)
+                break
         self._reading.join(END_WITHIN_S)
 
 
 @contextmanager
-def _training(script: Path, debugger: str, job: str) -> Iterator[_Training]:
-    training = _Training(script, debugger, job)
+def _training(script: Path, address: _Address) -> Iterator[_Training]:
+    with tempfile.TemporaryDirectory(prefix="tensight-demo-steps-") as records:
+        training = _Training(script, address, records)
+        try:
+            yield training
+        finally:
+            training.end()
+
+
+@contextmanager
+def _session(server: Server, training: _Training) -> Iterator[Session]:
+    """Give the session of the training, and end the training with it."""
+    session = _attached(server, training)
     try:
-        yield training
+        yield session
     finally:
-        training.end()
+        # It may have ended by itself.
+        with contextlib.suppress(TensightError):
+            session.terminate()
 
 
 def _attached(server: Server, training: _Training) -> Session:
@@ -208,5 +225,5 @@ def _attached(server: Server, training: _Training) -> Session:
             continue
         session.wait(ATTACH_WITHIN_S)
         return session
-    said = "\n".join(f"    {line}" for line in training.complaints or training.lines)
+    said = "\n".join(f"    {line}" for line in (*training.complaints, *training.lines))
     raise TrainingFailedError(f"The training ended before the debugger was attached; it said\n{said}\n")

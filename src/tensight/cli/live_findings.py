@@ -25,7 +25,10 @@ def print_findings(out: Console, session: Session) -> None:
     """Print which watchpoints hit in the step that is shown, where it began, and the line of code."""
     hits = list(session.hits())
     print_hits(out, session, hits)
-    origins = list(session.origins())
+    conditions = {hit.condition for node in hits for tensor in node.tensors for hit in tensor.hits}
+    # Zeros are often meant; they are looked into where somebody minds them.
+    minded = conditions & {"tensor_all_zero", "dead_units"}
+    origins = [origin for origin in session.origins() if origin.anomaly != "all_zero" or minded]
     for origin in origins[:MOST_ORIGINS]:
         _print_origin(out, session, origin)
     if not origins and hits:

@@ -23,6 +23,8 @@ from tensight.agents.launch import when_imported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tensight.agents.torch.debugger import Debugger
+
 STEP = b"."
 
 
@@ -90,6 +92,9 @@ class Trial:
 
     def _end(self) -> NoReturn:
         self.report()
+        debugger = _debugger()
+        if debugger is not None:
+            debugger.close()
         sys.stdout.flush()
         sys.stderr.flush()
         # No exception would get past every `except` of a script.
@@ -109,10 +114,14 @@ class Trial:
         self._process = -1
 
 
-def _debugged_steps() -> int:
+def _debugger() -> Debugger | None:
     module = sys.modules.get("tensight.agents.torch.install")
-    debugger = module.installed() if module is not None else None
-    return 0 if debugger is None or debugger.agent is None else int(debugger.agent.step)
+    return None if module is None else module.installed()
+
+
+def _debugged_steps() -> int:
+    debugger = _debugger()
+    return 0 if debugger is None or debugger.agent is None else debugger.agent.step
 
 
 def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
