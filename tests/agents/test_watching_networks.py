@@ -1,0 +1,241 @@
+"""What watchpoints find when they know the network: hidden layers, units, masks, norms of layers and of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_watching_steps import Process, found
+
+from tensight.agents.places import Need
+from tensight.agents.program import Program, Role, TracedNode
+from tensight.graph import OutputSlot
+from tensight.graph.data_types import DT_TENSOR
+
+GRADIENT = "Gradients/Default/{}/weight/AccumulateGrad-op0"
+
+
+class Network(Process):
+    """A process that trains a network of dense layers with an activation function between them."""
+
+    def __init__(self, *layers: str, activation: str = "ReLU", **options: Any) -> None:
+        super().__init__(**options)
+        self.layers = layers
+        self.nodes: list[TracedNode] = [self.traced("x", "Parameter", "input")]
+        source = "x"
+        for layer in layers:
+            self.nodes.append(self.traced(f"{layer}.weight", "Parameter", "weight", shape=(4, 4)))
+        for layer in layers:
+            linear, function = f"Default/{layer}/Linear-op0", f"Default/{layer}/{activation}-op0"
+            self.nodes.append(self.traced(linear, "Linear", inputs=(source, f"{layer}.weight")))
+            self.nodes.append(self.traced(function, activation, inputs=(linear,)))
+            source = function
+        self.nodes += [self.traced(GRADIENT.format(layer), "AccumulateGrad") for layer in reversed(layers)]
+        self.watches.learn(Program("kernel_graph_0", 0, tuple(self.nodes)))
+
+    def traced(
+        self, name: str, type_: str, role: Role = "operator", inputs: tuple[str, ...] = (), shape: Any = None
+    ) -> TracedNode:
+        self.place(name, type_, role)
+        outputs = (OutputSlot(DT_TENSOR, "float32", shape),) if shape else ()
+        return TracedNode(name, type_, role, tuple((source, 0) for source in inputs), outputs)
+
+    def named(self, name: str) -> int:
+        place = self.places.find(name, 0)
+        assert place is not None
+        return place
+
+    def see(self, values: dict[str, Any]) -> list[tuple[int, str]]:
+        return found(self.step({self.named(name): value for name, value in values.items()}))
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        (
+            "hidden",
+            ["Default/one/Linear-op0", "Default/one/ReLU-op0", "Default/two/Linear-op0", "Default/two/ReLU-op0"],
+        ),
+        ("hidden_activation:relu", ["Default/one/ReLU-op0", "Default/two/ReLU-op0"]),
+        ("hidden_activation:tanh", []),
+        ("matrices", ["one.weight", "two.weight", "head.weight"]),
+        ("matrix_gradients", [GRADIENT.format(layer) for layer in ("head", "two", "one")]),
+    ],
+)
+def test_places_are_found_by_their_part_in_the_network(selection: str, names: list[str]) -> None:
+    network = Network("one", "two", "head")
+    network.watch("TO", selection)
+    every = [node.name for node in network.nodes]
+    assert network.see({key: [np.nan] for key in every}) == [(1, name) for name in every if name in names]
+    assert len(names) == sum(bool(need) for need in network.places.needs)
+
+
+def test_what_is_learnt_of_the_network_counts_for_watchpoints_that_are_there_already() -> None:
+    process = Process()
+    process.watch("TO", "matrices")
+    weight = process.place("w", "Parameter", "weight")
+    assert process.places.needs[weight] == Need.NOTHING
+    shape = (OutputSlot(DT_TENSOR, "float32", (2, 2)),)
+    process.watches.learn(Program("kernel_graph_0", 0, (TracedNode("w", "Parameter", "weight", outputs=shape),)))
+    assert process.places.needs[weight] == Need.FINITE
+
+
+def test_dead_units_hit_after_some_steps_and_only_in_hidden_layers() -> None:
+    network = Network("one", "head")
+    network.watch("dead_units(dead_unit_percentage_gt=50) persist=3", "hidden_activation:relu")
+    hidden, last = "Default/one/ReLU-op0", "Default/head/ReLU-op0"
+    assert network.places.needs[network.named(hidden)] == Need.ROW | Need.VALUE
+    dying = np.zeros((16, 10), np.float32)
+    dying[3, :4] = 1
+    alive = dying.copy()
+    alive[5, :9] = 1
+    for _ in range(2):
+        assert network.see({hidden: dying, last: dying}) == []
+    assert network.see({hidden: dying, last: dying}) == [(1, hidden)]
+    assert network.see({hidden: alive, last: dying}) == []
+    assert network.see({hidden: dying, last: dying}) == []
+
+
+def test_a_hit_of_units_tells_how_many() -> None:
+    network = Network("one", "head")
+    network.watch("dead_units(dead_unit_percentage_gt=50)", "hidden_activation:relu")
+    values = np.zeros((16, 10), np.float32)
+    values[0, :2] = 1
+    (hit,) = network.step({network.named("Default/one/ReLU-op0"): values})
+    assert dict(hit.actual) == {"dead_unit_percentage_gt": 80.0}
+    assert next((p.name, p.hit) for p in hit.message().watch_condition.params) == (b"dead_unit_percentage_gt", True)
+
+
+def test_units_whose_values_are_not_kept_are_left_alone() -> None:
+    network = Network("one", "head")
+    network.watch("dead_units(dead_unit_percentage_gt=50)", "hidden_activation:relu")
+    values = np.zeros((16, 10), np.float32)
+    values[0, :2] = 1
+    network.step({network.named("Default/one/ReLU-op0"): values})
+    network.retention.clear()
+    assert network.watches.check_step(network.columns, network.retention, 0, [], again=True) == []
+
+
+def test_saturated_units_are_counted_where_the_spread_leaves_it_open() -> None:
+    network = Network("one", "head", activation="Tanh")
+    network.watch(
+        "saturated_units(range_start_inclusive=-0.9, range_end_inclusive=0.9, saturated_unit_percentage_gt=50)",
+        "hidden_activation:tanh",
+    )
+    hidden = "Default/one/Tanh-op0"
+    saturated = np.full((20, 4), 0.99, np.float32)
+    half = saturated.copy()
+    half[:, :2] = 0.1
+    assert network.see({hidden: saturated}) == [(1, hidden)]
+    assert network.see({hidden: half}) == []
+
+
+def test_minus_infinity_of_a_mask_is_meant_and_everything_else_is_not() -> None:
+    network = Network("one", "head", check_at_nodes=True)
+    mask = network.traced("Default/masked_fill-op0", "masked_fill", inputs=("Default/one/Linear-op0",))
+    network.watches.learn(Program("kernel_graph_0", 0, (*network.nodes, mask)))
+    network.watch("unintended_overflow")
+    masked, linear = mask.name, "Default/one/Linear-op0"
+    assert network.see({masked: [-np.inf, 0.0], linear: [1.0]}) == []
+    assert network.see({masked: [-np.inf, np.nan], linear: [-np.inf]}) == [(1, masked), (1, linear)]
+
+
+def test_before_the_network_is_known_minus_infinity_waits_for_the_end_of_the_step() -> None:
+    process = Process(check_at_nodes=True)
+    process.watch("unintended_overflow")
+    place = process.place("Default/log-op0", "log")
+    process.iteration = process.columns.current_iteration = 0
+    process.observe(place, [-np.inf])
+    node = process.places.nodes[0]
+    assert process.watches.check_node(process.columns, node, 0) == []
+    assert found(process.watches.check_step(process.columns, process.retention, 0, [place])) == [(1, "Default/log-op0")]
+    process.watches.learn(Program("kernel_graph_0", 0, (TracedNode("Default/log-op0", "log"),)))
+    process.columns.current_iteration = 1
+    process.observe(place, [-np.inf])
+    assert found(process.watches.check_node(process.columns, node, 1)) == [(1, "Default/log-op0")]
+
+
+def test_overflows_that_loss_scaling_provokes_are_no_hits_unless_they_go_on() -> None:
+    network = Network("one", "head", check_at_nodes=True)
+    network.watch("unintended_overflow")
+    gradient = GRADIENT.format("one")
+    place = network.named(gradient)
+    node = network.places[place].node
+    for number in range(22):
+        network.watches.loss_scaled = True
+        network.iteration = network.columns.current_iteration = number
+        network.observe(place, [np.inf])
+        assert network.watches.check_node(network.columns, node, number) == []
+        hits = network.watches.check_step(network.columns, network.retention, number, [place], scaled_skip=True)
+        assert found(hits) == ([(1, gradient)] if number >= 20 else [])
+        assert not network.watches.loss_scaled
+
+
+def test_a_skipped_update_does_not_count_as_a_weight_that_stands_still() -> None:
+    network = Network("one", "head")
+    network.watch("weight_not_changed(rtol=0, atol=0) persist=2", "matrices")
+    weight = network.named("one.weight")
+    network.step({weight: np.ones((2, 2))})
+    for number in range(1, 4):
+        network.columns.current_iteration = network.iteration = number
+        network.observe(weight, np.ones((2, 2)))
+        order = [weight]
+        assert not network.watches.check_step(network.columns, network.retention, number, order, scaled_skip=True)
+    assert network.see({"one.weight": np.ones((2, 2))}) == []
+    assert network.see({"one.weight": np.ones((2, 2))}) == [(1, "one.weight")]
+
+
+def test_a_weight_that_jumps_in_the_first_update_is_compared_with_how_it_began() -> None:
+    network = Network("one", "head")
+    network.watch("weight_growth(norm_growth_gt=10)", "matrices")
+    names = ["one.weight", "head.weight"]
+    for name in names:
+        network.columns.scan(network.named(name), np.ones((4, 4)))
+    assert network.watches.check_initial(network.columns) == []
+    assert network.see({"one.weight": np.ones((4, 4)), "head.weight": np.full((4, 4), 50.0)}) == [(1, "head.weight")]
+
+
+def test_a_gradient_that_fades_or_grows_over_the_layers_is_found_by_the_last_layer() -> None:
+    network = Network("one", "two", "head")
+    network.watch("gradient_imbalance(depth_ratio_gt=1000, depth_ratio_lt=1e-5)", "matrix_gradients")
+    one, two, head = (GRADIENT.format(layer) for layer in ("one", "two", "head"))
+    assert network.see({head: [1.0], two: [1e-2], one: [1e-4]}) == []
+    assert network.see({head: [1.0], two: [1e-3], one: [1e-6]}) == [(1, one)]
+    assert network.see({head: [1.0], two: [1e4], one: [1.0]}) == [(1, two)]
+    # When everything is learnt all gradients are small, and that is no fault.
+    assert network.see({head: [1e-12], two: [1e-13], one: [1e-14]}) == []
+
+
+def test_a_gradient_that_surges_is_compared_with_all_that_were_seen() -> None:
+    network = Network("one", "head")
+    network.watch("gradient_growth(norm_surge_gt=100)", "matrix_gradients")
+    one, head = GRADIENT.format("one"), GRADIENT.format("head")
+    for _ in range(8):
+        assert network.see({head: [1.0], one: [1e-6]}) == []
+    assert network.see({head: [1.0], one: [50.0]}) == []
+    assert network.see({head: [1000.0], one: [1.0]}) == [(1, head)]
+
+
+def test_a_watchpoint_that_is_sent_again_goes_on_counting() -> None:
+    network = Network("one", "head")
+    for _ in range(3):
+        network.watch("TL(max_gt=2) persist=3", "matrices")
+        hits = network.see({"one.weight": [3.0]})
+    assert hits == [(1, "one.weight")]
+    network.watch("TL(max_gt=1) persist=3", "matrices")
+    assert network.see({"one.weight": [3.0]}) == []
+
+
+def test_ranks_are_compared_by_hashes_and_nothing_hits_here() -> None:
+    network = Network("one", "head")
+    assert network.watches.hashes(network.columns) == []
+    network.watch("weights_differ", "matrices", number=4)
+    assert network.see({"one.weight": [1.0, 2.0]}) == []
+    (content,) = network.watches.hashes(network.columns)
+    assert (content.node, content.slot, content.watchpoint) == (b"one.weight", 0, 4)
+    before = content.hash
+    network.see({"one.weight": [1.0, 2.0]})
+    assert network.watches.hashes(network.columns)[0].hash == before
+    network.see({"one.weight": [1.0, 2.5]})
+    assert network.watches.hashes(network.columns)[0].hash != before
