@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tensight.agents.columns import NEVER, StatisticsColumns
+from tensight.agents.columns import MOST_PLACES, NEVER, StatisticsColumns
+from tensight.errors import InputError
 from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, statistics
 
 if TYPE_CHECKING:
@@ -227,3 +228,28 @@ def test_a_process_that_scans_imports_nothing_heavy(tmp_path: Path) -> None:
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
         assert (done.stdout, done.stderr) == ("[] 1.0\n", "")
+
+
+def test_rows_never_move_while_threads_write_to_them() -> None:
+    columns = StatisticsColumns()
+    large = np.ones(SEGMENT_ELEMENTS, np.float32)
+
+    def write(thread: int) -> None:
+        for number in range(60):
+            columns.scan(thread, large)
+            columns.scan((number + 1) * 300 + thread, large[:10])
+            row = columns.statistics(thread)
+            assert row is not None
+            assert row.positive_count == SEGMENT_ELEMENTS
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert all(columns.statistics(number * 300 + thread) for number in range(1, 61) for thread in range(4))
+
+
+def test_there_is_an_end_to_places() -> None:
+    columns = StatisticsColumns()
+    columns.scan(MOST_PLACES - 1, np.ones(2))
+    assert columns.statistics(MOST_PLACES - 1) is not None
+    with pytest.raises(InputError, match="more than 1,048,576 places"):
+        columns.scan(MOST_PLACES, np.ones(2))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 NEVER = -2
 """Iteration of a row that was never written."""
 
-_CAPACITY = 256
+MOST_PLACES = 2**20
+"""Rows that there can be. A scan writes to them without the interpreter lock, so they can never move."""
+
+_READY_AT_FIRST = 256
 _HOLDING = 2**16
 """Elements up to which a scan holds the interpreter lock: it takes some 10 µs."""
 
@@ -75,7 +80,7 @@ class StatisticsColumns:
         That rows are written in; whoever counts the steps sets it.
     iteration : ndarray of int64
         In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
-        array when there are more places.
+        view when there are more places.
     """
 
     def __init__(self) -> None:
@@ -83,29 +88,38 @@ class StatisticsColumns:
         self._kinds: dict[np.dtype[Any], _Kind] = {}
         self._single: NativeKernel | None = None
         self._double: NativeKernel | None = None
-        self._capacity = 0
-        self._reals = np.empty((0, layout.REALS))
-        self._counts = np.empty((0, layout.COUNTS), np.int64)
-        self._exponents = np.empty(0, np.int64)
-        self._codes = np.empty(0, np.int64)
-        self._shapes: list[tuple[int, ...]] = []
-        self.iteration = np.empty(0, np.int64)
-        self.reserve(_CAPACITY)
-
-    def reserve(self, places: int) -> None:
-        """Have rows for so many places; scans do it by themselves."""
-        if places <= self._capacity:
-            return
-        more = max(places, 2 * self._capacity) - self._capacity
-        self._reals = np.concatenate([self._reals, np.tile(_FIRST_REALS, (more, 1))])
-        self._counts = np.concatenate([self._counts, np.zeros((more, layout.COUNTS), np.int64)])
-        self._exponents = np.concatenate([self._exponents, np.zeros(more, np.int64)])
-        self._codes = np.concatenate([self._codes, np.full(more, NO_TYPE, np.int64)])
-        self.iteration = np.concatenate([self.iteration, np.full(more, NEVER, np.int64)])
-        self._shapes += [()] * more
+        self._growing = threading.Lock()
+        self._reals = _lasting(np.float64, layout.REALS)
+        self._counts = _lasting(np.int64, layout.COUNTS)
+        self._iterations, self._codes, self._exponents = (_lasting(np.int64, 1)[:, 0] for _ in range(3))
         self._reals_address: int = self._reals.ctypes.data
         self._counts_address: int = self._counts.ctypes.data
-        self._capacity += more
+        self._shapes: list[tuple[int, ...]] = []
+        self._ready = 0
+        self.iteration = self._iterations[:0]
+        self.reserve(_READY_AT_FIRST)
+
+    def reserve(self, places: int) -> None:
+        """Have rows for so many places; scans do it by themselves.
+
+        Raises
+        ------
+        InputError
+            There are more than `MOST_PLACES`.
+        """
+        if places <= self._ready:
+            return
+        if places > MOST_PLACES:
+            raise InputError(f"there are more than {MOST_PLACES:,} places; those beyond have no statistics")
+        with self._growing:
+            start, end = self._ready, min(max(places, 2 * self._ready), MOST_PLACES)
+            if end > start:
+                self._reals[start:end] = _FIRST_REALS
+                self._iterations[start:end] = NEVER
+                self._codes[start:end] = NO_TYPE
+                self._shapes += [()] * (end - start)
+                self.iteration = self._iterations[:end]
+                self._ready = end
 
     def scan(self, place: int, array: NDArray[Any]) -> bool:
         """Write the row of a place.
@@ -182,7 +196,7 @@ class StatisticsColumns:
         shapes = self._shapes
         return Rows(
             wanted,
-            self.iteration[wanted],
+            self._iterations[wanted],
             [shapes[place] for place in wanted.tolist()],
             self._codes[wanted],
             self._reals[wanted],
@@ -200,13 +214,13 @@ class StatisticsColumns:
 
     def non_finite(self, place: int) -> bool:
         """Whether the row of a place counts NaN or infinite elements."""
-        return place < self._capacity and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+        return place < self._ready and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 
     def _mark(self, place: int, code: int, shape: tuple[int, ...], exponent: int) -> None:
-        self._codes[place] = code
         self._shapes[place] = shape
+        self._codes[place] = code
         self._exponents[place] = exponent
-        self.iteration[place] = self.current_iteration
+        self._iterations[place] = self.current_iteration
 
     def _scan_direct(self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int) -> None:
         """Scan at most a segment of elements that the kernel can read themselves."""
@@ -216,7 +230,7 @@ class StatisticsColumns:
             if kernel is None:
                 self._scan_any(place, kind, array_at(address, kind.element, shape, count))
                 return
-        if place >= self._capacity:
+        if place >= self._ready:
             self.reserve(place + 1)
         reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
         task, scratch = own_memory.task, own_memory.address
@@ -290,6 +304,14 @@ class StatisticsColumns:
             return self._double
         self._single = self._single or compiled(Kernel.SCAN_SINGLE, here=False)
         return self._single
+
+
+def _lasting(dtype: Any, width: int) -> NDArray[Any]:
+    """Return rows of zeros; only those that are written to take memory. A forked process has its own."""
+    size_bytes = MOST_PLACES * width * np.dtype(dtype).itemsize
+    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    rows: NDArray[Any] = np.frombuffer(memory, dtype)
+    return rows.reshape(MOST_PLACES, width)
 
 
 def _kind_or_none(dtype: np.dtype[Any]) -> _Kind | None:
