@@ -182,7 +182,9 @@ class NumpyDebugger:
         names = tuple(node.name for node in self.nodes)
         if names not in self.programs:
             number = len(self.programs)
-            self.programs[names] = Program(f"kernel_graph_{number}", number, (*self.parameters, *self.nodes))
+            # The first program that runs takes the place of what was known before it.
+            name = f"kernel_graph_{max(number - 1, 0)}"
+            self.programs[names] = Program(name, number, (*self.parameters, *self.nodes))
         return self.programs[names]
 
     def _see_parameters(self) -> None:

@@ -308,7 +308,8 @@ def test_a_server_that_fails_is_told_once_more_who_the_process_is(train: Callabl
         scene = train(server.address, steps=1)
         server.command(wire.failed(""), wire.failed(""), wire.run_step(), wire.run_step())
         assert scene.finish() == 1
-        assert server.names.count("SendGraph") == 2
+        introduction = ["SendMetadata", "SendGraph"]
+        assert list(server.told())[:7] == [*introduction, "WaitCMD", "WaitCMD", *introduction, "WaitCMD"]
 
 
 def test_a_server_that_goes_on_failing_is_left(

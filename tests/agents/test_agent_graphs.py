@@ -154,8 +154,8 @@ def test_a_person_sees_the_graph_the_code_and_the_order(debug: Debug) -> None:
     _, session = debug(steps=4, network={"other_at": (2,)})
     assert [graph.name for graph in session.graphs()] == ["kernel_graph_0"]
     session.step(2).wait(30)
-    assert [graph.name for graph in session.graphs()] == ["kernel_graph_0", "kernel_graph_1", "kernel_graph_2"]
-    node = session.node(GRADIENTS[1], graph="kernel_graph_2")
+    assert [graph.name for graph in session.graphs()] == ["kernel_graph_0", "kernel_graph_1"]
+    node = session.node(GRADIENTS[1], graph="kernel_graph_1")
     (line,) = node.stack
     assert (line.file, line.code) == (numpy_training.__file__, _line_of("see(GRADIENTS[1]"))
     text = session.source_text(numpy_training.__file__)

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
 
+from tensight.dumps import open_dump
+from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from agent_stage import Scene
     from numpy.typing import NDArray
@@ -160,3 +163,41 @@ def test_a_training_of_which_nobody_wants_anything_is_not_looked_at(debug: Debug
     session.continue_().wait(30)
     assert seen[10:] == [False] * 10
     assert scene.debugger.agent.retention.kept_bytes == 0
+
+
+def test_recorded_steps_are_shown_while_the_training_stands_still(debug: Debug, tmp_path: Path) -> None:
+    _, session = debug(steps=9, record="ring:3", record_folder=str(tmp_path / "run"))
+    session.step(6).wait(30)
+    expected = alone(6)
+    assert session.go_to(4).wait(30).step == 4
+    np.testing.assert_array_equal(session.tensor(FORWARD[1]).numpy(), expected[3][f"{FORWARD[1]}:0"])
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0], iteration=4).numpy(), expected[4][f"{WEIGHTS[0]}:0"])
+    difference = session.tensor(WEIGHTS[0], iteration=4).difference().slice()
+    np.testing.assert_allclose(difference, expected[4][f"{WEIGHTS[0]}:0"] - expected[3][f"{WEIGHTS[0]}:0"], atol=1e-6)
+    with pytest.raises(TensightError):
+        session.tensor(FORWARD[1], iteration=0).slice()
+    assert session.step().wait(30).step == 7
+
+
+def test_a_recorded_training_opens_as_a_dump(debug: Debug, tmp_path: Path) -> None:
+    scene, session = debug(steps=4, record="full", record_folder=str(tmp_path / "run"))
+    session.continue_().wait(30)
+    scene.finish()
+    expected = alone(4)
+    dump = open_dump(tmp_path / "run")
+    found = {(one.address.node, one.address.iteration) for one in dump.tensors() if one.address and one.slot == 0}
+    assert found >= {(name, iteration) for name in (*FORWARD, *WEIGHTS) for iteration in range(4)}
+    assert expected
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_where_a_watchpoint_hits_weights_are_compared_with_the_step_before(debug: Debug, capture: str) -> None:
+    _, session = debug(steps=9, network={"nan_at": 6}, capture=capture)
+    session.watch("tensor_overflow", on=f"name:{FORWARD[2]}")
+    session.step().wait(30)
+    assert session.continue_().wait(30).step == 6
+    if capture == "ops":
+        session.delete_watchpoints()
+        session.step().wait(30)
+    expected = alone(5)[-1]
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).previous.numpy(), expected[f"{WEIGHTS[0]}:0"])

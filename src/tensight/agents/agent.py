@@ -37,6 +37,7 @@ __all__ = ["Agent", "Terminated"]
 
 _FINITE, _ROW, _VALUE, _CHANGE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.CHANGE)
 _MADE_IN_THE_STEP = ("operator", "input")
+_WEIGHTS = ("weight", "frozen_weight")
 _ALL = Need.ROW | Need.VALUE
 
 MOST_PROGRAMS = 256
@@ -112,6 +113,7 @@ class Agent:
         self._left: int | None = None
         self._looks_at_all = False
         self._may_watch_anew = True
+        self._watches_weights = False
         self._base = Need.NOTHING
         self._has_values = True
         self._telemetry = Telemetry(self.places)
@@ -285,42 +287,59 @@ class Agent:
     def _next_step(self) -> None:
         """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
         attached = self._attachment.is_attached
-        partial = self.settings.partial_memory
         ends_soon = self._left is not None and self._left <= 2 and not self._now.goes_on
         looks_at_all = attached and (ends_soon or self._now.at_nodes or self._background.wants_stop)
         watches = attached and self.watches.any
-        if looks_at_all != self._looks_at_all or self._may_watch_anew:
-            self._looks_at_all, self._may_watch_anew = looks_at_all, False
-            self._choose_copies()
-        records = self.recorder.is_on
-        base = Need.NOTHING
-        if (looks_at_all or records) and not partial:
-            base = _ALL
-        elif watches and not partial:
-            # References to thousands of intermediates keep memory from being used again, which costs more than
-            # the watching; of what hits an adapter shows values all the same.
-            base = Need.NOTHING if self.settings.capture == "ops" else _ALL
-        self.capturing = looks_at_all or watches or records
+        self.capturing = looks_at_all or watches or self.recorder.is_on
+        self.stops_at_nodes = attached and self._now.at_nodes
+        self._weights = self._rows_of_weights() if watches or looks_at_all else None
         if self.capturing:
-            self._require(base)
+            self._decide(looks_at_all=looks_at_all, watches=watches)
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
             self.retention.clear()
             self._has_values = False
-        self.stops_at_nodes = attached and self._now.at_nodes
-        self._weights = self._rows_of_weights() if watches or looks_at_all else None
         self._order.clear()
         self.columns.current_iteration = self.step
 
-    def _require(self, need: Need) -> None:
-        if need != self._base:
-            self._base = need
-            self.watches.require(need)
+    def _decide(self, *, looks_at_all: bool, watches: bool) -> None:
+        """Decide what is wanted of every place, watched or not."""
+        partial, base = self.settings.partial_memory, Need.NOTHING
+        # References to thousands of intermediates keep memory from being used again, which costs more than the
+        # watching; where operators are captured, an adapter shows the values of what hits all the same.
+        watches_modules = watches and self.settings.capture == "modules"
+        if not partial and (looks_at_all or self.recorder.is_on or watches_modules):
+            base = _ALL
+        is_other = self._require(base) or self._may_watch_anew
+        if looks_at_all != self._looks_at_all or self._may_watch_anew:
+            self._looks_at_all, self._may_watch_anew = looks_at_all, False
+            self._watches_weights = watches and not partial
+            self._choose_copies()
+        if is_other and self._watches_weights and not base:
+            self._keep_weights()
+
+    def _require(self, need: Need) -> bool:
+        """Say what is wanted of every place; return whether that is another thing than before."""
+        if need == self._base:
+            return False
+        self._base = need
+        self.watches.require(need)
+        return True
 
     def _wants_copies(self, place: int) -> bool:
         """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
-        return self._looks_at_all or self.recorder.is_on or bool(self.places.needs[place] & _CHANGE)
+        if self._looks_at_all or self.recorder.is_on or self.places.needs[place] & _CHANGE:
+            return True
+        # Where a watchpoint hits, weights are what people compare with the step before.
+        return self._watches_weights and self.places[place].node.role in _WEIGHTS
+
+    def _keep_weights(self) -> None:
+        """Have weights kept where the values of everything else are not."""
+        needs = self.places.needs
+        for number in self._lasting_places().tolist():
+            if self.places[number].node.role in _WEIGHTS:
+                needs[number] |= _VALUE
 
     def _choose_copies(self) -> None:
         """Have weights and states copied that somebody will look at: the training writes to them in every step."""

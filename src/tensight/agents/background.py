@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tensight.agents.introduction import Introduction
     from tensight.agents.telemetry import Telemetry
 
-POLL_EVERY_S = 0.1
+POLL_EVERY_S = 0.2
 BEAT_EVERY_S = 30.0
 LOOK_EVERY_S = 2.0
 """How often it is looked whether a server that is gone is there again."""
@@ -124,7 +124,7 @@ class Background(threading.Thread):
 
     def _poll(self) -> None:
         epoch = self._epoch
-        outcome = self._connection.call("Poll", PollRequest(step=self.step), timeout_s=_ANSWER_WITHIN_S)
+        outcome = self._connection.ask("Poll", PollRequest(step=self.step), timeout_s=_ANSWER_WITHIN_S)
         self._poll_s = time.monotonic() + POLL_EVERY_S
         if epoch != self._epoch:
             return
@@ -140,7 +140,7 @@ class Background(threading.Thread):
 
     def _beat(self) -> None:
         message = Heartbeat(message=_ALIVE, period=int(BEAT_EVERY_S))
-        outcome = self._connection.call("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S)
+        outcome = self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S)
         if outcome.reply is not None:
             self._failed_beats = 0
             self._beat_s = time.monotonic() + BEAT_EVERY_S

@@ -65,6 +65,9 @@ class Outcome(NamedTuple):
         return self.code == "UNIMPLEMENTED"
 
 
+_NO_CONNECTION = Outcome(None, "UNAVAILABLE", "there is no connection")
+
+
 class Connection:
     """Calls the two services of a debug server.
 
@@ -112,6 +115,20 @@ class Connection:
         """
         return self._finish(name, lambda make: make(request, **self._options(timeout_s, wait_for_ready)), timeout_s)
 
+    def ask(self, name: str, request: Message, *, timeout_s: float) -> Outcome:
+        """Do the same as `call` for less, in a thread that nobody interrupts."""
+        import grpc
+
+        make = self._calls.get(name)
+        if make is None:
+            return _NO_CONNECTION
+        try:
+            return Outcome(make(request, timeout=timeout_s, metadata=self._metadata))
+        except grpc.RpcError as error:
+            return Outcome(None, error.code().name, error.details() or "")
+        except Exception as error:
+            return Outcome(None, "INTERNAL", str(error))
+
     def stream(self, name: str, requests: Iterable[Message], *, timeout_s: float | None) -> Outcome:
         """Send messages one after the other and wait for the reply to all of them."""
         return self._finish(name, lambda make: make(iter(requests), **self._options(timeout_s, False)), timeout_s)
@@ -145,7 +162,7 @@ class Connection:
     def _finish(self, name: str, start: Callable[[Any], Any], timeout_s: float | None) -> Outcome:
         make = self._calls.get(name)
         if make is None:
-            return Outcome(None, "UNAVAILABLE", "there is no connection")
+            return _NO_CONNECTION
         try:
             call = start(make.future)
         except Exception as error:
