@@ -150,9 +150,10 @@ def test_a_run_recorded_whole_opens_as_a_dump_with_every_value(tmp_path: Path) -
     assert dump.execution_order(0)[: len(FORWARD)] == FORWARD
 
 
-def test_what_was_not_kept_is_recorded_with_its_statistics(tmp_path: Path) -> None:
+def test_what_was_not_kept_is_recorded_with_its_statistics(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     training = RecordedTraining(tmp_path / "run", "full", budget=0)
     training.train(2)
+    assert [message for message in said.messages if "only statistics are recorded" in message]
     assert recorded_values(tmp_path / "run") == {}
     rows = open_dump(tmp_path / "run").recorded_tensors(iterations=[1])
     found = {(row.op_name, row.slot, row.io): row.recorded for row in rows}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
-from tensight.agents.notices import say
+from tensight.agents.notices import say, say_once
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
@@ -232,6 +232,11 @@ class Recorder:
             writer.discard()
             raise
         self._iterations[iteration] = graph
+        if without and seen.retention.gave_way:
+            say_once(
+                f"the values of a step do not fit into the {seen.retention.budget_bytes / 2**20:,.0f} MiB set aside for"
+                " them; of the others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
+            )
         while 0 < self._ring < len(self._iterations):
             self._drop_oldest()
 

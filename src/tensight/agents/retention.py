@@ -156,6 +156,11 @@ class Retention:
             )
         return f"its value of {words} was not kept"
 
+    @property
+    def gave_way(self) -> bool:
+        """Whether there was no room for all values of this step."""
+        return bool(self._current.dropped)
+
     def copy_values(self, place: int, wanted: bool = True) -> None:
         """Have the values of a place copied from now on: the training is known to write to them in every step."""
         if wanted:
@@ -191,7 +196,7 @@ class Retention:
                 place, kept = step.values.popitem(last=False)
                 step.dropped.add(place)
                 for other in self._others(step, place, kept):
-                    del step.values[other]
+                    step.values.pop(other, None)
                     step.dropped.add(other)
                 self.kept_bytes -= kept[_SIZE]
                 if step is self._current and not kept[_IS_COPY]:
