@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tensight.client import Session
-    from tensight.sessions.records import Frame, HitRecord, NodeHits, OriginRecord, Statistics
+    from tensight.sessions.records import HitRecord, NodeHits, OriginRecord, Statistics
 
 MOST_WATCHPOINTS = 4
 MOST_ORIGINS = 3
@@ -77,23 +77,9 @@ def _print_first_hit(out: Console, session: Session, node: NodeHits) -> None:
     out.print(f"[bold red]● {escape(node.node)}[/]")
     out.print(f"    {escape(words.get(tensor.hits[0].watchpoint, ''))}")
     _print_values(out, session, TensorAddress.parse(tensor.address))
-    line = node.line
-    if line is None:
-        reader, line = _first_reader(session, node)
-        out.print(f"    read by {escape(reader)}" if reader else "    [dim]no line of code belongs to it[/]")
-    if line is not None:
-        print_source(out, line)
+    if node.line is not None:
+        print_source(out, node.line)
     out.print()
-
-
-def _first_reader(session: Session, node: NodeHits) -> tuple[str, Frame | None]:
-    """Return the first operator with a line of code that reads a weight, which has none of its own."""
-    for name in session.node(node.node, rank=node.rank, graph=node.graph).consumers:
-        stack = session.node(name, rank=node.rank, graph=node.graph).stack
-        line = next((frame for frame in stack if frame.is_user_code), None)
-        if line is not None:
-            return name, line
-    return "", None
 
 
 def _print_values(out: Console, session: Session, address: TensorAddress) -> None:
