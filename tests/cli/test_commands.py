@@ -52,6 +52,13 @@ def test_check_exits_with_1_when_something_hits_and_0_when_nothing_does(tensight
     assert "Nothing hit" in nothing.out
 
 
+def test_check_can_ask_for_several_iterations_in_a_row(tensight: Run, dump_210: Path) -> None:
+    once = json.loads(tensight("check", dump_210, "--watch", "TO", "--json").out)
+    lasting = json.loads(tensight("check", dump_210, "--watch", "TO persist=2", "--json").out)
+    assert lasting["watchpoints"][0]["check"] == "tensor_overflow() persist=2"
+    assert 0 < lasting["hits"] < once["hits"]
+
+
 def test_check_prints_hits_as_json_and_csv_that_agree(tensight: Run, dump_210: Path) -> None:
     arguments = ("check", dump_210, "--watch", "TO", "--on", "energy", "--iterations", "2")
     data = json.loads(tensight(*arguments, "--json").out)

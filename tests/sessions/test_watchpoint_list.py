@@ -99,6 +99,7 @@ def test_a_change_leaves_what_it_does_not_name() -> None:
             selection="weights",
             edits=(Edit(path="a"),),
             severity="error",
+            persistence=4,
         )
     )
     assert watchpoints.change(1, WatchpointChange()).watchpoint == before.watchpoint
@@ -115,9 +116,12 @@ def test_a_change_leaves_what_it_does_not_name() -> None:
         severity="error",
         enabled=True,
         nodes=0,
-        text="tensor_too_large(mean_gt=1)",
-        words="Watches the weights, with changes; hits when the mean is greater than 1.",
+        text="tensor_too_large(mean_gt=1) persist=4",
+        words="Watches the weights, with changes; hits when the mean is greater than 1 in 4 steps in a row.",
+        persistence=4,
     )
+    again = watchpoints.change(1, WatchpointChange(persistence=1))
+    assert watchpoint_record(again, nodes=0, hits=0).text == "tensor_too_large(mean_gt=1)"
 
 
 def test_edits_are_replaced_or_continued() -> None:
@@ -233,6 +237,7 @@ def test_watchpoints_with_and_without_names_survive_a_restart(tmp_path: Path) ->
             edits=(Edit(path="fc", containing="W"), Edit(add=False, path="", graph="g")),
             severity="error",
             enabled=False,
+            persistence=7,
         )
     )
     watchpoints.create(large())
@@ -242,6 +247,7 @@ def test_watchpoints_with_and_without_names_survive_a_restart(tmp_path: Path) ->
     watchpoints.save()
     again = new_list(Workspace(tmp_path))
     assert again.all() == watchpoints.all()
+    assert again.get(2).watchpoint.persistence == 7
     assert again.recommended_offered
     assert again.problems == []
     assert again.create(large()).id == 4

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensight.errors import InputError
-from tensight.watchpoints import CONDITIONS, Condition, ConditionCheck, ParameterKind, ValueRange, parse_check
+from tensight.watchpoints import (
+    CONDITIONS,
+    Condition,
+    ConditionCheck,
+    ParameterKind,
+    ValueRange,
+    Watchpoint,
+    parse_check,
+    parse_watch,
+)
 from tensight.watchpoints.parsing import MAX_LENGTH
 
 NUMBERS = {
@@ -137,3 +146,37 @@ def test_control_characters_do_not_reach_the_message() -> None:
     with pytest.raises(InputError) as caught:
         parse_check("TL(\x1b[31m=1)")
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "persistence"),
+    [
+        ("TO", "tensor_overflow()", 1),
+        ("TO persist=3", "tensor_overflow()", 3),
+        ("TL(max_gt=2) PERSIST = 12", "tensor_too_large(max_gt=2)", 12),
+    ],
+)
+def test_a_check_may_ask_for_several_steps_in_a_row(text: str, check: str, persistence: int) -> None:
+    parsed, steps = parse_watch(text)
+    assert (parsed.text, steps) == (check, persistence)
+    point = Watchpoint(1, "", parsed, persistence=steps)
+    assert parse_watch(point.text) == (parsed, steps)
+    assert str(point) == f"1: {point.text} on all"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("TO persist=0", "from 1 to 1000000"),
+        ("TO persist=1.5", "from 1 to 1000000"),
+        ("TO persist", "expected '='"),
+        ("TO persist=2 now", "expected '\\('"),
+        ("TL(max_gt=1) persist=2 persist=3", "expected the end"),
+        ("", "empty"),
+    ],
+)
+def test_a_persistence_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_watch(text)
+    with pytest.raises(InputError, match="persistence"):
+        Watchpoint(1, "", parse_check("TO"), persistence=0)

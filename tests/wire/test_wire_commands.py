@@ -190,3 +190,10 @@ def test_messages_are_cut_and_always_encoded() -> None:
     assert failed("x" * 10 * MOST_TEXT).message == b"x" * MOST_TEXT
     assert version_reply(True, "\udcff").message == b"\\udcff"
     assert exit_command("bye").message == b"bye"
+
+
+def test_persistence_travels_with_a_watchpoint_unless_it_is_one() -> None:
+    check = ConditionCheck("dead_units", {"dead_unit_percentage_gt": 30})
+    command = set_command(Watchpoint(3, "", check, persistence=5), ())
+    assert (command.persistence, command.watch_condition.condition) == (5, 1000)
+    assert set_command(Watchpoint(3, "", check), ()).persistence == 0
