@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensight.watchpoints import CONDITIONS, Condition, Parameter, recommended
+from tensight.watchpoints import CONDITIONS, LIVE_RECOMMENDED, Condition, Parameter, SelectorKind, recommended
 from tensight.watchpoints.checks import format_value
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "conditions.md").read_text(encoding="utf-8")
@@ -49,6 +49,18 @@ def test_every_condition_without_thresholds_says_when_it_hits(declared: Conditio
     assert declared.flag is not None
     formula = declared.flag.formula if declared.id == "operator_overflow" else f"{declared.flag.formula} > 0"
     assert row_of(declared.id, 2)[1] == formula
+
+
+def test_every_recommended_check_for_running_trainings_is_listed() -> None:
+    table = PAGE[PAGE.index("## The recommended set for running trainings") :]
+    for spec in LIVE_RECOMMENDED:
+        row = f"| `{spec.selection}` | {spec.severity.value} | {spec.persistence} |"
+        assert any(spec.check.condition.id in line and row in line for line in table.splitlines()), spec.name
+
+
+def test_every_selection_is_listed() -> None:
+    table = PAGE[PAGE.index("## Selections") :]
+    assert all(f"`{kind.value}" in table for kind in SelectorKind)
 
 
 def test_every_recommended_check_is_listed() -> None:
