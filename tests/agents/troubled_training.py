@@ -3,7 +3,8 @@
     python troubled_training.py [--steps N] [--stop-at STEP ...] [--raise-at STEP] [--fork-at STEP] [--workers N]
 
 It writes a line after each step. At a step of ``--stop-at`` it waits for a line on standard input, so that a test can
-do something in the middle.
+do something in the middle. With ``--linger FILE`` it trains on after it has said what it arrived at, until there is
+that file.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--raise-at", type=int)
     parser.add_argument("--fork-at", type=int)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--endless", action="store_true")
+    parser.add_argument("--linger")
     options = parser.parse_args()
     # Newer versions of Python warn when a process with threads forks, and PyTorch has threads of its own.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
@@ -71,22 +72,28 @@ def main() -> None:
         optimizer.step()
 
     step = 0
-    while step < options.steps or options.endless:
+    while step < options.steps or (options.linger and not os.path.exists(options.linger)):
         for inputs, labels in DataLoader(data, batch_size=16, shuffle=True, num_workers=options.workers):
             model.broken = step == options.raise_at
             if step == options.fork_at:
                 in_a_child(lambda batch=(inputs, labels): step_on(*batch))
             step_on(inputs, labels)
             step += 1
-            print("step", step, flush=True)
+            if step <= options.steps:
+                print("step", step, flush=True)
             if step in options.stop_at:
                 sys.stdin.readline()
-            if step == options.steps and not options.endless:
+            if step == options.steps:
+                print("arrived at", fingerprint(model), flush=True)
                 break
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Tell bits of weights apart."""
     digest = hashlib.sha256()
     for tensor in model.state_dict().values():
         digest.update(tensor.numpy().tobytes())
-    print("arrived at", digest.hexdigest())
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":
