@@ -146,6 +146,7 @@ def test_outputs_in_tuples_dictionaries_and_dataclasses_are_slots() -> None:
             self.weight = nn.Parameter(torch.ones(3))
 
         def forward(self, x: torch.Tensor, *, mask: torch.Tensor | None = None) -> Output:
+            assert mask is not None
             return Output(x * self.weight, None, (x + 1, {"deep": x + 2}["deep"]))
 
     class Model(nn.Module):
@@ -431,3 +432,30 @@ def test_nodes_are_told_one_by_one_when_the_training_may_stop_at_them() -> None:
         "Default/Loss-op0",
         "Gradients/Default/LossGrad-op0",
     ]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_models_are_seen_from_outside_and_it_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    torch._dynamo.reset()
+    model = Functional()
+    compiled = torch.compile(model, backend="eager")
+    seen = train(compiled, torch.randn(2, 4), steps=3)
+    step = seen.steps[-1]
+    assert step.names("Default/") == ["Default/Functional-op0", "Default/Loss-op0"]
+    assert ("first.weight", 0) in step.node("Default/Functional-op0").inputs
+    assert step.of("Gradients/Default/first/weight/AccumulateGrad-op0").count == 16
+    assert capfd.readouterr().err.count("is compiled") == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_part_of_a_model_is_one_node(capfd: pytest.CaptureFixture[str]) -> None:
+    torch._dynamo.reset()
+    model = Functional()
+    model.second = torch.compile(model.second, backend="eager")  # type: ignore[assignment]
+    seen = train(model, torch.randn(2, 4), steps=2)
+    assert seen.steps[-1].names("Default/second") == ["Default/second/Linear-op0"]
+    assert links(seen, "Default/second/Linear-op0") == ["Default/Functional-op0"]
+    model = Functional()
+    model.second.compile(backend="eager")
+    train(model, torch.randn(2, 4), steps=2)
+    assert "compiled in place" in capfd.readouterr().err

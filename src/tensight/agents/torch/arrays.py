@@ -81,7 +81,13 @@ class TorchReader:
     def host(self, tensor: torch.Tensor) -> NDArray[Any] | None:
         """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
         try:
-            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and tensor.dtype in NUMPY_NAMES:
+            if (
+                type(tensor) in _PLAIN
+                and tensor.is_cpu
+                and tensor.is_contiguous()
+                and tensor.dtype in NUMPY_NAMES
+                and not tensor._is_zerotensor()
+            ):
                 return _array(tensor)
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
@@ -114,9 +120,9 @@ class TorchReader:
         """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
-                name = NUMPY_NAMES.get(tensor.dtype)
-                if name is not None and not (tensor.is_complex() and tensor.is_conj()):
-                    return columns.scan_address(place, tensor.data_ptr(), name, tensor.shape, tensor.numel())
+                name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
+                if name is not None and address and not (tensor.is_complex() and tensor.is_conj()):
+                    return columns.scan_address(place, address, name, tensor.shape, tensor.numel())
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
@@ -126,9 +132,9 @@ class TorchReader:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
-                name = NUMPY_NAMES.get(tensor.dtype)
-                if name is not None:
-                    return has_non_finite_at(tensor.data_ptr(), name, tensor.numel())
+                name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
+                if name is not None and address:
+                    return has_non_finite_at(address, name, tensor.numel())
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
@@ -176,7 +182,8 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout is torch.sparse_coo:
         return tensor.detach().coalesce().values()
     if tensor.layout is torch.strided:
-        return tensor
+        # Zeros that PyTorch only pretends to have lie nowhere.
+        return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor
     if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         return tensor.detach().values()
     return tensor.detach().to_dense()

@@ -75,7 +75,7 @@ class Branch:
         if name.is_leaf:
             operation = self._operation(name.scope, name.type)
             call.inputs = tuple(self._input(operation, tensor, returned, container) for tensor in given)
-            self._read_weights(operation, module)
+            self._read_weights(operation, module, record.name.is_compiled)
             call.operation = operation
             outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
         else:
@@ -200,8 +200,12 @@ class Branch:
         node = self._places.node(f"{scope}/{type_}-op{number}", type_)
         return Operation(node, f"Gradients/{scope}/{type_}Grad-op{number}", user_stack())
 
-    def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
+    def _read_weights(self, operation: Operation, module: torch.nn.Module, all_of_them: bool) -> None:
+        if all_of_them:
+            tensors = [*module.parameters(), *module.buffers()][:_MOST_SOURCES]
+        else:
+            tensors = [*module._parameters.values(), *module._buffers.values()]
+        for tensor in tensors:
             if tensor is not None and (name := self._weights.get(id(tensor))) is not None:
                 operation.sources.append((name, 0))
                 if tensor.requires_grad:

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -136,9 +137,9 @@ class Debugger:
 
     def _attach(self, first: nn.Module | None = None) -> None:
         names = Names()
-        agent = self._agent = self._agent_of(
-            self._settings, _framework(first or self._models[0]), TorchReader(), script=" ".join(sys.orig_argv)
-        )
+        framework = _framework(first or self._models[0])
+        settings = _as_one_job(self._settings, framework)
+        agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         discovery = Discovery(names, self._subjects)
         if first is not None:
             names.scope(first)
@@ -254,3 +255,11 @@ def _framework(model: nn.Module) -> Framework:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     backend = "CPU" if device.type == "cpu" else "GPU"
     return Framework("torch", torch.__version__, backend, device.index or 0, rank, world_size)
+
+
+def _as_one_job(settings: AgentSettings, framework: Framework) -> AgentSettings:
+    """Return settings with a name of the run that all its ranks come to: where they found each other."""
+    if settings.job or framework.world_size == 1:
+        return settings
+    meeting = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    return replace(settings, job="-".join(("torch", *filter(None, meeting))))

@@ -8,7 +8,9 @@ those are computed again for checkpoints.
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
 from tensight.agents.torch.capture import Trace
+from tensight.agents.torch.names import unwrapped
 from tensight.agents.torch.traces import trace_of
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ _PASSED_OVER = Record(None)
 _BACKWARD = Record(None)
 
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
+_is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 _thread = threading.get_ident
 
 
@@ -95,21 +99,26 @@ class ModuleCapture:
     def start(self) -> None:
         """Install the hooks."""
         self._thread = _thread()
+        for root in self._names.roots:
+            model = root.module()
+            if model is not None and any(module._compiled_call_impl is not None for module in model.modules()):
+                say_once(
+                    f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
+                    " and their gradients"
+                )
         self._install()
         self.begin_step()
 
     def stop(self) -> None:
         """Remove everything from PyTorch."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._remove()
 
     def begin_step(self) -> None:
         """Start to count anew; the hooks are there only if somebody wants to know."""
         self._at = self._mark = self._first
         self._stack.clear()
         self._passing = self._branch = self._again = None
-        if self._agent.capturing or self._first.following is None:
+        if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
             self._install()
         else:
             self.stop()
@@ -162,7 +171,7 @@ class ModuleCapture:
         self._before_forward(module, arguments)
 
     def _before_forward(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-        if _thread() != self._thread or _backward_task() != -1:
+        if _is_compiling() or _thread() != self._thread or _backward_task() != -1:
             return
         try:
             record = self._records.get(id(module))
@@ -180,13 +189,15 @@ class ModuleCapture:
             if self._branch is not None:
                 self._branch.enter(stack[-1] if stack else None, arguments)
             stack.append(record)
+            if record.name.is_compiled:
+                self._hide(module)
         except Exception as error:
             self._give_up(error)
 
     def _after_forward(
         self, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
     ) -> None:
-        if _thread() != self._thread:
+        if _is_compiling() or _thread() != self._thread:
             return
         try:
             if _backward_task() != -1:
@@ -424,12 +435,44 @@ class ModuleCapture:
 
     def _install(self) -> None:
         if not self._handles:
+            # PyTorch warns people who compile modules of hooks that are not theirs.
+            warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks")
             self._handles = [
                 hooks.register_module_forward_pre_hook(self._before_forward),
                 hooks.register_module_forward_hook(self._after_forward, with_kwargs=True),
             ]
 
+    def _remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _hide(self, module: torch.nn.Module) -> None:
+        """Leave no hooks while compiled code runs: it would be compiled once more, with them."""
+        say_once(
+            f"{type(unwrapped(module)).__name__} is compiled: what happens within it cannot be seen, only what goes in"
+            " and out, its weights and their gradients"
+        )
+        self._remove()
+
+        def reveal(
+            _: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
+        ) -> None:
+            handle.remove()
+            self._install()
+            # Nothing comes out where an exception does.
+            if output is not None:
+                self._after_forward(module, arguments, named, output)
+
+        handle = module.register_forward_hook(reveal, with_kwargs=True, always_call=True)
+
     def _give_up(self, error: Exception) -> None:
         """Let the training go on without us: whatever went wrong here is no reason to disturb it."""
         self.stop()
         say_once(f"modules are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")
+
+
+def _is_compiled_somewhere() -> bool:
+    """Whether anything was compiled in this process: compiled code depends on which hooks there are."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])

@@ -46,6 +46,8 @@ class ModuleName(NamedTuple):
         Whether it has no modules of its own: one call of it is one operator.
     is_plain : bool
         Whether it only passes on what its modules return.
+    is_compiled : bool
+        Whether nothing can be seen of what happens within it.
     """
 
     scope: str
@@ -53,6 +55,7 @@ class ModuleName(NamedTuple):
     root: Root
     is_leaf: bool
     is_plain: bool
+    is_compiled: bool = False
 
 
 class Root:
@@ -208,7 +211,8 @@ class Names:
         """Have the wrappers of a model known as modules that compute nothing."""
         while (inner := _wrapped_by(model)) is not None:
             if id(model) not in self.modules:
-                self.modules[id(model)] = name._replace(is_leaf=False, is_plain=True)
+                compiled = _is_compiled(model)
+                self.modules[id(model)] = name._replace(is_leaf=compiled, is_plain=not compiled, is_compiled=compiled)
                 weakref.finalize(model, self._forget_module, weakref.ref(self), name.root, id(model)).atexit = False
             model = inner
 
@@ -246,7 +250,13 @@ def _wrapped_by(module: nn.Module) -> nn.Module | None:
     return inner if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch.") else None
 
 
+def _is_compiled(module: nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" and _wrapped_by(module) is not None
+
+
 def _name_of(module: nn.Module, scope: str, root: Root) -> ModuleName:
+    if _is_compiled(module):
+        return ModuleName(scope, type(unwrapped(module)).__name__, root, True, False, True)
     wrapper = _wrapped_by(module) is not None
     is_leaf = not wrapper and not any(True for _ in module.children())
     is_plain = wrapper or (isinstance(module, _PLAIN_CONTAINERS) and type(module).__module__.startswith("torch."))
