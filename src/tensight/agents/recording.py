@@ -20,6 +20,7 @@ import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
 from tensight.agents.notices import say, say_once
+from tensight.agents.recorded_names import as_recorded, recorded_names
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
@@ -203,13 +204,15 @@ class Recorder:
             return
         file = self._rank.new_graph()
         try:
-            file.write([graph_message(program)])
+            names = recorded_names(program)
+            recorded = as_recorded(program, names)
+            file.write([graph_message(recorded)])
             graph = file.parse(program.name)
-            self._rank.keep_graphs([(file, graph)], {graph.name: execution_order(program)})
+            self._rank.keep_graphs([(file, graph)], {graph.name: execution_order(recorded)})
         except BaseException:
             file.discard()
             raise
-        made = _Graph(program, graph)
+        made = _Graph(program, graph, names)
         self._graphs[program.number] = made
         for iteration, used in self._iterations.items():
             if used is known:
@@ -312,13 +315,15 @@ class _Waste:
 
 
 class _Graph:
-    """A program as the graph that is recorded."""
+    """A program as the graph that is recorded; its nodes are found by the names that the program gave them."""
 
-    def __init__(self, program: Program, graph: Graph) -> None:
+    def __init__(self, program: Program, graph: Graph, names: dict[str, str]) -> None:
         self.program = program
         self.graph = graph
-        self.nodes: dict[str, Node] = {node.full_name or node.name: node for node in graph.nodes}
+        by_name: dict[str, Node] = {node.full_name or node.name: node for node in graph.nodes}
+        self.nodes = {name: by_name[recorded] for name, recorded in names.items() if recorded in by_name}
         self.types = {node.name: node.type for node in program.nodes}
+        self.names = names
 
 
 class _Seen:
@@ -351,7 +356,8 @@ def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[Recor
         )
         known: dict[str, Any] = {name: getattr(row, name) for name in names}
         name = place.node.name
-        found.append(RecordedRow(graph.types.get(name, "Parameter"), name, place.io, place.slot, **known))
+        kind, recorded = graph.types.get(name, "Parameter"), graph.names.get(name, name)
+        found.append(RecordedRow(kind, recorded, place.io, place.slot, **known))
     return found
 
 

@@ -1,0 +1,58 @@
+"""In a recording the last parts of the operators' names are unique, and as few names as possible are others."""
+
+from __future__ import annotations
+
+from tensight.agents.program import Program, TracedNode
+from tensight.agents.recorded_names import as_recorded, recorded_names
+
+
+def program(*names: str) -> Program:
+    nodes = [TracedNode(name, "Some", "operator", ((names[0], 0), None, ("fc1.weight", 0))) for name in names]
+    return Program("kernel_graph_0", 0, (TracedNode("fc1.weight", "Parameter", "weight"), *nodes))
+
+
+def test_names_that_end_alike_get_their_scope() -> None:
+    found = recorded_names(
+        program(
+            "Default/fc1/Linear-op0",
+            "Default/blocks/0/out/Linear-op0",
+            "Default/blocks/0/out/Linear-op1",
+            "Gradients/Default/fc1/weight/AccumulateGrad-op0",
+            "Gradients/Default/fc1/bias/AccumulateGrad-op0",
+        )
+    )
+    assert list(found.values()) == [
+        "fc1.weight",
+        "Default/fc1/Linear_fc1-op0",
+        "Default/blocks/0/out/Linear_blocks_0_out-op0",
+        "Default/blocks/0/out/Linear-op1",
+        "Gradients/Default/fc1/weight/AccumulateGrad_fc1_weight-op0",
+        "Gradients/Default/fc1/bias/AccumulateGrad_fc1_bias-op0",
+    ]
+
+
+def test_scopes_that_would_look_alike_are_still_told_apart() -> None:
+    names = (
+        "Default/a/b/mul-op0",
+        "Default/a_b/mul-op0",
+        "Gradients/Default/a/b/mul-op0",
+        "Default/mul-op0",
+        "mul-op0",
+    )
+    found = recorded_names(program(*names, "Default/mul_a_b-op0"))
+    lasts = [name.rpartition("/")[2] for name in found.values()]
+    assert len(set(lasts)) == len(lasts)
+    assert [name.rpartition("/")[0] for name in found.values()] == [
+        "",
+        *(name.rpartition("/")[0] for name in names),
+        "Default",
+    ]
+    assert found["Default/mul_a_b-op0"] == "Default/mul_a_b-op0"
+
+
+def test_the_program_is_the_same_under_its_new_names() -> None:
+    own = program("Default/a/mul-op0", "Default/b/mul-op0")
+    recorded = as_recorded(own, recorded_names(own))
+    assert [node.name for node in recorded.nodes] == ["fc1.weight", "Default/a/mul_a-op0", "Default/b/mul_b-op0"]
+    assert recorded.nodes[2].inputs == (("Default/a/mul_a-op0", 0), None, ("fc1.weight", 0))
+    assert (recorded.nodes[2].scope, recorded.name, recorded.number) == ("Default/b", own.name, own.number)
