@@ -13,6 +13,8 @@ from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records import Command, SessionRecord, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 _MOVING = (State.CONNECTING, State.SENDING, State.RUNNING)
@@ -117,7 +119,10 @@ class Running(SessionPart):
         return self._command("terminate")
 
     def go_to(self, step: int) -> Self:
-        """Show a step of a dump or a recorded run; 0 is the state before the first update.
+        """Show a step; 0 is the state before the first update.
+
+        Any step of a dump or a recorded run. Of a training with Tensight's agent, while it stands still, a step that
+        has passed: nothing moves there, and going on goes on from where it stands.
 
         Examples
         --------
@@ -129,7 +134,7 @@ class Running(SessionPart):
         return self._command("go_to_step", steps=step)
 
     def back(self, steps: int = 1) -> Self:
-        """Go back some steps of a dump or a recorded run.
+        """Go back some steps, as `go_to` does.
 
         Examples
         --------
@@ -186,6 +191,46 @@ class Running(SessionPart):
                 message = str(event.data.get("reason", ""))
                 self._known = record.model_copy(update={"state": State.TERMINATED, "message": message})
             if event is None or event.kind in ("state", "closed") or events.missed:
+                record = self._summary_or_end()
+        return record
+
+    def wait_until(self, holds: Callable[[SessionRecord], bool], timeout_s: float | None = None) -> SessionRecord:
+        """Wait until something is true of the session at a glance, whether it runs or stands still.
+
+        Parameters
+        ----------
+        holds : callable
+            Asked whenever the session looks different; of a training that runs several times a second at most.
+        timeout_s : float, optional
+            Seconds; by default for ever.
+
+        Returns
+        -------
+        SessionRecord
+
+        Raises
+        ------
+        WaitError
+            It did not become true in that time, or cannot any more: the session has ended.
+
+        Examples
+        --------
+        >>> session.continue_().wait_until(lambda record: record.step > 0, 60).step > 0
+        True
+        """
+        begin = time.monotonic()
+        record = self._summary_or_end()
+        events = Events(self._connection, self._path("events"), record.last_event)
+        while not holds(record):
+            left = None if timeout_s is None else timeout_s - (time.monotonic() - begin)
+            if record.state.has_ended or (left is not None and left <= 0):
+                when = "" if record.state.has_ended else f" after {timeout_s:g} s"
+                raise WaitError(
+                    f"session {self.id} ({self.name}) is {record.state.value} at step {record.step}{when}, and what was"
+                    " waited for is not true"
+                )
+            event = events.next(left)
+            if event is None or event.kind in ("state", "closed", "hits") or events.missed:
                 record = self._summary_or_end()
         return record
 
