@@ -114,6 +114,14 @@ def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
+def test_a_run_has_a_name_that_all_its_processes_know_and_no_other_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ['TENSIGHT_JOB'], os.getpid())\n")
+    for arguments in (("train.py",), ("env", "python3", "train.py")):
+        code, out, err = debugged(*arguments, folder=tmp_path)
+        name, process = out.split()
+        assert (code, err, name) == (0, "", f"train-{process}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

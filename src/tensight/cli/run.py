@@ -76,7 +76,7 @@ def run(
         bool | None, typer.Option("--partial-memory", help="Keep only values of what is watched.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the run; ranks with one name form one session.")
+        str | None, typer.Option(metavar="NAME", help="Name of the run. (default: the script and a number)")
     ] = None,
 ) -> None:
     """Run a training script under the debugger, unchanged: everything after its name is its own."""
@@ -94,11 +94,17 @@ def run(
         "on_disconnect": on_disconnect and on_disconnect.value,
         "memory_budget_bytes": None if memory_budget is None else size_bytes(memory_budget),
         "partial_memory": partial_memory,
-        "job": job,
+        "job": job or os.environ.get("TENSIGHT_JOB") or _name_of([script, *(arguments or ())]),
     }
     # What cannot be used is refused here, in words, and not by a line in the training's output.
     AgentSettings.from_environment(**chosen)
     _become(command_line([script, *(arguments or ())], module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
+
+
+def _name_of(command: list[str]) -> str:
+    """Return a name for a run that all its processes have, and no other run: that of the script with our number."""
+    script = next((word for word in command if word.endswith(SCRIPT_SUFFIXES)), command[0])
+    return f"{Path(script).stem}-{os.getpid()}"
 
 
 def command_line(command: list[str], *, module: bool = False) -> list[str]:
