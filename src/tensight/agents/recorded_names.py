@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.program import Source, TracedNode
 
-_ROOTS = ("Default", "Gradients")
+_ROOTS = ("Default", "Gradients", "Optimizer")
 """Parts of a scope that say little."""
 
 
