@@ -32,6 +32,8 @@ _Kept = tuple[Any, int, int, bool]
 A plain tuple takes a fifth of the time of a named one, and there is one for every tensor of every step.
 """
 _TENSOR, _VERSION, _SIZE, _IS_COPY = range(4)
+_WRITTEN_OVER = -1
+"""A version that no tensor has."""
 
 
 class _Step:
@@ -160,6 +162,12 @@ class Retention:
     def gave_way(self) -> bool:
         """Whether there was no room for all values of this step."""
         return bool(self._current.dropped)
+
+    def forget(self, place: int) -> None:
+        """Show the value of a place in this step no more: it was written over, which its version may not tell."""
+        kept = self._current.values.get(place)
+        if kept is not None and not kept[_IS_COPY]:
+            self._current.values[place] = (kept[_TENSOR], _WRITTEN_OVER, kept[_SIZE], False)
 
     def copy_values(self, place: int, wanted: bool = True) -> None:
         """Have the values of a place copied from now on: the training is known to write to them in every step."""

@@ -42,11 +42,11 @@ class Halved(torch.autograd.Function):
     """An operator of one's own."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, inputs: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - given by torch
         return inputs / 2  # halved
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - given by torch
         return gradient * 0.5  # gradient of halved
 
 

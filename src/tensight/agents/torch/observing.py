@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
 
 _FINITE, _NOW = int(Need.FINITE), int(Need.NOW)
 _LOOKED_AT = int(Need.FINITE | Need.ROW)
+_ROW, _VALUE = int(Need.ROW), int(Need.VALUE)
 _SHOWN = int(Need.ROW | Need.VALUE)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class _Waiting(NamedTuple):
+    """A tensor whose value is kept when the next operator comes."""
+
+    place: int
+    reference: weakref.ref[torch.Tensor]
+    is_made: bool
 
 
 class OperatorObserver:
@@ -33,6 +43,12 @@ class OperatorObserver:
     Parameters
     ----------
     agent : Agent
+
+    Attributes
+    ----------
+    waiting : list
+        Tensors whose values are kept when the next operator comes. Only then PyTorch has counted what was written to
+        them, and it does not make others of them because somebody holds them.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -40,6 +56,7 @@ class OperatorObserver:
         self._places = agent.places
         self._needs = agent.places.needs
         self._reader = TorchReader()
+        self.waiting: list[_Waiting] = []
 
     def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         """Show the tensors from outside that an operator is about to read."""
@@ -55,6 +72,9 @@ class OperatorObserver:
         needs = self._needs
         is_now = False
         for output in operator.outputs:
+            for place in output.stale:
+                if needs[place] & _VALUE:
+                    self._agent.retention.forget(place)
             need = needs[output.place]
             if not need:
                 continue
@@ -64,10 +84,37 @@ class OperatorObserver:
             if need & ~_NOW == _FINITE and output.gate:
                 self._show_inputs(operator, args, kwargs)
                 need |= _SHOWN
+            if need & _VALUE:
+                self.waiting.append(_Waiting(output.place, weakref.ref(tensor), not operator.reads))
+                if not (need & _NOW or self._agent.stops_at_nodes):
+                    need &= ~_VALUE
+            if need & _ROW and output.content is Content.WRITTEN:
+                # PyTorch counts only afterwards that it was written to: nobody could tell it from what it was before.
+                self._reader.scan(tensor, self._agent.columns, output.place)
+                need &= ~_ROW
             self._agent.observe(output.place, tensor, need)
             is_now = is_now or bool(need & _NOW)
         if (is_now or self._agent.stops_at_nodes) and operator.node is not None:
             self._agent.node_done(operator.node)
+
+    def keep(self) -> None:
+        """Keep the values that were waiting for the next operator."""
+        waiting = self.waiting[:]
+        self.waiting.clear()
+        for place, reference, _ in waiting:
+            tensor = reference()
+            if tensor is None:
+                continue
+            if tensor.is_inference():
+                # Nothing tells whether somebody has written to it.
+                self._agent.retention.copy_values(place)
+            self._agent.observe(place, tensor, _VALUE)
+
+    def became(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Note that PyTorch goes on with another tensor in place of one that was just made and is held by us."""
+        for index, (place, reference, is_made) in enumerate(self.waiting):
+            if is_made and reference() is tensor:
+                self.waiting[index] = _Waiting(place, weakref.ref(other), is_made)
 
     def _is_wanted(self, output: Output, tensor: torch.Tensor, need: int) -> bool:
         """Whether the agent is to see a tensor: if only NaN and Inf are of interest, where there are some."""
@@ -81,7 +128,9 @@ class OperatorObserver:
         if not gate or tensor.dtype is not output.dtype or type(tensor) not in _PLAIN or not tensor.is_cpu:
             return True
         if tensor.layout is torch.strided and tensor.is_contiguous():
-            return has_non_finite_at(tensor.data_ptr(), gate, tensor.numel())
+            address = tensor.data_ptr()
+            # Zeros that PyTorch only pretends to have are nowhere.
+            return address != 0 and has_non_finite_at(address, gate, tensor.numel())
         return self._reader.has_non_finite(tensor)
 
     def _show_inputs(self, operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:

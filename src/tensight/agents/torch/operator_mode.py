@@ -46,6 +46,8 @@ class OperatorMode(TorchDispatchMode):
         Told of an expected operator that has run, if something may be wanted of it.
     reads : callable (externals, args, kwargs)
         Told of tensors from outside that an expected operator is about to read.
+    waiting, keep : list, callable
+        What to do first before the next operator runs, if anything is in the list.
 
     Attributes
     ----------
@@ -69,6 +71,8 @@ class OperatorMode(TorchDispatchMode):
         unexpected: Callable[..., Any],
         ran: Callable[..., None],
         reads: Callable[..., None],
+        waiting: list[Any],
+        keep: Callable[[], None],
     ) -> None:
         super().__init__()
         self.expected: list[Operator] = []
@@ -81,6 +85,8 @@ class OperatorMode(TorchDispatchMode):
         self._unexpected = unexpected
         self._ran = ran
         self._reads = reads
+        self._waiting = waiting
+        self._keep = keep
 
     def __torch_dispatch__(
         self,
@@ -97,6 +103,8 @@ class OperatorMode(TorchDispatchMode):
 
     def run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
         """Run the operator that is expected now."""
+        if self._waiting:
+            self._keep()
         if operator.externals:
             self._reads(operator.externals, args, kwargs)
         result = func(*args, **kwargs) if kwargs else func(*args)

@@ -29,6 +29,10 @@ _UNSET = frozenset(
         *("new_empty", "new_empty_strided", "resize", "resize_"),
     }
 )
+# They write to these without declaring it.
+_BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"})
+_RUNNING = frozenset({"running_mean", "running_var"})
+
 _aten = torch.ops.aten
 DETACH = _aten.detach.default
 NEW_EMPTY = _aten.new_empty_strided.default
@@ -77,6 +81,8 @@ def declaration(func: Any) -> Declaration:
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+    if name in _BATCH_NORMS:
+        written |= _RUNNING
     return Declaration(
         type=name if library in ("aten", "prims", "prim") else f"{library}.{name}",
         arguments=tuple(argument.name for argument in schema.arguments),

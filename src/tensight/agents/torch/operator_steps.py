@@ -23,7 +23,9 @@ class Content(Enum):
     """What an output holds."""
 
     FRESH = "fresh"
-    """Elements that this operator has written."""
+    """Elements of a tensor that this operator has made."""
+    WRITTEN = "written"
+    """Elements of a tensor that was there, and that this operator has written to."""
     VIEW = "view"
     """Elements of another tensor."""
 
@@ -41,6 +43,10 @@ class Output(NamedTuple):
         Name of the dtype, if NaN and Inf can be found in its memory at once; empty if not.
     base : int
         Of a view the place that shows the same elements, -1 if there is none.
+    root : int
+        The place that was the first to show the memory in which it lies, -1 if there is none.
+    stale : tuple of int
+        Places that show what was in that memory before it was written to.
     """
 
     path: Path
@@ -48,7 +54,9 @@ class Output(NamedTuple):
     content: Content
     dtype: torch.dtype
     gate: str
-    base: int
+    base: int = -1
+    root: int = -1
+    stale: tuple[int, ...] = ()
 
 
 class External(NamedTuple):
@@ -74,6 +82,8 @@ class Operator:
     externals : tuple of External
     is_gradient : bool
         Whether it belongs to the backward pass.
+    reads : bool
+        Whether it reads tensors; else it makes one of nothing.
     is_single : bool
         Whether the result is one tensor.
     place : int
@@ -94,6 +104,7 @@ class Operator:
         "outputs",
         "owner",
         "place",
+        "reads",
         "scope",
         "sequence",
         "traced",
@@ -120,6 +131,7 @@ class Operator:
         self.sequence = sequence
         self.owner = owner
         self.is_gradient = traced is not None and traced.name.startswith("Gradients/")
+        self.reads = traced is not None and bool(traced.inputs)
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
         self.place = outputs[0].place if self.is_single else -1
 

@@ -59,6 +59,14 @@ class _Input(NamedTuple):
     is_new: bool
 
 
+class _Result(NamedTuple):
+    """Something that an operator returned, or an argument that it wrote to."""
+
+    path: Path
+    value: Any
+    argument: _Input | None
+
+
 class Started(NamedTuple):
     """An operator that is about to run."""
 
@@ -97,6 +105,8 @@ class StepTracer:
         self._owners: dict[str, str] = {}
         self._gradients: dict[int, str] = {}
         self._contents: dict[Source, int] = {}
+        self._roots: dict[Source, int] = {}
+        self._showing: defaultdict[int, list[int]] = defaultdict(list)
         self._earlier: dict[int, Source] = {}
         self._added: dict[str, tuple[Source, ...]] = {}
 
@@ -170,9 +180,10 @@ class StepTracer:
             self._counts[f"{traced.scope}/{traced.type}"] += 1
             self._owners[traced.name] = operator.owner
             self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
+            for external in operator.externals:
+                self._show(external.output, (external.node.name, 0))
             for output in operator.outputs:
-                shown = output.place if output.content is Content.FRESH else output.base
-                self._contents[traced.name, self._places[output.place].slot] = shown
+                self._show(output, (traced.name, self._places[output.place].slot))
         self._pairs.go_on_after(first_sequence, operators[-1].sequence[1] if operators else 0)
 
     # --- one operator ---
@@ -192,11 +203,11 @@ class StepTracer:
         """Add an operator that has run; None if it made and wrote no tensor."""
         declared, origin = started.declared, started.origin
         outputs = self._written(started, result)
-        if not any(isinstance(tensor, torch.Tensor) for _, tensor, _ in outputs):
+        if not any(isinstance(output.value, torch.Tensor) for output in outputs):
             return None
         for external, read in zip(started.externals, (read for read in started.inputs if read.is_new), strict=True):
             self._sources.put(read.tensor, (external.node.name, 0))
-            self._contents[external.node.name, 0] = external.output.place
+            self._show(external.output, (external.node.name, 0))
             self._inputs += 1
         counter = f"{origin.scope}/{declared.type}"
         name = f"{counter}-op{self._counts[counter]}"
@@ -208,7 +219,7 @@ class StepTracer:
             name=name,
             type=declared.type,
             inputs=tuple(read.source for read in started.inputs),
-            outputs=tuple(_outline(tensor) for _, tensor, _ in outputs),
+            outputs=tuple(_outline(output.value) for output in outputs),
             stack=origin.stack,
             attributes=attributes,
         )
@@ -290,7 +301,7 @@ class StepTracer:
                 place = self._places.place(node, 0)
                 traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))
                 external = found[id(read.tensor)] = External(
-                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), -1), traced
+                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=place), traced
                 )
                 inputs[index] = read._replace(source=(name, 0))
             else:
@@ -300,48 +311,56 @@ class StepTracer:
     # --- what comes out ---
 
     @staticmethod
-    def _written(started: Started, result: Any) -> list[tuple[Path, Any, bool]]:
-        """Return what an operator returned and wrote: (path, tensor, whether it was an argument)."""
+    def _written(started: Started, result: Any) -> list[_Result]:
+        """Return what an operator returned, and what else it wrote to."""
         declared = started.declared
         written = {
             id(read.tensor): read for read in started.inputs if argument_name(declared, read.path) in declared.written
         }
-        found = [(path, tensor, id(tensor) in written) for path, tensor in results_in(result)]
-        returned = {id(tensor) for _, tensor, _ in found}
-        return found + [(read.path, read.tensor, True) for key, read in written.items() if key not in returned]
+        found = [_Result(path, tensor, written.pop(id(tensor), None)) for path, tensor in results_in(result)]
+        return found + [_Result(read.path, read.tensor, read) for read in written.values()]
 
-    def _outputs(
-        self, traced: TracedNode, outputs: list[tuple[Path, Any, bool]], started: Started
-    ) -> tuple[Output, ...]:
+    def _outputs(self, traced: TracedNode, results: list[_Result], started: Started) -> tuple[Output, ...]:
         found = []
-        bases = None
-        for slot, (path, tensor, was_argument) in enumerate(outputs):
+        memories = None
+        for slot, (path, tensor, argument) in enumerate(results):
             if not isinstance(tensor, torch.Tensor):
                 continue
+            memories = _memories(started.inputs) if memories is None else memories
+            storage = storage_of(tensor)
+            lies_in = None if storage is None or argument is not None else memories.get(storage._cdata)
             source = (traced.name, slot)
-            node = self._places.node(traced.name, traced.type)
-            base = None
-            if not was_argument:
-                bases = _memories(started.inputs) if bases is None else bases
-                storage = storage_of(tensor)
-                base = None if storage is None else bases.get(storage._cdata)
-            self._sources.put(tensor, source, written=base is None)
-            if started.declared.is_unset and base is None:
+            self._sources.put(tensor, source, written=lies_in is None)
+            if started.declared.is_unset and lies_in is None:
                 continue
-            place = self._places.place(node, slot)
-            shown = -1 if base is None else self._content(base.source)
-            self._contents[source] = place if base is None else shown
-            content = Content.FRESH if base is None else Content.VIEW
-            found.append(Output(path, place, content, tensor.dtype, gate(tensor), shown))
+            place = self._places.place(self._places.node(traced.name, traced.type), slot)
+            if argument is not None:
+                root = self._place(self._roots, argument.source)
+                stale = tuple(self._showing[root]) if root >= 0 else ()
+                output = Output(path, place, Content.WRITTEN, tensor.dtype, gate(tensor), -1, root, stale)
+            elif lies_in is not None:
+                base, root = (self._place(known, lies_in.source) for known in (self._contents, self._roots))
+                output = Output(path, place, Content.VIEW, tensor.dtype, gate(tensor), base, root)
+            else:
+                output = Output(path, place, Content.FRESH, tensor.dtype, gate(tensor), root=place)
+            self._show(output, source)
+            found.append(output)
         return tuple(found)
 
-    def _content(self, source: Source) -> int:
-        """Return the place whose elements a source shows; -1 if there is none."""
-        known = self._contents.get(source)
-        if known is None:
-            place = self._places.find(*source)
-            known = self._contents[source] = -1 if place is None else place
-        return known
+    def _show(self, output: Output, source: Source) -> None:
+        """Note which elements, and which memory, an output shows."""
+        self._contents[source] = output.base if output.content is Content.VIEW else output.place
+        self._roots[source] = output.root
+        if output.root >= 0:
+            self._showing[output.root].append(output.place)
+
+    def _place(self, known: dict[Source, int], source: Source) -> int:
+        """Return the place that shows what a source does; of what outlives steps its own, -1 if there is none."""
+        place = known.get(source)
+        if place is None:
+            found = self._places.find(*source)
+            place = known[source] = -1 if found is None else found
+        return place
 
 
 def _outline(value: Any) -> OutputSlot:

@@ -69,7 +69,14 @@ class OperatorCapture:
         self._passes_over = passes_over
         self._on_outermost = on_outermost
         self._observer = OperatorObserver(agent)
-        self._mode = OperatorMode(agent.places.needs, self._unexpected, self._observer.ran, self._reads)
+        self._mode = OperatorMode(
+            agent.places.needs,
+            self._unexpected,
+            self._observer.ran,
+            self._reads,
+            self._observer.waiting,
+            self._observer.keep,
+        )
         self._scopes = ModuleScopes(names.scope, self._enter_scope, self._outermost)
         self._handles: list[RemovableHandle] = []
         self._step = OperatorStep((), {})
@@ -134,6 +141,7 @@ class OperatorCapture:
             return self._step.trace
         self._is_captured = False
         self._captured_steps += 1
+        self._guarded(self._observer.keep)
         mode = self._mode
         mode.thread = 0
         if self._repeats or self._loading:
@@ -265,6 +273,7 @@ class OperatorCapture:
         # What is copied or added to a gradient comes second.
         origin = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
         self._aliases[id(result)] = id(origin)
+        self._observer.became(origin, result)
         if self._tracer is not None:
             weight = accumulated_weight()
             if weight is not None:
@@ -272,6 +281,7 @@ class OperatorCapture:
             self._tracer.same(result, origin)
 
     def _trace(self, tracer: StepTracer, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
+        self._guarded(self._observer.keep)
         started = self._guarded(tracer.start, func, self._mode.scope, args, kwargs)
         if started is not None:
             self._guarded(self._observer.reads, started.externals, args, kwargs)
