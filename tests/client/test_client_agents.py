@@ -150,3 +150,24 @@ def test_the_pages_program_runs(
     assert f"began at iteration 3 in {FORWARD[2]} (no NaN went in)" in printed
     assert "3 of 4" in printed
     assert session.summary.node
+
+
+def test_ranks_that_drift_apart_are_stopped_and_named(agent_server: RunningServer, server: Server) -> None:
+    scenes = [
+        Scene(settings_for(agent_server, job="drift", break_at_start=True), 50, {"seed": rank}, rank=rank, world_size=2)
+        for rank in range(2)
+    ]
+    for scene in scenes:
+        scene.start()
+    session = server.wait_for_session(PATIENCE_S, name="drift")
+    try:
+        session.wait_until(lambda record: len(record.ranks) == 2 and record.state is State.PAUSED, PATIENCE_S)
+        session.watch("weights_differ")
+        record = session.continue_().wait(PATIENCE_S)
+        assert record.state is State.PAUSED
+        found = {(node.rank, node.node) for node in session.hits()}
+        assert found >= {(rank, weight) for rank in range(2) for weight in WEIGHTS}
+        assert {rank.step for rank in record.ranks} == {record.step}
+    finally:
+        for scene in scenes:
+            scene.abandon(session)
