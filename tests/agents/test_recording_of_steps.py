@@ -211,6 +211,41 @@ def test_values_of_earlier_steps_are_read_back(tmp_path: Path) -> None:
     assert training.recorder.why_missing(1) == "iteration 1 is not recorded; iterations 2 to 5 are"
 
 
+def test_a_value_that_somebody_has_damaged_is_missing(tmp_path: Path) -> None:
+    training = RecordedTraining(tmp_path / "run", "full")
+    training.train(1)
+    for path in (tmp_path / "run").rglob("*Loss-op0*.output.*"):
+        path.write_bytes(b"no array")
+    assert training.recorder.value(LOSS, 0, "output", 0) is None
+    assert training.recorder.value(FORWARD[1], 0, "output", 0) is not None
+
+
+def test_a_program_that_has_grown_is_recorded_anew(tmp_path: Path) -> None:
+    training = RecordedTraining(tmp_path / "run", "full")
+    training.train(1)
+    names, program = next(reversed(training.programs.items()))
+    more = TracedNode("Default/Late-op0", "Late", "operator", ((LOSS, 0),))
+    training.programs[names] = Program(program.name, program.number, (*program.nodes, more))
+    training.recorder.learn(training.programs[names])
+    training.recorder.learn(training.programs[names])
+    assert "Default/Late-op0" in open_dump(tmp_path / "run").execution_order(0)
+    np.testing.assert_array_equal(training.recorder.value(LOSS, 0, "output", 0), training.values[LOSS, 0, "output", 0])
+    training.train(1)
+    assert training.recorder.iterations == (-1, 0, 1)
+
+
+def test_without_recording_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    training = RecordedTraining("", "")
+    training.train(2)
+    training.recorder.learn(next(iter(training.programs.values())))
+    training.recorder.close()
+    assert not list(tmp_path.iterdir())
+    assert training.recorder.oldest_iteration is None
+    assert training.recorder.value(LOSS, 0, "output", 0) is None
+    assert "no iterations are recorded" in training.recorder.why_missing(0)
+
+
 def test_the_same_tensor_at_several_places_is_one_file(tmp_path: Path) -> None:
     training = RecordedTraining(tmp_path / "run", "full")
     training.train(1)

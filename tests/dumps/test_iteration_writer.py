@@ -16,7 +16,7 @@ from tensight.dumps.recorder import DumpRecorder, RankRecorder
 from tensight.graph import Graph
 
 RELU = "Default/network/ReLU-op2"
-LONG = f"Default/{'deep-' * 60}/Conv2D-op1"
+LONG = f"Default/network/{'Long' * 60}-op1"
 ARRAYS: list[Any] = [
     np.arange(6, dtype=np.float32).reshape(2, 3),
     np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
