@@ -38,6 +38,9 @@ def _clause(threshold: Threshold, values: Mapping[str, float | bool]) -> str:
     shown = format_value(threshold.value)
     if threshold.quantity.name == "required_rtol":
         atol = format_value(values["atol"])
+        if threshold.value == 0:
+            most = f" by more than {atol}" if values["atol"] else ""
+            return f"no element differs from its previous value{most}"
         return f"no element differs from its previous value p by more than {atol} + {shown} * abs(p)"
     words = threshold.quantity.words
     if threshold.quantity.name in ("range_percentage", "saturated_unit_percentage"):
