@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tensight.torch import debug
-
-if TYPE_CHECKING:
-    from tensight.agents.torch.debugger import Debugger
+from tensight.agents.settings import AgentSettings
+from tensight.agents.torch.debugger import Debugger
 
 # Two packages hold the same classes, and a trainer takes the callbacks of its own.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
@@ -39,13 +37,12 @@ class LightningDebugger(Callback):
 
     def __init__(self, **settings: Any) -> None:
         # What cannot be used is refused where the script names it.
-        debug(**settings)
-        self._settings = settings
+        self._settings = AgentSettings.from_environment(**settings)
         self._debugger: Debugger | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin with the first batch: what the sanity check calls is no training."""
-        self._debugger = debug(pl_module, *trainer.optimizers, **self._settings)
+        self._debugger = Debugger((pl_module, *trainer.optimizers), self._settings)
         self._debugger.start()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
-from tensight.torch import debug
-
-if TYPE_CHECKING:
-    from tensight.agents.torch.debugger import Debugger
+from tensight.agents.settings import AgentSettings
+from tensight.agents.torch.debugger import Debugger
 
 
 class TransformersDebugger(TrainerCallback):
@@ -35,8 +33,7 @@ class TransformersDebugger(TrainerCallback):
 
     def __init__(self, **settings: Any) -> None:
         # What cannot be used is refused where the script names it.
-        debug(**settings)
-        self._settings = settings
+        self._settings = AgentSettings.from_environment(**settings)
         self._debugger: Debugger | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
@@ -44,7 +41,7 @@ class TransformersDebugger(TrainerCallback):
         # Accelerate wraps the optimizer.
         optimizer = known["optimizer"]
         optimizer = getattr(optimizer, "optimizer", optimizer)
-        self._debugger = debug(known["model"], optimizer, **self._settings)
+        self._debugger = Debugger((known["model"], optimizer), self._settings)
         self._debugger.start()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
