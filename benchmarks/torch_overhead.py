@@ -95,6 +95,7 @@ class Worker:
         profiler = ["-m", "cProfile", "-o", f"{self._job}.profile"] if options.profile and not tool.peer else []
         command = [python, *profiler, str(HERE / "torch_training.py"), workload, tool.name, "--job", self._job]
         command += ["--port", server.debugger.rpartition(":")[2], "--threads", str(options.threads)]
+        command += ["--clock", options.clock]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -191,6 +192,9 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(STEPS_A_ROUND))
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument(
+        "--clock", choices=("wall", "processor", "thread"), default="wall", help="processor time: where others use the machine"
+    )
     parser.add_argument("--without-peers", action="store_true")
     parser.add_argument("--tools", nargs="*", help="only these, as torch_training.py names them")
     parser.add_argument("--profile", action="store_true", help="write a profile of each process of ours")
