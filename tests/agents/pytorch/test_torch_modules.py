@@ -6,11 +6,13 @@ import copy
 import pickle
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+import torch._dynamo
 from seen_steps import Seen
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
@@ -434,9 +436,18 @@ def test_nodes_are_told_one_by_one_when_the_training_may_stop_at_them() -> None:
     ]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_compiled_models_are_seen_from_outside_and_it_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def compiling() -> Iterator[None]:
+    """Forget what was compiled, before and afterwards."""
     torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("compiling")
+def test_compiled_models_are_seen_from_outside_and_it_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     model = Functional()
     compiled = torch.compile(model, backend="eager")
     seen = train(compiled, torch.randn(2, 4), steps=3)
@@ -447,9 +458,9 @@ def test_compiled_models_are_seen_from_outside_and_it_is_said(capfd: pytest.Capt
     assert capfd.readouterr().err.count("is compiled") == 1
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("compiling")
 def test_a_compiled_part_of_a_model_is_one_node(capfd: pytest.CaptureFixture[str]) -> None:
-    torch._dynamo.reset()
     model = Functional()
     model.second = torch.compile(model.second, backend="eager")  # type: ignore[assignment]
     seen = train(model, torch.randn(2, 4), steps=2)

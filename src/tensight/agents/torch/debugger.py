@@ -69,6 +69,8 @@ class Debugger:
         self._settings = settings
         self._agent_of = agent_of
         self._agent: Agent | None = None
+        self._capture: Capture | None = None
+        self._steps: Steps | None = None
         self._waiting: Any = None
         self._backward: Any = None
         self._ended_by_update = False
@@ -107,7 +109,14 @@ class Debugger:
             return
         _active[:] = [weakref.ref(self)]
         if self._models:
-            self._attach()
+            try:
+                self._attach(self._models[0])
+            except Exception as error:
+                self._give_up(error)
+            except BaseException:
+                # A person ended the training before its first step, or it was interrupted while it waited.
+                self.close()
+                raise
         else:
             self._waiting = module_hooks.register_module_forward_pre_hook(self._attach_at)
 
@@ -135,26 +144,27 @@ class Debugger:
         except Exception as error:
             self._give_up(error)
 
-    def _attach(self, first: nn.Module | None = None) -> None:
+    def _attach(self, first: nn.Module) -> None:
         names = Names()
-        framework = _framework(first or self._models[0])
+        framework = _framework(first)
         settings = _as_one_job(self._settings, framework)
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         discovery = Discovery(names, self._subjects)
-        if first is not None:
-            names.scope(first)
+        names.scope(first)
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
-        self._capture = self._new_capture(agent, names, discovery)
+        capture = self._capture = self._new_capture(agent, names, discovery)
         for optimizer in self._optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.add_optimizer(optimizer)
-        self._steps = Steps(self._parameters, self._capture, self._update_done, self._loss_scaled)
-        agent.running_program = lambda: self._programs.running(self._capture.preview())
+        # From now on models and optimizers live as long as the script wants them to.
+        self._models, self._subjects, self._optimizers = [], [], []
+        self._steps = Steps(self._parameters, capture, self._update_done, self._loss_scaled)
+        agent.running_program = lambda: self._programs.running(capture.preview())
         self._parameters.observe()
-        agent.attach(self._programs.preview(self._capture.preview()))
+        agent.attach(self._programs.preview(capture.preview()))
         self._steps.install()
-        self._follow_backward()
-        self._capture.start()
+        self._follow_backward(capture)
+        capture.start()
         os.register_at_fork(after_in_child=functools.partial(_leave_child, weakref.ref(self)))
 
     def _detach(self) -> None:
@@ -163,10 +173,12 @@ class Debugger:
         if self._waiting is not None:
             self._waiting.remove()
             self._waiting = None
-        if self._agent is not None:
+        # Attaching may have broken off half-way.
+        if self._capture is not None:
             self._capture.stop()
+        if self._steps is not None:
             self._steps.remove()
-            self._leave_backward()
+        self._leave_backward()
 
     def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
         def passes_over(module: nn.Module) -> bool:
@@ -199,7 +211,7 @@ class Debugger:
         self._end_step(False)
 
     def _end_step(self, skipped: bool) -> None:
-        if self._agent is None or self._is_over:
+        if self._agent is None or self._capture is None or self._is_over:
             return
         try:
             trace = self._capture.end_step()
@@ -212,9 +224,8 @@ class Debugger:
 
     # --- backward passes ---
 
-    def _follow_backward(self) -> None:
+    def _follow_backward(self, capture: Capture) -> None:
         """Notice from which tensors backward passes begin."""
-        capture = self._capture
         if not isinstance(capture, ModuleCapture):
             return
         original = self._backward = torch.autograd.backward
@@ -236,7 +247,10 @@ class Debugger:
     def _give_up(self, error: Exception) -> None:
         """Let the training go on without us."""
         say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
-        self.close()
+        try:
+            self.close()
+        except Exception as another:
+            say_once(f"debugging could not be ended in an orderly way: {another!r}")
 
 
 def _leave_child(reference: weakref.ref[Debugger]) -> None:

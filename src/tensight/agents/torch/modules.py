@@ -86,6 +86,7 @@ class ModuleCapture:
         self._traces = 0
         self._last = Trace()
         self._handles: list[Any] = []
+        self._is_started = False
         self._again: dict[Record, list[Call]] | None = None
         names.on_gone = self._forget_modules
 
@@ -106,11 +107,12 @@ class ModuleCapture:
                     f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
                     " and their gradients"
                 )
-        self._install()
+        self._is_started = True
         self.begin_step()
 
     def stop(self) -> None:
         """Remove everything from PyTorch."""
+        self._is_started = False
         self._remove()
 
     def begin_step(self) -> None:
@@ -121,7 +123,7 @@ class ModuleCapture:
         if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
             self._install()
         else:
-            self.stop()
+            self._remove()
 
     def end_step(self) -> Trace:
         """Return what ran: the very object of an earlier step if that ran the same, or if this was not captured."""
@@ -434,7 +436,7 @@ class ModuleCapture:
     # --- installation ---
 
     def _install(self) -> None:
-        if not self._handles:
+        if self._is_started and not self._handles:
             # PyTorch warns people who compile modules of hooks that are not theirs.
             warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks")
             self._handles = [
@@ -455,9 +457,7 @@ class ModuleCapture:
         )
         self._remove()
 
-        def reveal(
-            _: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
-        ) -> None:
+        def reveal(_: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
             handle.remove()
             self._install()
             # Nothing comes out where an exception does.

@@ -260,7 +260,9 @@ def _name_of(module: nn.Module, scope: str, root: Root) -> ModuleName:
     wrapper = _wrapped_by(module) is not None
     is_leaf = not wrapper and not any(True for _ in module.children())
     is_plain = wrapper or (isinstance(module, _PLAIN_CONTAINERS) and type(module).__module__.startswith("torch."))
-    return ModuleName(scope, type(module).__name__.replace("/", "_"), root, is_leaf and not is_plain, is_plain)
+    # A lazy module becomes one of another class with its first call.
+    class_ = getattr(module, "cls_to_become", None) or type(module)
+    return ModuleName(scope, class_.__name__.replace("/", "_"), root, is_leaf and not is_plain, is_plain)
 
 
 def _entries_of(module: nn.Module, prefix: str) -> Iterator[TensorEntry]:

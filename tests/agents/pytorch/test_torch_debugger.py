@@ -1,0 +1,177 @@
+"""``with tensight.torch.debug(…)`` against a real server: what a person sees, and what the script notices."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from running import RunningServer
+from torch import nn
+
+import tensight
+from tensight.client import Session
+from tensight.errors import InputError
+
+PATIENCE_S = 60.0
+
+
+class Log(nn.Module):
+    """Takes a logarithm where it should not, when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.second = nn.Linear(8, 2)
+        self.is_sick = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x)
+        hidden = torch.log(hidden) if self.is_sick else torch.tanh(hidden)
+        return self.second(hidden)
+
+
+@pytest.fixture
+def person() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def where(server: RunningServer, job: str) -> dict[str, Any]:
+    host, _, port = str(server.debugger).rpartition(":")
+    return {"host": host, "port": int(port), "job": job}
+
+
+def attended(server: RunningServer, job: str, do: Callable[[Session], Any]) -> Any:
+    with tensight.connect(server.url) as connection:
+        session = connection.wait_for_session(PATIENCE_S, name=job)
+        session.wait(PATIENCE_S)
+        try:
+            return do(session)
+        except BaseException:
+            # Else the training would wait for a person who has gone.
+            session.terminate()
+            raise
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, sick_from: int = 10**9) -> None:
+    for number in range(steps):
+        model.is_sick = number >= sick_from  # type: ignore[assignment]
+        optimizer.zero_grad()
+        model(torch.randn(16, 4)).square().mean().backward()
+        optimizer.step()
+
+
+def test_a_nan_stops_the_training_and_values_are_there(torch_server: RunningServer, person: ThreadPoolExecutor) -> None:
+    torch.manual_seed(0)
+    model = Log()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    initial = model.first.weight.detach().clone().numpy()
+
+    def look(session: Session) -> dict[str, Any]:
+        at_start = session.tensor("first.weight").numpy()
+        session.watch("tensor_overflow", on="all")
+        record = session.continue_().wait(PATIENCE_S)
+        found = {
+            "start": at_start,
+            "step": record.step,
+            "hit": session.hits()[0],
+            "origin": session.origins()[0],
+            "hidden": session.tensor("Default/Log-op0").numpy(),
+        }
+        session.terminate()
+        return found
+
+    seen = person.submit(attended, torch_server, "nan", look)
+    with (
+        pytest.raises(SystemExit),
+        tensight.torch.debug(model, optimizer, break_at_start=True, **where(torch_server, "nan")),
+    ):
+        train(model, optimizer, 10, sick_from=3)
+    found = seen.result(PATIENCE_S)
+    assert np.array_equal(found["start"], initial)
+    assert found["step"] == 4
+    assert found["hit"].node == "Default/Log-op0"
+    assert found["origin"].node == "Default/Log-op0"
+    assert found["origin"].certain
+    assert found["origin"].stack[0].code == "return self.second(hidden)"
+    assert np.isnan(found["hidden"]).any()
+
+
+def test_steps_are_taken_one_by_one_with_previous_values(
+    torch_server: RunningServer, person: ThreadPoolExecutor
+) -> None:
+    torch.manual_seed(0)
+    model = Log()
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    history = [model.first.weight.detach().clone().numpy()]
+    optimizer.register_step_post_hook(lambda *_: history.append(model.first.weight.detach().clone().numpy()))
+
+    def look(session: Session) -> list[Any]:
+        found = []
+        for _ in range(3):
+            session.step().wait(PATIENCE_S)
+            tensor = session.tensor("first.weight")
+            found.append((tensor.numpy(), tensor.previous.numpy()))
+        graph = [found.entry.path for found in session.nodes()]
+        session.continue_()
+        return [found, graph]
+
+    seen = person.submit(attended, torch_server, "steps", look)
+    with (
+        contextlib.suppress(SystemExit),
+        tensight.torch.debug(model, optimizer, break_at_start=True, **where(torch_server, "steps")),
+    ):
+        train(model, optimizer, 6)
+    found, graph = seen.result(PATIENCE_S)
+    for number, (current, previous) in enumerate(found):
+        assert np.array_equal(current, history[number + 1])
+        assert np.array_equal(previous, history[number])
+    assert {"Default/first/Linear-op0", "exp_avg.first.weight", "Gradients/Default/second/LinearGrad-op0"} <= set(graph)
+
+
+def test_exceptions_of_the_block_pass_unchanged_and_without_a_server_all_goes_on(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    model = Log()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    error = KeyError("own")
+    with pytest.raises(KeyError) as caught, tensight.torch.debug(model, optimizer, port=9, connect_within_s=0.1):
+        train(model, optimizer, 2)
+        raise error
+    assert caught.value is error
+    assert "no debug server" in capfd.readouterr().err
+
+
+def test_a_second_debugger_stands_back() -> None:
+    model = Log()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tensight.torch.debug(model, optimizer, port=9, connect_within_s=0.1) as outer:
+        with tensight.torch.debug(model, optimizer, port=9) as inner:
+            train(model, optimizer, 1)
+            inner.step()
+        train(model, optimizer, 1)
+        assert outer.agent is not None
+        assert outer.agent.step == 2
+        assert inner.agent is None
+
+
+def test_wrong_settings_and_subjects_are_refused_before_the_training() -> None:
+    with pytest.raises(InputError, match="port"):
+        tensight.torch.debug(port=99999)
+    with pytest.raises(InputError, match="models and optimizers"):
+        tensight.torch.debug("model")
+
+
+def test_importing_tensight_does_not_import_torch() -> None:
+    code = "import sys, tensight; assert 'torch' not in sys.modules; tensight.torch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert not hasattr(tensight, "nothing")
+    with pytest.raises(AttributeError):
+        tensight.torch.nothing  # noqa: B018
