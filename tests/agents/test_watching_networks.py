@@ -239,3 +239,26 @@ def test_ranks_are_compared_by_hashes_and_nothing_hits_here() -> None:
     assert network.watches.hashes(network.columns)[0].hash == before
     network.see({"one.weight": [1.0, 2.5]})
     assert network.watches.hashes(network.columns)[0].hash != before
+
+
+def test_what_works_on_scaled_gradients_is_passed_over_and_what_came_before_them_is_not() -> None:
+    network = Network("one", "head", check_at_nodes=True)
+    network.watch("unintended_overflow")
+    unscale = network.traced("Default/unscale-op0", "unscale")
+    network.watches.learn(Program("kernel_graph_0", 0, (*network.nodes, unscale)))
+    order = [network.named(name) for name in ("Default/one/Linear-op0", GRADIENT.format("one"), unscale.name)]
+    network.watches.loss_scaled = True
+    network.iteration = network.columns.current_iteration = 0
+    at_nodes = []
+    for place in order:
+        network.observe(place, [np.inf])
+        at_nodes += found(network.watches.check_node(network.columns, network.places[place].node, 0))
+    assert at_nodes == [(1, "Default/one/Linear-op0")]
+    hits = network.watches.check_step(network.columns, network.retention, 0, order, scaled_skip=True, again=False)
+    assert hits == []
+    network.watches.loss_scaled = True
+    network.iteration = network.columns.current_iteration = 1
+    for place in order:
+        network.observe(place, [np.inf])
+    hits = network.watches.check_step(network.columns, network.retention, 1, order)
+    assert len(hits) == 3

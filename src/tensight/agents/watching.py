@@ -26,7 +26,7 @@ from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -81,6 +81,7 @@ class Watches:
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
         self._skipped = 0
+        self._is_backward = False
         places.decide_needs(self._decide)
         self._decide_again()
 
@@ -205,9 +206,11 @@ class Watches:
         else:
             self._skipped = self._skipped + 1 if scaled_skip else 0
             self.loss_scaled = False
+            self._is_backward = False
         hits = self._check(columns, retention, iteration, order=order, again=again)
         if self._skipped and self._skipped <= MOST_SKIPPED:
-            hits = [hit for hit in hits if not _scaled(hit.place.node)]
+            unscaled = set(self._before_gradients(order))
+            hits = [hit for hit in hits if hit.place.number in unscaled]
         if len(hits) > 1:
             at = {place: position for position, place in enumerate(order)}
             last = len(at)
@@ -223,7 +226,8 @@ class Watches:
             # Without a row it was only asked about NaN and Inf, and there are none.
             if number >= len(columns.iteration) or columns.iteration[number] != iteration:
                 continue
-            if self.loss_scaled and _scaled(node):
+            if self.loss_scaled and (self._is_backward or _is_of_gradients(node)):
+                self._is_backward = True
                 continue
             place = np.array([number])
             with np.errstate(all="ignore"):
@@ -234,6 +238,13 @@ class Watches:
                 for watch in watches:
                     hits += self._hits(watch, table, place, _FIRST, retention, iteration)
         return hits
+
+    def _before_gradients(self, order: Sequence[int]) -> Iterator[int]:
+        """Yield the places that were seen before the first gradient; what comes later may work on gradients."""
+        for number in order:
+            if _is_of_gradients(self._places[number].node):
+                return
+            yield number
 
     def hashes(self, columns: StatisticsColumns) -> list[ContentHash]:
         """Return what the ranks are to be compared in, for the watchpoints that ask for it."""
@@ -373,8 +384,8 @@ def _units_hit(judged: Judged, columns: Columns) -> bool:
     return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in judged.thresholds)
 
 
-def _scaled(node: DeclaredNode) -> bool:
-    """Whether a node has to do with gradients, which carry the scale of the loss."""
+def _is_of_gradients(node: DeclaredNode) -> bool:
+    """Whether a node computes gradients, which carry the scale of the loss, or works on them."""
     return is_gradient_scope(node.name) or node.name.startswith(OPTIMIZER_SCOPE)
 
 
