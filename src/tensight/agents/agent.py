@@ -14,6 +14,7 @@ from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import ON, CommandLoop, Order, Terminated
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
+from tensight.agents.lasting import LastingPlaces
 from tensight.agents.notices import say, say_once
 from tensight.agents.places import Need, PlaceTable
 from tensight.agents.recording import Recorder
@@ -23,8 +24,6 @@ from tensight.agents.watching import Watches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
 
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Program
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "Terminated"]
 
 _FINITE, _ROW, _VALUE, _CHANGE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.CHANGE)
-_MADE_IN_THE_STEP = ("operator", "input")
-_WEIGHTS = ("weight", "frozen_weight")
 _ALL = Need.ROW | Need.VALUE
 
 MOST_PROGRAMS = 256
@@ -103,11 +100,11 @@ class Agent:
         self._process_id = os.getpid()
         self._is_over = False
         self._order: list[int] = []
-        self._copied: set[int] = set()
         self._programs: dict[int, Program] = {}
         self._program: Program | None = None
         self._weights: StepRows | None = None
-        self._lasting = (0, np.empty(0, np.int64))
+        self._lasting = LastingPlaces(self.places, self.retention)
+        self._spares_states = False
         self._graph_of: dict[str, str] = {}
         self._now = ON
         self._left: int | None = None
@@ -292,9 +289,11 @@ class Agent:
         watches = attached and self.watches.any
         self.capturing = looks_at_all or watches or self.recorder.is_on
         self.stops_at_nodes = attached and self._now.at_nodes
+        self._lasting.look()
         self._weights = self._rows_of_weights() if watches or looks_at_all else None
         if self.capturing:
             self._decide(looks_at_all=looks_at_all, watches=watches)
+            self._lasting.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
@@ -311,13 +310,20 @@ class Agent:
         watches_modules = watches and self.settings.capture == "modules"
         if not partial and (looks_at_all or self.recorder.is_on or watches_modules):
             base = _ALL
-        is_other = self._require(base) or self._may_watch_anew
+        spares = watches_modules and base == _ALL and not (looks_at_all or self.recorder.is_on)
+        is_other = self._require(base) or self._may_watch_anew or spares != self._spares_states
         if looks_at_all != self._looks_at_all or self._may_watch_anew:
             self._looks_at_all, self._may_watch_anew = looks_at_all, False
             self._watches_weights = watches and not partial
-            self._choose_copies()
-        if is_other and self._watches_weights and not base:
-            self._keep_weights()
+            self._lasting.choose_copies(self._wants_copies)
+        if is_other:
+            self._spares_states = spares
+            self.watches.require(Need.NOTHING)
+            self.watches.require(base)
+            if spares:
+                self._lasting.spare_states(self.watches, base)
+            elif self._watches_weights and not base:
+                self._lasting.keep_weights()
 
     def _require(self, need: Need) -> bool:
         """Say what is wanted of every place; return whether that is another thing than before."""
@@ -332,27 +338,7 @@ class Agent:
         if self._looks_at_all or self.recorder.is_on or self.places.needs[place] & _CHANGE:
             return True
         # Where a watchpoint hits, weights are what people compare with the step before.
-        return self._watches_weights and self.places[place].node.role in _WEIGHTS
-
-    def _keep_weights(self) -> None:
-        """Have weights kept where the values of everything else are not."""
-        needs = self.places.needs
-        for number in self._lasting_places().tolist():
-            if self.places[number].node.role in _WEIGHTS:
-                needs[number] |= _VALUE
-
-    def _choose_copies(self) -> None:
-        """Have weights and states copied that somebody will look at: the training writes to them in every step."""
-        for number in self._lasting_places().tolist():
-            wanted = self._wants_copies(number)
-            self.retention.copy_values(number, wanted)
-            if wanted and number not in self._copied:
-                self._copied.add(number)
-                tensor = self.retention.current(number)
-                if tensor is not None:
-                    self.retention.keep(number, tensor)
-            elif not wanted:
-                self._copied.discard(number)
+        return self._watches_weights and self.places[place].node.role in ("weight", "frozen_weight")
 
     # --- standing still ---
 
@@ -438,16 +424,7 @@ class Agent:
         """Return a copy of the rows of weights and states."""
         if self._program is None or not self._order:
             return None
-        return StepRows(self.columns.current_iteration, self._program, self.columns.take(self._lasting_places()))
-
-    def _lasting_places(self) -> NDArray[np.int64]:
-        """Return the places of what outlives a step: weights, states, buffers."""
-        count, known = self._lasting
-        if count != len(self.places):
-            every = map(self.places.__getitem__, range(len(self.places)))
-            known = np.array([one.number for one in every if one.node.role not in _MADE_IN_THE_STEP], np.int64)
-            self._lasting = (len(self.places), known)
-        return known
+        return StepRows(self.columns.current_iteration, self._program, self.columns.take(self._lasting.numbers))
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
         graph_of = self._graph_of
