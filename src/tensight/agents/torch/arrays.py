@@ -14,10 +14,13 @@ import numpy as np
 import torch
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
@@ -54,7 +57,17 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 class TorchReader:
-    """A `TensorReader` of PyTorch's tensors."""
+    """A `TensorReader` of PyTorch's tensors.
+
+    Parameters
+    ----------
+    is_on_device : callable (tensor) -> bool
+        Whether statistics are computed where the tensor lies, instead of in this process.
+    """
+
+    def __init__(self, is_on_device: Callable[[torch.Tensor], bool] = lambda tensor: not tensor.is_cpu) -> None:
+        self._is_on_device = is_on_device
+        self._device = DeviceStatistics(NUMPY_NAMES)
 
     def describe(self, tensor: torch.Tensor) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
@@ -129,7 +142,10 @@ class TorchReader:
         return self._scan_unusual(tensor, columns, place)
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
-        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        """Whether there is a NaN or an Inf among the values, found out as fast as possible.
+
+        For a tensor on a device it is assumed that there may be: to know it would mean to wait.
+        """
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
@@ -138,13 +154,23 @@ class TorchReader:
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
+        with _unnoticed():
+            if self._is_on_device(tensor):
+                return True
         values = self.host(tensor)
         return values is not None and has_non_finite(values)
 
     def settle(self, columns: StatisticsColumns) -> None:
         """Wait for the rows that devices still compute, all together."""
+        if self._device.is_behind:
+            with _unnoticed():
+                self._device.settle(columns)
 
     def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int) -> bool:
+        with _unnoticed():
+            if self._is_on_device(tensor):
+                stored = _stored(tensor)
+                return stored is not None and self._device.add(place, stored)
         values = self.host(tensor)
         return values is not None and columns.scan(place, values)
 

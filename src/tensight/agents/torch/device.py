@@ -1,0 +1,119 @@
+"""Statistics that are computed where a tensor lies, on a device: none is waited for, all come over together.
+
+Each tensor becomes a vector of eleven numbers by reductions that are only queued; `settle` fetches all vectors in one
+transfer. Sums are in double precision, as in the compiled scan; the content hash is made from the numbers and not from
+the elements, so it compares tensors of one device, but not with those of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from tensight.tensors import TensorStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.agents.columns import StatisticsColumns
+
+_DOUBLE = torch.float64
+
+
+class DeviceStatistics:
+    """Rows that a device still computes.
+
+    Parameters
+    ----------
+    names : mapping of dtype to str
+        NumPy's names of the dtypes that have statistics.
+    """
+
+    def __init__(self, names: Mapping[torch.dtype, str]) -> None:
+        self._names = names
+        self._vectors: dict[int, tuple[torch.Tensor, str, tuple[int, ...], int]] = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are rows that were not fetched."""
+        return bool(self._vectors)
+
+    def add(self, place: int, tensor: torch.Tensor) -> bool:
+        """Queue the statistics of a plain tensor; False if its dtype has none."""
+        name = self._names.get(tensor.dtype)
+        if name is None:
+            return False
+        self._vectors[place] = numbers_of(tensor.detach()), name, tuple(tensor.shape), tensor.nbytes
+        return True
+
+    def settle(self, columns: StatisticsColumns) -> None:
+        """Fetch all that is queued, and write the rows."""
+        queued, self._vectors = self._vectors, {}
+        by_device: dict[torch.device, list[int]] = {}
+        for place, (vector, *_) in queued.items():
+            by_device.setdefault(vector.device, []).append(place)
+        for places in by_device.values():
+            rows = torch.stack([queued[place][0] for place in places]).cpu().tolist()
+            for place, numbers in zip(places, rows, strict=True):
+                _, name, shape, size_bytes = queued[place]
+                columns.put(place, _statistics(numbers, name, shape, size_bytes))
+
+
+def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what `_statistics` reads, as a vector on the tensor's device; nothing is waited for."""
+    values = tensor.abs() if tensor.is_complex() else tensor
+    if not values.is_floating_point():
+        values = values.double()
+    if not values.numel():
+        return torch.zeros(11, dtype=_DOUBLE, device=values.device)
+    finite = values.isfinite()
+    known = torch.where(finite, values, 0)
+    double = known.double()
+    mean = double.sum() / finite.sum().clamp(min=1)
+    deviations = torch.where(finite, double - mean, 0)
+    return torch.stack(
+        [
+            values.isnan().sum().double(),
+            values.eq(-math.inf).sum().double(),
+            values.eq(math.inf).sum().double(),
+            known.lt(0).sum().double(),
+            known.gt(0).sum().double(),
+            torch.where(finite, values, math.inf).amin().double(),
+            torch.where(finite, values, -math.inf).amax().double(),
+            mean,
+            double.abs().sum(),
+            deviations.square().sum(),
+            torch.linalg.vector_norm(double),
+        ]
+    )
+
+
+def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], size_bytes: int) -> TensorStatistics:
+    nan, negative_infinite, positive_infinite, negative, positive = map(int, numbers[:5])
+    minimum, maximum, mean, absolute, squares, norm = numbers[5:]
+    count = math.prod(shape)
+    finite = count - nan - negative_infinite - positive_infinite
+    digest = hashlib.blake2b(repr((dtype, list(numbers))).encode(), digest_size=8).digest()
+    nothing = math.nan
+    return TensorStatistics(
+        dtype=dtype,
+        shape=shape,
+        size_bytes=size_bytes,
+        count=count,
+        nan_count=nan,
+        neg_inf_count=negative_infinite,
+        pos_inf_count=positive_infinite,
+        zero_count=finite - negative - positive,
+        negative_count=negative,
+        positive_count=positive,
+        min=minimum if finite else nothing,
+        max=maximum if finite else nothing,
+        mean=mean if finite else nothing,
+        abs_mean=absolute / finite if finite else nothing,
+        std=(math.sqrt(squares / (finite - 1)) if finite > 1 else 0.0) if finite else nothing,
+        l2_norm=norm if finite else nothing,
+        content_hash=int.from_bytes(digest, "little"),
+    )

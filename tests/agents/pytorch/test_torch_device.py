@@ -1,0 +1,93 @@
+"""Statistics by a device's reductions are those of the compiled scan; here the device is the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from tensight.agents.columns import StatisticsColumns
+from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader
+from tensight.agents.torch.device import DeviceStatistics
+from tensight.tensors import TensorStatistics
+
+NAN, INF = math.nan, math.inf
+
+
+def by_device(*tensors: torch.Tensor) -> list[TensorStatistics]:
+    columns = StatisticsColumns()
+    columns.current_iteration = 3
+    queue = DeviceStatistics(NUMPY_NAMES)
+    for place, tensor in enumerate(tensors):
+        assert queue.add(place, tensor)
+    assert all(columns.statistics(place) is None for place in range(len(tensors)))
+    queue.settle(columns)
+    assert not queue.is_behind
+    found = [columns.statistics(place) for place in range(len(tensors))]
+    assert columns.iteration[: len(tensors)].tolist() == [3] * len(tensors)
+    return [row for row in found if row is not None]
+
+
+def by_scan(tensor: torch.Tensor) -> TensorStatistics:
+    columns = StatisticsColumns()
+    assert TorchReader().scan(tensor, columns, 0)
+    found = columns.statistics(0)
+    assert found is not None
+    return found
+
+
+def assert_same(one: TensorStatistics, other: TensorStatistics) -> None:
+    for field in dataclasses.fields(TensorStatistics):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if field.name != "content_hash":
+            assert mine == (pytest.approx(theirs, rel=1e-9, nan_ok=True) if isinstance(mine, float) else theirs), field
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1.0, -2.0, 0.0], [3.5, -0.0, 7.0]],
+        [NAN, INF, -INF, 1.0, 0.0, -3.0],
+        [NAN, NAN],
+        [INF],
+        [5.0],
+        [],
+        [6e4, -6e4],
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_floating_point_rows_are_those_of_the_scan(values: list[float], dtype: torch.dtype) -> None:
+    tensor = torch.tensor(values, dtype=dtype)
+    assert_same(by_device(tensor)[0], by_scan(tensor))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.complex64], ids=str)
+def test_other_rows_are_those_of_the_scan(dtype: torch.dtype) -> None:
+    tensor = torch.tensor([0, 1, 3, 0, 2]).to(dtype)
+    assert_same(by_device(tensor)[0], by_scan(tensor))
+
+
+def test_many_tensors_come_over_together_each_to_its_place() -> None:
+    tensors = [torch.full((number + 1,), float(number)) for number in range(20)]
+    assert [row.mean for row in by_device(*tensors)] == list(range(20))
+
+
+def test_equal_tensors_have_equal_hashes_and_others_have_not() -> None:
+    tensor = torch.randn(100)
+    one, same, other = by_device(tensor, tensor.clone(), tensor + 1)
+    assert one.content_hash == same.content_hash != other.content_hash
+
+
+def test_the_reader_queues_what_lies_on_a_device_and_writes_the_rows_when_they_are_needed() -> None:
+    reader = TorchReader(is_on_device=lambda _: True)
+    columns = StatisticsColumns()
+    tensor = torch.randn(4, 6, requires_grad=True).t()
+    assert reader.scan(tensor, columns, 5)
+    assert columns.statistics(5) is None
+    reader.settle(columns)
+    row = columns.statistics(5)
+    assert row is not None
+    assert_same(row, by_scan(tensor))
+    assert not reader.scan(torch.zeros(3).to(torch.float8_e4m3fn), columns, 6)
