@@ -234,6 +234,19 @@ def test_negative_infinities_of_masks_are_no_anomaly(on_stage: Play) -> None:
     on_stage(scene)
 
 
+def test_what_only_hands_a_value_on_need_not_have_been_seen(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        view, log = "Default/view-op0", "Default/Log-op1"
+        nodes = (*program().nodes[:5], node(view, LINEAR), node(log, view, line=12))
+        agent, session = await training(stage, Program("kernel_graph_0", 0, nodes))
+        await tell(agent, {"batch": FINE, WEIGHT: FINE, LINEAR: FINE, log: NAN}, 0)
+        await agent.stand(1)
+        found = await origin(session, "nan")
+        assert (found.node, found.certain) == (log, True)
+
+    on_stage(scene)
+
+
 def test_an_earlier_step_that_is_shown_knows_nothing_of_what_came_later(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent, session = await training(stage)

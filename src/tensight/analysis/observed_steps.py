@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 
+HANDS_ON = frozenset(
+    {"detach", "alias", "lift_fresh", "view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute"}
+    | {"squeeze", "unsqueeze", "expand", "contiguous", "clone"}
+)
+"""Operators whose output has the values of their first input."""
+
+_LONGEST_CHAIN = 16
+
+
 class ObservedTensor(Protocol):
     """A tensor in one iteration, of which a row of statistics tells; the attributes are those of `TensorFile`."""
 
@@ -211,7 +220,7 @@ class ObservedStep:
             waiting += [source.name for _, source, row in self.inputs(node) if row is None or self._shows.perhaps[row]]
         return list(hidden)
 
-    def _input_row(self, node: Node, index: int, source: Node, slot: int) -> int | None:
+    def _input_row(self, node: Node, index: int, source: Node, slot: int, passed: int = 0) -> int | None:
         own = self._inputs.get(node.name, {}).get(index)
         in_place = own is not None and self._updated_in_place(node, index, own)
         if own is not None and not in_place:
@@ -222,7 +231,11 @@ class ObservedStep:
         produced = self._outputs.get(source.name, {}).get(slot)
         if produced is not None or own is not None:
             return own if produced is None else produced
-        return self._seen_by_consumer(source, slot)
+        seen = self._seen_by_consumer(source, slot)
+        if seen is None and source.type in HANDS_ON and passed < _LONGEST_CHAIN:
+            first = next(iter(self.graph.flat_producers(source)), None)
+            return None if first is None else self._input_row(source, 0, *first, passed + 1)
+        return seen
 
     def _updated_in_place(self, node: Node, index: int, row: int) -> bool:
         """Return whether an operator writes to one of its inputs: the row then shows what it wrote."""
