@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MARK = "# planted:"
 
 OVERFLOW = frozenset({"unintended_overflow", "tensor_overflow"})
-TOO_LARGE = frozenset({"gradient_imbalance", "gradient_too_large", "weight_growth", "weight_change_too_large"})
+TOO_LARGE = frozenset({"gradient_imbalance", "gradient_growth", "weight_growth"})
 UNTRAINED = frozenset({"weight_not_changed", "weight_change_too_small"})
 VANISHING = frozenset({"gradient_imbalance", "gradient_vanishing"})
 DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero"})
@@ -381,8 +381,8 @@ class Recurrence(nn.Module):
 
     def forward(self, sequence: torch.Tensor) -> torch.Tensor:
         """Return one number for each sequence."""
-        hidden = torch.tanh(self.read(sequence[:, 0]))
-        for word in sequence[:, 1:].unbind(1):
+        hidden = sequence.new_zeros(len(sequence), self.again.in_features)
+        for word in sequence.unbind(1):
             hidden = torch.tanh(self.again(hidden) + self.read(word))  # planted: exploding recurrence
         return self.head(hidden)
 
@@ -424,7 +424,7 @@ class Fast(Mlp):
         """Return what the last layer says."""
         for layer in self.layers[:-1]:
             hidden = F.leaky_relu(layer(hidden))
-        return self.layers[-1](hidden)
+        return self.layers[-1](hidden)  # planted: learning rate too large
 
 
 def too_fast() -> Training:
@@ -440,7 +440,7 @@ def too_fast() -> Training:
         optimizer.zero_grad()
         loss = F.mse_loss(model(rows), targets)
         loss.backward()
-        optimizer.step()  # planted: learning rate too large
+        optimizer.step()
         return loss
 
     return Training((model,), (optimizer,), step)
@@ -457,7 +457,7 @@ class Jumping(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return one logit for each class."""
         hidden = torch.tanh(self.inlet(inputs))
-        return self.head(hidden)  # planted: weight that jumps
+        return self.head(hidden)
 
 
 def jumping() -> Training:
@@ -475,7 +475,7 @@ def jumping() -> Training:
         optimizer.step()
         if sick(number):
             with torch.no_grad():
-                model.head.weight.mul_(1e4)
+                model.head.weight.mul_(1e4)  # planted: weight that jumps
         return loss
 
     return Training((model,), (optimizer,), step)
@@ -683,7 +683,7 @@ FAULTS: tuple[Fault, ...] = (
         TOO_LARGE,
         r"^Gradients/Default/",
     ),
-    Fault("learning rate too large", too_fast, TOO_LARGE | OVERFLOW, r"layers"),
+    Fault("learning rate too large", too_fast, TOO_LARGE, r"^layers\.2\.weight$", step=1),
     Fault("weight that jumps", jumping, TOO_LARGE, r"^head\.weight$", step=7),
     Fault("vanishing gradient", partial(classified_by, Deep), VANISHING | UNTRAINED, r"layers"),
     Fault("ReLUs that begin dead", partial(networks.cnn, DyingCnn), DEAD, r"^Default/relu-op0$"),

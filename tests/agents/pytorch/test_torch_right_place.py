@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 
 def place_of(finding: Finding) -> tuple[str, str, int]:
-    """Return condition, node and line of what stopped the training: where it began, if that can be told."""
-    first = finding.hits[0]
+    """Return condition, node and line of what stopped the training: where it began, if that can be told.
+
+    Errors go before warnings: one weight that jumps makes the gradients of others surge.
+    """
+    first = next((node for node in finding.hits if node.tensors[0].hits[0].severity == "error"), finding.hits[0])
     condition = first.tensors[0].hits[0].condition
-    if condition in OVERFLOW:
+    if condition in OVERFLOW and finding.origins:
         origin = finding.origins[0]
         return condition, origin.address.split("/", 2)[2].partition(":")[0], origin.line.line if origin.line else 0
-    return condition, first.node, first.line.line if first.line else 0
+    line = first.line or finding.reader
+    return condition, first.node, line.line if line else 0
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

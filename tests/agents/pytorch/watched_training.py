@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from running import RunningServer
 
     from tensight.client import Session
-    from tensight.sessions.records import NodeHits, OriginRecord
+    from tensight.sessions.records import Frame, NodeHits, OriginRecord
 
 PATIENCE_S = 40.0
 
@@ -36,12 +36,15 @@ class Finding:
     hits : tuple of NodeHits
         In the order in which they are shown.
     origins : tuple of OriginRecord
+    reader : Frame or None
+        The line that reads the first weight that hit before the first step: it is known when that has been done.
     """
 
     ended: bool
     step: int
     hits: tuple[NodeHits, ...] = ()
     origins: tuple[OriginRecord, ...] = ()
+    reader: Frame | None = None
 
     def summary(self) -> str:
         """What hit, for messages of tests."""
@@ -69,9 +72,18 @@ class Person:
             record = session.continue_().wait(PATIENCE_S)
             if record.state.has_ended:
                 return Finding(ended=True, step=record.step)
-            finding = Finding(False, record.step, tuple(session.hits()), tuple(session.origins()))
+            hits, origins = tuple(session.hits()), tuple(session.origins())
+            reader = reading_line(session, hits[0].node) if record.step == 0 else None
             session.terminate()
-            return finding
+            return Finding(False, record.step, hits, origins, reader)
+
+
+def reading_line(session: Session, weight: str) -> Frame | None:
+    """Do a step, and return the line that reads a weight in it."""
+    session.step().wait(PATIENCE_S)
+    readers = [session.node(reader) for reader in session.node(weight).consumers]
+    frames = [frame for reader in readers for frame in reader.stack if frame.is_user_code]
+    return frames[0] if frames else None
 
 
 def debug(
