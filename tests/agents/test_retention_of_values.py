@@ -122,6 +122,22 @@ def test_memory_of_copies_is_used_again() -> None:
     assert kept.current(0) is tensor
 
 
+def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> None:
+    kept = retention()
+    weight, state = Tensor(1), Tensor(2)
+    kept.copy_values(0)
+    kept.copy_values(1, wanted=False)
+    kept.keep(0, weight)
+    kept.keep(1, state)
+    assert [value_of(kept.current(place)) for place in (0, 1)] == [1, 2]
+    # what a fused optimizer does: nothing counts it
+    weight.value = state.value = 9
+    kept.turn_over()
+    assert value_of(kept.previous(0)) == 1
+    assert kept.previous(1) is None
+    assert "has written over its value of the previous step" in kept.why_missing(1, previous=True)
+
+
 def test_what_nobody_wants_copied_is_not() -> None:
     kept = retention(wants_copies=lambda place: place == 1)
     tensors = [Tensor(), Tensor()]

@@ -82,6 +82,7 @@ class Retention:
         self._previous = _Step()
         self._by_identity: dict[int, int] = {}
         self._copied: set[int] = set()
+        self._lasting: set[int] = set()
         self._spare: dict[int, Any] = {}
         self._steps = 0
 
@@ -170,7 +171,12 @@ class Retention:
             self._current.values[place] = (kept[_TENSOR], _WRITTEN_OVER, kept[_SIZE], False)
 
     def copy_values(self, place: int, wanted: bool = True) -> None:
-        """Have the values of a place copied from now on: the training is known to write to them in every step."""
+        """Have the values of a place copied from now on: the training is known to write to them in every step.
+
+        It may do so without their versions telling (fused optimizers, running means). So, wanted or not, the value of
+        such a place is from now on only shown in a later step if it is a copy.
+        """
+        self._lasting.add(place)
         if wanted:
             self._copied.add(place)
         else:
@@ -186,7 +192,9 @@ class Retention:
 
     def _value(self, step: _Step, place: int) -> Any | None:
         kept = step.values.get(place)
-        return kept[_TENSOR] if kept is not None and self._is_as_kept(place, kept) else None
+        if kept is None or (step is self._previous and place in self._lasting and not kept[_IS_COPY]):
+            return None
+        return kept[_TENSOR] if self._is_as_kept(place, kept) else None
 
     def _is_as_kept(self, place: int, kept: _Kept) -> bool:
         """Whether nobody has written to a value; where somebody has, it is copied from the next step on."""
