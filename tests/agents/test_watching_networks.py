@@ -81,6 +81,21 @@ def test_what_is_learnt_of_the_network_counts_for_watchpoints_that_are_there_alr
     assert process.places.needs[weight] == Need.FINITE
 
 
+def test_the_step_in_which_a_network_is_first_seen_counts() -> None:
+    network = Network("one", "head")
+    before = Process()
+    before.watch("tensor_all_zero persist=2", "hidden")
+    place = before.place("Default/one/Linear-op0", "Linear")
+    gradient = before.place("Gradients/Default/one/LinearGrad-op0", "LinearGrad")
+    assert before.places.needs[place] == Need.ROW
+    assert before.places.needs[gradient] == Need.NOTHING
+    before.iteration = before.columns.current_iteration = 0
+    before.observe(place, [0.0])
+    before.watches.learn(Program("kernel_graph_0", 0, tuple(network.nodes)))
+    assert before.watches.check_step(before.columns, before.retention, 0, [place]) == []
+    assert found(before.step({place: [0.0]})) == [(1, "Default/one/Linear-op0")]
+
+
 def test_dead_units_hit_after_some_steps_and_only_in_hidden_layers() -> None:
     network = Network("one", "head")
     network.watch("dead_units(dead_unit_percentage_gt=50) persist=3", "hidden_activation:relu")
@@ -150,7 +165,9 @@ def test_before_the_network_is_known_minus_infinity_waits_for_the_end_of_the_ste
     node = process.places.nodes[0]
     assert process.watches.check_node(process.columns, node, 0) == []
     assert found(process.watches.check_step(process.columns, process.retention, 0, [place])) == [(1, "Default/log-op0")]
-    process.watches.learn(Program("kernel_graph_0", 0, (TracedNode("Default/log-op0", "log"),)))
+    log = TracedNode("Default/log-op0", "log")
+    neg = TracedNode("Default/neg-op0", "neg", inputs=(("Default/log-op0", 0),))
+    process.watches.learn(Program("kernel_graph_0", 0, (log, neg)))
     process.columns.current_iteration = 1
     process.observe(place, [-np.inf])
     assert found(process.watches.check_node(process.columns, node, 1)) == [(1, "Default/log-op0")]

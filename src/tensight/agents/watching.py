@@ -112,7 +112,10 @@ class Watches:
 
     def learn(self, program: Program) -> None:
         """Take note of how the network is layered that a program runs; once for each program."""
-        self._known.update(node.name for node in program.nodes)
+        operators = {node.name for node in program.nodes if node.role == "operator"}
+        if any(source and source[0] in operators for node in program.nodes for source in node.inputs):
+            # Before anything ran an adapter may tell of operators, and not yet of what they do with each other.
+            self._known |= operators
         layers = self._layers | layers_of(program)
         if layers != self._layers:
             self._layers = layers
@@ -158,6 +161,9 @@ class Watches:
                 need |= watch.need
                 if watch.at_nodes:
                     at_node.append(watch)
+            elif watch.selects.may_turn_out(place) and place.node.name not in self._known:
+                # Its row is there when the step has shown what the node is, and this step counts, too.
+                need |= watch.need & ~Need.NOW
         if at_node:
             self._at_nodes.setdefault(place.node.number, []).append((place.number, at_node))
         self._wanted.append(int(need))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     _Matches = Callable[[DeclaredNode], bool]
 
+_BY_LAYERS = {SelectorKind.HIDDEN, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.MATRIX_GRADIENTS}
 _KINDS: dict[Role, str] = {
     "operator": "operator",
     "weight": "weight",
@@ -51,6 +52,17 @@ class Selection:
         if node.name in self._names:
             return True
         return node.role != "operator" and node.name in self._tails
+
+    def may_turn_out(self, place: Place) -> bool:
+        """Whether a place may be watched once it is known what its node is to the network."""
+        selector = self._rule.selector
+        return (
+            selector is not None
+            and selector.kind in _BY_LAYERS
+            and place.io == "output"
+            and place.node.role == "operator"
+            and is_gradient_scope(place.node.name) == (selector.kind is SelectorKind.MATRIX_GRADIENTS)
+        )
 
     def name_of(self, node: DeclaredNode) -> str:
         """Return what the server calls a node, where that is not its name here."""
