@@ -142,7 +142,10 @@ def test_exceptions_of_the_block_pass_unchanged_and_without_a_server_all_goes_on
     model = Log()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     error = KeyError("own")
-    with pytest.raises(KeyError) as caught, tensight.torch.debug(model, optimizer, port=9, connect_within_s=0.1):
+    with (  # noqa: PT012 - the block is what is tested
+        pytest.raises(KeyError) as caught,
+        tensight.torch.debug(model, optimizer, port=9, connect_within_s=0.1),
+    ):
         train(model, optimizer, 2)
         raise error
     assert caught.value is error

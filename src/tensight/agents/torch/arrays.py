@@ -43,7 +43,7 @@ def _names() -> dict[torch.dtype, str]:
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
 """NumPy's names of the dtypes that have statistics."""
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -218,12 +218,15 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
 def _array(tensor: torch.Tensor) -> NDArray[Any]:
     """Return the elements of a strided tensor in this process's memory, where they lie."""
     name = NUMPY_NAMES[tensor.dtype]
-    dtype = _BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    dtype = _DTYPES[name]
     shape = tuple(tensor.shape)
     if 0 in shape:
         return np.empty(shape, dtype)
-    strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
-    extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    strides: tuple[int, ...] | None = None
+    extent = tensor.nbytes
+    if not tensor.is_contiguous():
+        strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+        extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
     memory = (ctypes.c_char * extent).from_address(tensor.data_ptr())
     # The memory is the tensor's: it lives as long as the array does.
     memory._tensor = tensor  # type: ignore[attr-defined]
