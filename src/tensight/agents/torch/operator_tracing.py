@@ -127,12 +127,19 @@ class StepTracer:
 
     def end_optimizer(self) -> None:
         """Note that the optimizer is done."""
+        self.end_evaluation()
         self._optimizer = None
 
     def begin_evaluation(self, start: int) -> None:
         """Note from which operator on an optimizer evaluates a closure; that ends when its own operators come."""
         self.evaluation = (start, 0)
         self._evaluates = True
+
+    def end_evaluation(self) -> None:
+        """Note that the closure has returned, if it was evaluated."""
+        if self._evaluates:
+            self.evaluation = (self.evaluation[0], len(self.operators))
+            self._evaluates = False
 
     def went_again(self, seen: Mapping[int, Source]) -> None:
         """Note that operators which are known ran again, and what they made, by identity."""
@@ -253,9 +260,7 @@ class StepTracer:
             return _Origin(f"Gradients/{inner}", backward.stack)
         stack = user_stack()
         if self._optimizer is not None and scope is ROOT_SCOPE and not torch.is_grad_enabled():
-            if self._evaluates:
-                self.evaluation = (self.evaluation[0], len(self.operators))
-                self._evaluates = False
+            self.end_evaluation()
             owner = self._owner(inputs)
             return _Origin(f"{_OPTIMIZER}/{owner}", stack, owner)
         return _Origin(scope, stack, is_forward=True)

@@ -21,7 +21,7 @@ from tensight.agents.torch.operator_schemas import ACCUMULATING, DETACH, NEW_EMP
 from tensight.agents.torch.operator_steps import END, OperatorStep, tensor_at
 from tensight.agents.torch.operator_tracing import StepTracer
 from tensight.agents.torch.pairing import accumulated_weight
-from tensight.agents.torch.scopes import ModuleScopes
+from tensight.agents.torch.scopes import ROOT_SCOPE, ModuleScopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +93,7 @@ class OperatorCapture:
         self._kept: tuple[list[Operator], int, list[Any]] = (_NOTHING, 0, [None])
         self._mark: int | None = None
         self._repeats = False
+        self._repeating: set[type] = {torch.optim.LBFGS}
         self._captured_steps = 0
         self._is_started = False
         self._is_captured = False
@@ -171,8 +172,15 @@ class OperatorCapture:
     def begin_evaluation(self) -> None:
         """Note that a closure is evaluated again: its operators come once more."""
         tracer = self._tracer
+        if self._repeats:
+            self._put_back()
+            self._repeats = False
+        if self._optimizer is not None:
+            self._repeating.add(type(self._optimizer))
+        if tracer is not None:
+            tracer.end_evaluation()
         start, end = self._step.evaluation if tracer is None else tracer.evaluation
-        if start != self._mark or end <= start or self._repeats or not self._is_captured:
+        if start != self._mark or end <= start or not self._is_captured:
             return
         operators = self._step.operators if tracer is None else tracer.operators
         self._put_aside([*operators[start:end], END])
@@ -247,7 +255,12 @@ class OperatorCapture:
             # A tensor that is made of others works with those, and that is seen.
             return NotImplemented
         mode = self._mode
-        is_ours = bool(mode.thread) and self._is_ours() and not self._concerns_no_tensor(func, args)
+        is_ours = (
+            bool(mode.thread)
+            and self._is_ours()
+            and not self._concerns_no_tensor(func, args)
+            and not self._belongs_to_search()
+        )
         if not is_ours or self._loading or self._is_lost:
             return func(*args, **kwargs) if kwargs else func(*args)
         if func in ACCUMULATING and self._is_unseen(func, types):
@@ -318,6 +331,16 @@ class OperatorCapture:
             self._put_aside(_NOTHING)
             self._loading = 1
         return True
+
+    def _belongs_to_search(self) -> bool:
+        """Whether an optimizer that evaluates closures works out where to go: it takes another way in each step."""
+        return (
+            self._optimizer is not None
+            and type(self._optimizer) in self._repeating
+            and not torch.is_grad_enabled()
+            and self._scopes.scope is ROOT_SCOPE
+            and torch._C._current_autograd_node() is None
+        )
 
     def _goes_on(self, func: Any) -> bool:
         """Find out how a step goes on that is not as expected; False if it is not followed any more."""
