@@ -441,7 +441,7 @@ def test_hooks_of_the_user_on_gradients_are_seen_with_their_line() -> None:
 
 def test_a_compiled_function_runs_as_it_does_unseen() -> None:
     model, _, _ = training()
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     expected = model(INPUTS)
     with captured(model) as seen:
         for _ in range(3):
@@ -452,7 +452,7 @@ def test_a_compiled_function_runs_as_it_does_unseen() -> None:
     assert any(node.type == "addmm" for node in trace.operators)
 
 
-def test_too_many_different_steps_end_the_search_for_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_many_different_steps_end_the_search_for_more() -> None:
     with captured(Net()) as seen:
         for length in range(1, 80):
             value = torch.ones(2)

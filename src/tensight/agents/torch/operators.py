@@ -454,6 +454,10 @@ _OTHER_THREADS = (
     "operators that other threads of the training run are not seen (DataParallel on several devices: use a process for"
     " each device instead)"
 )
+_COMPILED = (
+    "of a compiled model only those operators are seen that torch.compile has not fused with others; to see all, train"
+    " without torch.compile (the environment variable TORCH_COMPILE_DISABLE=1 turns it off)"
+)
 _TOO_MANY = (
     f"more than {_MOST_STEPS} steps had different operators: of another one only those are seen that come before the"
     ' first difference (capture="modules" does not depend on operators)'
