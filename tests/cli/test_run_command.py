@@ -102,8 +102,8 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
 
 def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
-        "import signal\nprint('ready', flush=True)\n"
-        "try:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+        "import signal\ntry:\n    print('ready', flush=True)\n    signal.pause()\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n"
     )
     command = [sys.executable, "-m", "tensight", "run", "train.py"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

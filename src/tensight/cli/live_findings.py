@@ -29,6 +29,9 @@ def print_findings(out: Console, session: Session) -> None:
     # Zeros are often meant; they are looked into where somebody minds them.
     minded = conditions & {"tensor_all_zero", "dead_units"}
     origins = [origin for origin in session.origins() if origin.anomaly != "all_zero" or minded]
+    # What began in a step before, and stopped nobody then, is shown where this step has nothing to tell.
+    step = session.summary.step
+    origins = [origin for origin in origins if origin.step == step] or origins
     for origin in origins[:MOST_ORIGINS]:
         _print_origin(out, session, origin)
     if not origins and hits:
