@@ -24,11 +24,12 @@ $(READY): requirements/dev.lock pyproject.toml build_protos.py $(PROTOS)
 # A machine that has no build of PyTorch for the CPU alone takes the registry's, which is large; progress is shown.
 $(FRAMEWORKS): requirements/frameworks.txt $(READY)
 	@echo "Installing PyTorch and what integrates with it, for the tests (once, about a minute) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/frameworks.txt
+	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@
 
-demo: $(READY) ## Check the shipped sick training run: what is wrong, where it began, at which line
-	@$(BIN)/tensight demo
+demo: $(READY) ## Train a small network that goes wrong, and name the operator and the line (SCENARIO=dying-relu ...)
+	@$(MAKE) --no-print-directory $(FRAMEWORKS) || echo "PyTorch could not be installed; its message is above."
+	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: $(FRAMEWORKS) ## Run all tests on all cores, with coverage
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
@@ -49,6 +50,7 @@ bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the pee
 	$(BIN)/python benchmarks/info.py
 	$(BIN)/python benchmarks/offline_check.py
 	$(BIN)/python benchmarks/server.py
+	$(BIN)/python benchmarks/torch_overhead.py
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10
@@ -62,6 +64,9 @@ conformance: $(FRAMEWORKS) ## Run the original debugger and compare it with ours
 	.venvs/original/bin/python tests/conformance/record_protocol.py --fixtures tests/fixtures --golden tests/conformance/golden
 	$(BIN)/python tests/conformance/with_our_server.py .venvs/original/bin/python tests/conformance/record_protocol.py \
 	  --fixtures tests/fixtures --golden tests/conformance/golden
+	$(BIN)/python tests/conformance/with_original_server.py .venvs/original --golden tests/conformance/golden
+	$(BIN)/python tests/conformance/with_recorded_run.py .venvs/original/bin/python tests/conformance/pytorch_recorded.py \
+	  --golden tests/conformance/golden
 	$(BIN)/python -m pytest tests/conformance --numprocesses=auto
 
 lock: ## Resolve the development dependencies anew
