@@ -381,7 +381,7 @@ class Recurrence(nn.Module):
 
     def forward(self, sequence: torch.Tensor) -> torch.Tensor:
         """Return one number for each sequence."""
-        hidden = sequence.new_zeros(len(sequence), self.again.in_features)
+        hidden = sequence.new_full((len(sequence), self.again.in_features), 0.1)
         for word in sequence.unbind(1):
             hidden = torch.tanh(self.again(hidden) + self.read(word))  # planted: exploding recurrence
         return self.head(hidden)

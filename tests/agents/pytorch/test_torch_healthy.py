@@ -11,7 +11,7 @@ from watched_training import debug
 if TYPE_CHECKING:
     from running import RunningServer
 
-STEPS = 160
+STEPS = 150
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])

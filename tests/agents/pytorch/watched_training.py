@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.client import Session
     from tensight.sessions.records import Frame, NodeHits, OriginRecord
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 _jobs = itertools.count(1)
 

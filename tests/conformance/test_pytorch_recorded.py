@@ -1,0 +1,41 @@
+"""A recorded PyTorch training tells our offline tools what it tells the original's DumpAnalyzer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from pytorch_recorded import answers  # noqa: E402
+from with_recorded_run import record  # noqa: E402
+
+import tensight.debugger  # noqa: E402
+
+GOLDEN = json.loads((HERE / "golden" / "pytorch-recorded.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was recorded whole."""
+    return record(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.mark.parametrize("question", GOLDEN)
+def test_the_answer_is_that_of_the_original(recorded: Path, question: str) -> None:
+    told = json.loads(json.dumps(answers(tensight.debugger, str(recorded))[question]))
+    assert told == GOLDEN[question]
+
+
+def test_the_command_line_finds_the_same_hits(recorded: Path) -> None:
+    command = [sys.executable, "-m", "tensight", "check", str(recorded), "--watch", "TL(max_gt=500)", "--json"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 1, checked.stderr
+    hits = json.loads(checked.stdout)["watchpoints"][0]["hits"]
+    found = {(hit["node"], hit["slot"], hit["iteration"]) for hit in hits if hit["io"] == "output"}
+    assert found == {tuple(hit[:3]) for hit in GOLDEN["hits"] if hit[3] == "TensorTooLarge"}
