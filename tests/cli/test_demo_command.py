@@ -97,6 +97,19 @@ def test_with_a_server_of_its_own_it_stays_until_it_is_told_and_leaves_nothing_b
         tensight.connect(address)
 
 
+def test_told_to_end_it_ends_its_server_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tensight", "demo", "--stay"]
+    with subprocess.Popen(
+        command, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        address = re.findall(r"debug server at (\S+)", _read_until(process, "training attached"))[0]
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    with pytest.raises(tensight.errors.TensightError):
+        tensight.connect(address)
+
+
 def test_without_pytorch_it_shows_the_recorded_run_and_says_so(
     tensight: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

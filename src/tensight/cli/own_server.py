@@ -8,9 +8,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tensight.server.occupancy import Announcement
 
 END_WITHIN_S = 15.0
@@ -18,7 +20,7 @@ END_WITHIN_S = 15.0
 
 @contextmanager
 def own_server(workspace: Path) -> Iterator[Announcement]:
-    """Start a server on free ports of this machine, and end it with the context.
+    """Start a server on free ports of this machine, and end it with the context, also if this process is told to end.
 
     Parameters
     ----------
@@ -34,10 +36,26 @@ def own_server(workspace: Path) -> Iterator[Announcement]:
     from tensight.server.occupancy import wait_until_free
 
     given = {"workspace": workspace, "host": "127.0.0.1", "port": 0, "debugger_port": 0, "enable_debugger": "true"}
-    record = start_detached(given, None).record
+    with _told_to_end_as_interrupted():
+        record = start_detached(given, None).record
+        try:
+            yield record
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record.pid, signal.SIGTERM)
+            wait_until_free(workspace, END_WITHIN_S)
+
+
+@contextmanager
+def _told_to_end_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM and the end of the terminal unwind the stack like Ctrl-C; nobody else would end the server."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield record
+        yield
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(record.pid, signal.SIGTERM)
-        wait_until_free(workspace, END_WITHIN_S)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
