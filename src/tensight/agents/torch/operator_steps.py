@@ -135,6 +135,10 @@ class Operator:
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
         self.place = outputs[0].place if self.is_single else -1
 
+    def is_run_by(self, func: Any, scope: str) -> bool:
+        """Whether an ATen operator in a scope is this one."""
+        return self.declared is func and self.scope is scope
+
 
 END = Operator(None, "", None, None)
 """Stands after the last operator; no operator is like it."""

@@ -344,30 +344,25 @@ class OperatorCapture:
 
     def _goes_on(self, func: Any) -> bool:
         """Find out how a step goes on that is not as expected; False if it is not followed any more."""
+        mode = self._mode
         if self._repeats:
+            if mode.expected[mode.position].is_run_by(func, mode.scope):
+                return True
             self._put_back()
             self._repeats = False
-            if self._tracer is None:
-                return True
-        if self._is_lost:
-            return False
-        if loads_data():
+        if self._is_lost or loads_data():
             return False
         if self._tracer is not None:
             return True
-        mode = self._mode
         position = mode.position
-        operator = mode.expected[position]
-        if operator.declared is func and operator.scope is mode.scope:
+        if mode.expected[position].is_run_by(func, mode.scope):
             return True
         for step in self._steps:
-            if step.begins_like(mode.expected, position):
-                operator = step.operators[position]
-                if operator.declared is func and operator.scope is mode.scope:
-                    self._step = step
-                    mode.expected = step.operators
-                    mode.seen += [None] * (len(step.operators) - len(mode.seen))
-                    return True
+            if step.begins_like(mode.expected, position) and step.operators[position].is_run_by(func, mode.scope):
+                self._step = step
+                mode.expected = step.operators
+                mode.seen += [None] * (len(step.operators) - len(mode.seen))
+                return True
         if len(self._steps) >= _MOST_STEPS:
             say_once(_TOO_MANY)
             self._is_lost = True
