@@ -1,11 +1,12 @@
 """What debugging costs a PyTorch training, beside its peers: seconds a step, as a ratio to the step without any tool.
 
-    python benchmarks/torch_overhead.py [--only transformer|cnn] [--rounds 12] [--without-peers] [--profile]
+    python benchmarks/torch_overhead.py [--only transformer|cnn] [--rounds 4] [--lives 3] [--without-peers] [--profile]
 
-All run in one go, each in a process of its own that stays: in every round each of them does some steps, one after the
-other, so that whatever else the machine does hits all alike. A ratio is that of the medians of a round; what is shown
-is the median of the rounds, and between which quarters the rounds lie. The debug server runs in another process on the
-same cores.
+All run in one go, each in a process of its own: in every round each of them does some steps, one after the other, so
+that whatever else the machine does hits all alike. A ratio is that of the medians of a round; what is shown is the
+median of the rounds, and between which quarters the rounds lie. Two processes that do the same differ by some percent
+for as long as they live, and who comes first in a round has it easier: so each has several lives, and all take turns.
+The debug server runs in another process on the same cores.
 
 The peers come from the package index, into an environment that is made at the first run (.venvs/torch-peers); they are
 compared with the plain step in that environment.
@@ -155,8 +156,8 @@ def measure(workload: str, tools: list[Tool], options: argparse.Namespace) -> li
         workers = [stack.enter_context(Worker(workload, tool, server, options)) for tool in tools]
         for worker in workers:
             worker.begin()
-        for _ in range(options.rounds):
-            for worker in workers:
+        for turn in range(options.rounds):
+            for worker in workers[turn % len(workers) :] + workers[: turn % len(workers)]:
                 worker.medians.append(worker.steps(STEPS_A_ROUND[workload]))
         for worker in workers:
             base = next(each for each in workers if each.tool.name == "plain" and each.tool.peer == worker.tool.peer)
@@ -164,15 +165,17 @@ def measure(workload: str, tools: list[Tool], options: argparse.Namespace) -> li
         return workers
 
 
-def show(workload: str, workers: list[Worker]) -> None:
+def show(workload: str, lives: list[list[Worker]]) -> None:
+    """Print a row for each tool, from all lives of its processes."""
     print(f"\n{workload:52} {'ms a step':>9} {'ratio':>7}  {'quarters':13} {'bar':>5}")
-    for worker in workers:
-        ratio = median(worker.ratios)
-        low, _, high = quantiles(worker.ratios, n=4, method="inclusive")
-        bar = worker.tool.bars.get(workload)
+    for same in zip(*lives, strict=True):
+        tool = same[0].tool
+        ratios = [ratio for worker in same for ratio in worker.ratios]
+        seconds = median(each for worker in same for each in worker.medians)
+        low, ratio, high = quantiles(ratios, n=4, method="inclusive")
+        bar = tool.bars.get(workload)
         verdict = "" if bar is None else f"{bar:5.2f} {'yes' if ratio <= bar else 'NO'}"
-        quarters = f"{low:.2f} – {high:.2f}"
-        print(f"{worker.tool.title:52} {median(worker.medians) * 1e3:9.1f} {ratio:7.3f}  {quarters:13} {verdict}")
+        print(f"{tool.title:52} {seconds * 1e3:9.1f} {ratio:7.3f}  {f'{low:.2f} – {high:.2f}':13} {verdict}")
 
 
 def prepare_peers() -> None:
@@ -190,10 +193,14 @@ def prepare_peers() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", choices=sorted(STEPS_A_ROUND))
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--lives", type=int, default=3, help="how often all processes are started anew")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument(
-        "--clock", choices=("wall", "processor", "thread"), default="wall", help="processor time: where others use the machine"
+        "--clock",
+        choices=("wall", "processor", "thread"),
+        default="wall",
+        help="processor time: where others use the machine",
     )
     parser.add_argument("--without-peers", action="store_true")
     parser.add_argument("--tools", nargs="*", help="only these, as torch_training.py names them")
@@ -205,7 +212,7 @@ def main() -> None:
     tools = [tool for tool in tools if not options.tools or tool.name in ("plain", *options.tools)]
     for workload in STEPS_A_ROUND:
         if options.only in (None, workload):
-            show(workload, measure(workload, tools, options))
+            show(workload, [measure(workload, tools, options) for _ in range(options.lives)])
 
 
 if __name__ == "__main__":
