@@ -23,3 +23,12 @@ def torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
 def one_thread() -> None:
     """Leave the cores to the other tests; and sums are added up in the same order always."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """See to it that no test leaves a debugger to the next one."""
+    from tensight.agents.torch import debugger
+
+    yield
+    assert not any(other() is not None for other in debugger._active)

@@ -143,6 +143,9 @@ class Debugger:
                 self._capture.enter(module, arguments)
         except Exception as error:
             self._give_up(error)
+        except BaseException:
+            self.close()
+            raise
 
     def _attach(self, first: nn.Module) -> None:
         names = Names()
@@ -221,6 +224,10 @@ class Debugger:
             self._capture.begin_step()
         except Exception as error:
             self._give_up(error)
+        except BaseException:
+            # A person ended the training; where no block is around it, nobody else ends debugging.
+            self.close()
+            raise
 
     # --- backward passes ---
 

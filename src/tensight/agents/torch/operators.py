@@ -22,6 +22,7 @@ from tensight.agents.torch.operator_steps import END, OperatorStep, tensor_at
 from tensight.agents.torch.operator_tracing import StepTracer
 from tensight.agents.torch.pairing import accumulated_weight
 from tensight.agents.torch.scopes import ROOT_SCOPE, ModuleScopes
+from tensight.agents.torch.steps import LEFT_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -115,10 +116,12 @@ class OperatorCapture:
     def stop(self) -> None:
         """Remove everything from PyTorch."""
         self._is_started = self._is_captured = False
-        if self._optimizer is None:
+        if self._optimizer is not None:
+            LEFT_HOOKS.extend(self._handles)
+        else:
             for handle in self._handles:
                 handle.remove()
-            self._handles.clear()
+        self._handles.clear()
         self._leave()
 
     def begin_step(self) -> None:

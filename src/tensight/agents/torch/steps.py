@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from torch.utils.hooks import RemovableHandle
+
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.parameters import Parameters
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+LEFT_HOOKS: list[RemovableHandle] = []
+"""Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does it."""
 
 
 class Steps:
@@ -68,6 +73,8 @@ class Steps:
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
+        while LEFT_HOOKS:
+            LEFT_HOOKS.pop().remove()
         self._thread = threading.get_ident()
         self._is_active = True
         if not self._handles:
@@ -87,10 +94,12 @@ class Steps:
                 setattr(torch.amp.GradScaler, name, original)
         self._scaler_methods.clear()
         # PyTorch is going through its hooks while one of ours runs: those must stay, and do nothing.
-        if not self._is_within:
+        if self._is_within:
+            LEFT_HOOKS.extend(self._handles)
+        else:
             for handle in self._handles:
                 handle.remove()
-            self._handles.clear()
+        self._handles.clear()
 
     # --- optimizers ---
 
