@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 LEFT_HOOKS: list[RemovableHandle] = []
-"""Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does it."""
+"""Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does."""
 
 
 class Steps:
