@@ -99,10 +99,11 @@ class Recorder:
 
     def learn(self, program: Program) -> None:
         """Take a program whose steps are recorded, or more of one that is known."""
-        if not self._may_write:
+        rank = self._writer
+        if rank is None:
             return
         try:
-            self._learn(program)
+            self._learn(rank, program)
         except Exception as error:
             self._end(error)
 
@@ -129,12 +130,13 @@ class Recorder:
         columns : StatisticsColumns
         retention : Retention
         """
-        if not self._may_write or iteration in self._iterations:
+        rank = self._writer
+        if rank is None or iteration in self._iterations:
             return
         try:
             if program.number not in self._graphs:
-                self._learn(program)
-            self._write(self._graphs[program.number], iteration, _Seen(order, places, columns, retention))
+                self._learn(rank, program)
+            self._write(rank, self._graphs[program.number], iteration, _Seen(order, places, columns, retention))
         except Exception as error:
             self._end(error)
 
@@ -178,9 +180,10 @@ class Recorder:
                 self._growing.parent.rmdir()
 
     @property
-    def _may_write(self) -> bool:
+    def _writer(self) -> RankRecorder | None:
+        """What writes steps; None if nothing is recorded."""
         # A process that was forked has the recorder too; the recording belongs to its parent.
-        return self.is_on and os.getpid() == self._process_id
+        return self._rank if self.is_on and os.getpid() == self._process_id else None
 
     def _open(self, settings: AgentSettings, framework: Framework) -> None:
         # Only who records needs all that.
@@ -197,18 +200,17 @@ class Recorder:
         what = f"the last {self._ring} steps" if self._ring else "all steps"
         say(f"{what} are recorded in {folder}")
 
-    def _learn(self, program: Program) -> None:
-        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+    def _learn(self, rank: RankRecorder, program: Program) -> None:
         known = self._graphs.get(program.number)
         if known is not None and known.program is program:
             return
-        file = self._rank.new_graph()
+        file = rank.new_graph()
         try:
             names = recorded_names(program)
             recorded = as_recorded(program, names)
             file.write([graph_message(recorded)])
             graph = file.parse(program.name)
-            self._rank.keep_graphs([(file, graph)], {graph.name: execution_order(recorded)})
+            rank.keep_graphs([(file, graph)], {graph.name: execution_order(recorded)})
         except BaseException:
             file.discard()
             raise
@@ -218,18 +220,17 @@ class Recorder:
             if used is known:
                 self._iterations[iteration] = made
 
-    def _write(self, graph: _Graph, iteration: int, seen: _Seen) -> None:
-        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
+    def _write(self, rank: RankRecorder, graph: _Graph, iteration: int, seen: _Seen) -> None:
         root = graph.graph.root_id
-        writer = self._rank.begin_iteration(root, iteration)
+        writer = rank.begin_iteration(root, iteration)
         try:
-            without = self._write_values(writer, graph, seen)
+            without = self._write_values(rank, writer, graph, seen)
             rows = _recorded_rows(graph, without, seen)
             if rows:
-                writer.add_statistics(self._rank.statistics_text(rows))
+                writer.add_statistics(rank.statistics_text(rows))
             # Who reads the dump meanwhile knows an iteration that ran and was not recorded, not the other way round.
             if iteration >= 0:
-                self._rank.record_executions(root, [iteration])
+                rank.record_executions(root, [iteration])
             writer.keep()
         except BaseException:
             writer.discard()
@@ -241,11 +242,10 @@ class Recorder:
                 " them; of the others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
             )
         while 0 < self._ring < len(self._iterations):
-            self._drop_oldest()
+            self._drop_oldest(rank)
 
-    def _write_values(self, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
+    def _write_values(self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
         """Write the values that are kept; return the places that have none."""
-        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
         without: list[int] = []
         written: dict[int, tuple[str, NDArray[Any]]] = {}
         for number in dict.fromkeys(seen.order):
@@ -254,7 +254,7 @@ class Recorder:
             if node is None:
                 continue
             tensor = seen.retention.current(number)
-            head, is_input = self._rank.head(graph.graph, node), place.io == "input"
+            head, is_input = rank.head(graph.graph, node), place.io == "input"
             known = written.get(id(tensor))
             if tensor is not None and known is not None:
                 writer.add_again(known[0], head, place.slot, known[1], is_input=is_input)
@@ -266,12 +266,11 @@ class Recorder:
             written[id(tensor)] = writer.add(head, place.slot, array, is_input=is_input), array
         return without
 
-    def _drop_oldest(self) -> None:
+    def _drop_oldest(self, rank: RankRecorder) -> None:
         """Delete what a ring has no room for."""
-        assert self._rank is not None  # noqa: S101 - it is there whenever recording is on
         iteration = next(iter(self._iterations))
         graph = self._iterations.pop(iteration)
-        gone = self._rank.take_out_iteration(graph.graph.root_id, iteration)
+        gone = rank.take_out_iteration(graph.graph.root_id, iteration)
         if gone is not None:
             self._waste.delete(gone)
 
