@@ -84,6 +84,16 @@ def test_watchpoints_are_checked_again_on_the_values_that_are_there(debug: Debug
     assert (record.step, hit_nodes(session)) == (2, ["fc1.weight", "momentum_buffer.fc1.weight"])
 
 
+def test_a_step_that_is_checked_again_has_its_hits_again(debug: Debug) -> None:
+    _, session = debug(steps=4)
+    session.watch("tensor_too_large", max_gt=-1e9, on=f"name:^{WEIGHTS[0]}")
+    assert session.continue_().wait(30).step == 1
+    found = hit_nodes(session)
+    assert WEIGHTS[0] in found
+    session.recheck().wait(30)
+    assert hit_nodes(session) == found
+
+
 def test_initial_weights_are_checked_before_the_first_step_and_never_after(debug: Debug) -> None:
     _, session = debug(steps=4)
     session.watch("weight_initialization", zero_percentage_ge=100, on=f"name:^{WEIGHTS[0]}")

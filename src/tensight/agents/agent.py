@@ -121,7 +121,7 @@ class Agent:
             self._attachment.connection,
             self.watches,
             Answers(self.places, self.columns, self.retention, reader, self.recorder),
-            check_again=self._check,
+            check_again=lambda: self._check(again=True),
             announce=self._attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
@@ -318,12 +318,11 @@ class Agent:
             self._lasting.choose_copies(self._wants_copies)
         if is_other:
             self._spares_states = spares
-            self.watches.require(Need.NOTHING)
-            self.watches.require(base)
-            if spares:
-                self._lasting.spare_states(self.watches, base)
-            elif self._watches_weights and not base:
-                self._lasting.keep_weights()
+            # States are most of what there is: at a stop what nobody watches of them is made up.
+            values = self._lasting.states if spares else ()
+            if self._watches_weights and not base:
+                values = self._lasting.weights
+            self.watches.require(base, dict.fromkeys(values, Need.VALUE))
 
     def _require(self, need: Need) -> bool:
         """Say what is wanted of every place; return whether that is another thing than before."""
@@ -391,14 +390,20 @@ class Agent:
                     self._reader.scan(tensor, self.columns, place)
         self._reader.settle(self.columns)
 
-    def _check(self, *, scaled_skip: bool = False) -> list[AgentHit]:
-        """Check all watchpoints on the values of the step at which the training stands."""
+    def _check(self, *, scaled_skip: bool = False, again: bool = False) -> list[AgentHit]:
+        """Check all watchpoints on the values of the step at which the training stands, or do so once more."""
         if not self.watches.any:
             return []
         if self.step == 0:
             return self.watches.check_initial(self.columns, self.retention)
-        iteration = self.columns.current_iteration
-        return self.watches.check_step(self.columns, self.retention, iteration, self._order, scaled_skip=scaled_skip)
+        return self.watches.check_step(
+            self.columns,
+            self.retention,
+            self.columns.current_iteration,
+            self._order,
+            scaled_skip=scaled_skip,
+            again=again,
+        )
 
     def _standing(self, node: str = "") -> Standing:
         compares = self.framework.world_size > 1 and not node

@@ -74,6 +74,13 @@ class CommandLoop:
         Checks all watchpoints on the values of the step at which the training stands, and returns the hits.
     announce : callable
         Tells the server once more who the process is; returns why that failed, empty if it did not.
+    hit_messages : callable
+        Returns hits as messages.
+
+    Attributes
+    ----------
+    is_ours : bool
+        Whether the server understands what Tensight added to the protocol.
     """
 
     def __init__(

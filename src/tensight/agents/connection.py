@@ -117,17 +117,13 @@ class Connection:
 
     def ask(self, name: str, request: Message, *, timeout_s: float) -> Outcome:
         """Do the same as `call` for less, in a thread that nobody interrupts."""
-        import grpc
-
         make = self._calls.get(name)
         if make is None:
             return _NO_CONNECTION
         try:
             return Outcome(make(request, timeout=timeout_s, metadata=self._metadata))
-        except grpc.RpcError as error:
-            return Outcome(None, error.code().name, error.details() or "")
         except Exception as error:
-            return Outcome(None, "INTERNAL", str(error))
+            return _failure(error)
 
     def stream(self, name: str, requests: Iterable[Message], *, timeout_s: float | None) -> Outcome:
         """Send messages one after the other and wait for the reply to all of them."""
@@ -166,7 +162,7 @@ class Connection:
         try:
             call = start(make.future)
         except Exception as error:
-            return Outcome(None, "INTERNAL", str(error))
+            return _failure(error)
         # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
         return self._settled(call, None if timeout_s is None else timeout_s + 1.0)
 
@@ -194,12 +190,19 @@ def _outcome(call: Any) -> Outcome | None:
         return Outcome(call.result(timeout=_SLICE_S))
     except grpc.FutureTimeoutError:
         return None
-    except grpc.RpcError as error:
-        return Outcome(None, error.code().name, error.details() or "")
     except grpc.FutureCancelledError:
         return Outcome(None, "CANCELLED", "the call was given up")
     except Exception as error:
-        return Outcome(None, "INTERNAL", str(error))
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Outcome:
+    """Return what a call came to that raised an error."""
+    import grpc
+
+    if isinstance(error, grpc.RpcError):
+        return Outcome(None, error.code().name, error.details() or "")
+    return Outcome(None, "INTERNAL", str(error))
 
 
 def _serialized(message: Message) -> bytes:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.agents.places import Need
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
     from tensight.agents.places import PlaceTable
     from tensight.agents.retention import Retention
-    from tensight.agents.watching import Watches
 
 _MADE_IN_THE_STEP = ("operator", "input")
 _WEIGHTS = ("weight", "frozen_weight")
@@ -28,6 +25,12 @@ class LastingPlaces:
     ----------
     places : PlaceTable
     retention : Retention
+
+    Attributes
+    ----------
+    numbers : ndarray of int64
+        All of them.
+    weights, states : list of int
     """
 
     def __init__(self, places: PlaceTable, retention: Retention) -> None:
@@ -67,18 +70,3 @@ class LastingPlaces:
         for number in self.numbers.tolist():
             if number not in self._copied:
                 self._retention.forget(number)
-
-    def keep_weights(self) -> None:
-        """Have weights kept where the values of everything else are not."""
-        needs = self._places.needs
-        for number in self.weights:
-            needs[number] |= int(Need.VALUE)
-
-    def spare_states(self, watches: Watches, base: Need) -> None:
-        """Ask of states, which are most of what there is, only for what is watched; at a stop the rest is made up."""
-        needs = self._places.needs
-        watches.require(Need.NOTHING)
-        wanted = [needs[number] for number in self.states]
-        watches.require(base)
-        for number, need in zip(self.states, wanted, strict=True):
-            needs[number] = need | int(Need.VALUE)

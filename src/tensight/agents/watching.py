@@ -6,6 +6,7 @@ which a threshold may be exceeded are evaluated as carefully as anywhere else in
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,6 +74,7 @@ class Watches:
         self._layers = Layers()
         self._known: set[str] = set()
         self._base = Need.NOTHING
+        self._instead: Mapping[int, Need] = {}
         self._wanted = bytearray()
         self._table: NDArray[np.int64] | None = None
         self._masked: NDArray[np.bool_] | None = None
@@ -123,10 +125,17 @@ class Watches:
                 watch.selects.learn(layers)
             self._decide_again()
 
-    def require(self, need: Need) -> None:
-        """Set what is wanted of every place, watched or not; may be called in every step."""
-        if need != self._base:
-            self._base = need
+    def require(self, need: Need, instead: Mapping[int, Need] = MappingProxyType({})) -> None:
+        """Set what is wanted of every place, watched or not; may be called in every step.
+
+        Parameters
+        ----------
+        need : Need
+        instead : mapping of int to Need
+            What is wanted of some places instead.
+        """
+        if need != self._base or instead != self._instead:
+            self._base, self._instead = need, instead
             self._write_needs()
 
     @property
@@ -150,7 +159,10 @@ class Watches:
 
     def _write_needs(self) -> None:
         # The table's array stays the same object, and nothing may hold a view of it when it grows.
-        self._places.needs[:] = (np.frombuffer(self._wanted, np.uint8) | np.uint8(self._base)).tobytes()
+        needs = self._places.needs
+        needs[:] = (np.frombuffer(self._wanted, np.uint8) | np.uint8(self._base)).tobytes()
+        for number, need in self._instead.items():
+            needs[number] = self._wanted[number] | need
 
     def _decide(self, place: Place) -> Need:
         """Return what is needed of a place, and note who watches it; places come in the order of their numbers."""
