@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.rows import Rows
     from tensight.watchpoints import ConditionCheck, Quantity, Threshold
-    from tensight.watchpoints.columns import Bounds, FloatColumn
+    from tensight.watchpoints.columns import Bounds
 
 Table = dict[Any, "NDArray[Any]"]
 
@@ -77,7 +77,7 @@ class StepTable:
         if some.size:
             rows = chosen[some]
             few: Table = {name: columns[name][rows] for name in threshold.quantity.columns}
-            low, high = _both(threshold.quantity.compute(few, judged.values))
+            low, high = threshold.quantity.bounds(few, judged.values)
             possible[some] = threshold.comparator.compare(high if threshold.comparator.grows else low, threshold.value)
         return possible
 
@@ -85,13 +85,9 @@ class StepTable:
         """Return the smallest and the largest value that a quantity can have, of every place."""
         # What norms are compared with is another for every watchpoint.
         if quantity.source is Source.REFERENCE:
-            return _both(quantity.compute(self.columns, judged.values))
+            return quantity.bounds(self.columns, judged.values)
         key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, judged.check.arguments)
         found = self._bounds.get(key)
         if found is None:
-            found = self._bounds[key] = _both(quantity.compute(self.columns, judged.values))
+            found = self._bounds[key] = quantity.bounds(self.columns, judged.values)
         return found
-
-
-def _both(computed: FloatColumn | Bounds) -> Bounds:
-    return computed if isinstance(computed, tuple) else (computed, computed)

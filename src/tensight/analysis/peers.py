@@ -78,7 +78,7 @@ def rows_to_count(
         columns: Columns = {name: table.rows[name][chosen[known]] for name in STATISTICS}
         with np.errstate(all="ignore"):
             for threshold in check.thresholds:
-                low, high = _bounds(threshold.quantity.compute(columns, check.values))
+                low, high = threshold.quantity.bounds(columns, check.values)
                 open_rows[known] &= threshold.comparator.compare(high, threshold.value) & (low < high)
     counted: NDArray[np.int64] = chosen[open_rows]
     return counted
@@ -98,10 +98,6 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
     for name in needs.references:
         columns["reference", name] = _references(dump, table, name, rows)
     return columns
-
-
-def _bounds(computed: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return computed if isinstance(computed, tuple) else (computed, computed)
 
 
 def _identity(file: TensorFile) -> tuple[object, ...]:

@@ -174,8 +174,7 @@ class _Rows:
         )
 
     def _bounds(self, quantity: Quantity) -> tuple[FloatColumn, FloatColumn]:
-        computed = quantity.compute(self._columns, self._arguments())
-        low, high = computed if isinstance(computed, tuple) else (computed, computed)
+        low, high = quantity.bounds(self._columns, self._arguments())
         if self._report and quantity.source is Source.CHANGE:
             # In the original's arithmetic one NaN or Inf in the previous value leaves no number to compare.
             lost = compares_non_finite(self._columns)

@@ -81,6 +81,11 @@ class Quantity:
     source: Source = Source.STATISTICS
     shown_by_original: bool = True
 
+    def bounds(self, columns: Columns, arguments: Arguments) -> Bounds:
+        """Return the smallest and the largest value that the columns allow: the same array twice if they tell it."""
+        computed = self.compute(columns, arguments)
+        return computed if isinstance(computed, tuple) else (computed, computed)
+
 
 def _max(columns: Columns, _: Arguments) -> FloatColumn:
     return float_column(columns, "max")
