@@ -165,15 +165,22 @@ def test_a_server_that_is_killed_while_the_training_waits_for_a_person_lets_it_g
     assert outcome.own() == undisturbed.own()
 
 
-def test_a_server_that_is_restarted_finds_the_training_again(tmp_path: Path, undisturbed: Outcome) -> None:
+@pytest.mark.parametrize("notices", [True, False])
+def test_a_server_that_is_restarted_finds_the_training_again(
+    tmp_path: Path, undisturbed: Outcome, notices: bool
+) -> None:
     workspace, enough = tmp_path / "workspace", tmp_path / "enough"
     with running_server(workspace) as first:
         port = str(first.debugger).rpartition(":")[2]
         arguments, options = ("--stop-at", "8", "--linger", str(enough)), debugged("restarted")
         with Run(*arguments, debugger=str(first.debugger), options=options, folder=tmp_path) as run:
             run.until("step 8")
+            if not notices:
+                run.process.send_signal(signal.SIGSTOP)
             first.kill()
             with running_server(workspace, "--debugger-port", port) as second:
+                if not notices:
+                    run.process.send_signal(signal.SIGCONT)
                 run.go_on()
                 with attached(second, "restarted") as session:
                     session.pause().wait(PATIENCE_S)

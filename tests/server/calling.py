@@ -10,6 +10,7 @@ import grpc
 
 from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto
 from tensight.wire.debugger_pb2 import Chunk, EventReply, Metadata
+from tensight.wire.telemetry_pb2 import PollReply
 
 WITHIN_S = 30
 STREAMED = ("SendGraph", "SendMultiGraphs", "SendTensors", "SendTensorBase", "SendTensorStats", "SendWatchpointHits")
@@ -40,6 +41,11 @@ class Caller:
         """Make a call with a stream of requests; returns the reply's bytes."""
         streamed = self._channel.stream_unary(f"/{service}/{call}")
         return streamed(iter(requests), timeout=WITHIN_S, metadata=self._metadata)
+
+    def poll(self) -> PollReply:
+        """Ask as a process does that runs."""
+        call = self._channel.unary_unary("/tensight.v1.Telemetry/Poll")
+        return PollReply.FromString(call(b"", timeout=WITHIN_S, metadata=self._metadata))
 
     def attach(self, device: str) -> None:
         """Announce a process and send its graph, of one operator, so that it may ask for commands."""

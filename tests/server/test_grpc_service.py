@@ -38,7 +38,12 @@ def test_every_call_of_the_protocol_is_there(caller: Caller) -> None:
         assert isinstance(EventReply.FromString(caller.many(call, [])), EventReply)
     for call in ("SendStatistics", "SendViews"):
         assert isinstance(Receipt.FromString(caller.many(call, [], "tensight.v1.Telemetry")), Receipt)
-    assert isinstance(caller.one("Poll", b"", "tensight.v1.Telemetry"), EventReply | PollReply)
+    assert isinstance(caller.poll(), PollReply)
+
+
+def test_who_asks_and_was_never_heard_of_is_told_so(debug_server: RunningServer) -> None:
+    with calling(debug_server.debugger) as stranger:
+        assert stranger.poll() == PollReply(unknown=True)
 
 
 def test_another_call_is_not_implemented(caller: Caller) -> None:

@@ -128,15 +128,17 @@ class Background(threading.Thread):
         self._poll_s = time.monotonic() + POLL_EVERY_S
         if epoch != self._epoch:
             return
-        if outcome.reply is not None:
+        if outcome.reply is not None and outcome.reply.unknown:
+            self._lose("there is another one, which has not heard of this training")
+        elif outcome.reply is not None:
             self._failed_polls = 0
             self.wants_exit = outcome.reply.exit
             self.wants_stop = outcome.reply.pause or outcome.reply.exit
-            return
-        self._failed_polls += 1
-        self._poll_s += _RETRY_S
-        if self._failed_polls >= _MOST_FAILED_POLLS:
-            self._lose(f"{outcome.code} {outcome.details}")
+        else:
+            self._failed_polls += 1
+            self._poll_s += _RETRY_S
+            if self._failed_polls >= _MOST_FAILED_POLLS:
+                self._lose(f"{outcome.code} {outcome.details}")
 
     def _beat(self) -> None:
         message = Heartbeat(message=_ALIVE, period=int(BEAT_EVERY_S))

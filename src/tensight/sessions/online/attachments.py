@@ -163,7 +163,9 @@ class Attachments:
     async def poll(self, caller: Caller, message: PollRequest) -> PollReply:
         """Tell a running process whether somebody wants it to stop."""
         process = self._find(caller)
-        return PollReply() if process is None or self._closing else process.poll(message.step)
+        if process is None or self._closing:
+            return PollReply(unknown=not self._closing and self._known(caller) is None)
+        return process.poll(message.step)
 
     async def disconnected(self, caller: Caller) -> None:
         """Note that a call broke off."""
@@ -234,10 +236,13 @@ class Attachments:
     # --- who calls ---
 
     def _lookup(self, caller: Caller) -> TrainingProcess | None:
-        key, peer = caller.process_key, caller.peer
-        process = self._by_key.get(key) if key else self._by_peer.get(peer)
+        process = self._known(caller)
         # A person may have closed its session.
         return None if process is None or process.session.is_closing else process
+
+    def _known(self, caller: Caller) -> TrainingProcess | None:
+        key, peer = caller.process_key, caller.peer
+        return self._by_key.get(key) if key else self._by_peer.get(peer)
 
     def _find(self, caller: Caller) -> TrainingProcess | None:
         """Return the process that calls, and note that it has been heard of."""
