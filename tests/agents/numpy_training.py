@@ -66,8 +66,8 @@ class ArrayReader:
         into[...] = tensor
         return into
 
-    def scan(self, tensor: NDArray[Any], columns: StatisticsColumns, place: int) -> bool:
-        return columns.scan(place, tensor)
+    def scan(self, tensor: NDArray[Any], columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        return columns.scan(place, tensor, hashed=hashed)
 
     def has_non_finite(self, tensor: NDArray[Any]) -> bool:
         return not bool(np.isfinite(tensor).all())

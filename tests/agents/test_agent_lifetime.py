@@ -230,10 +230,10 @@ def test_a_tensor_that_cannot_be_read_is_passed_over(
     scene, session = debug(steps=6)
     scan = scene.debugger.reader.scan
 
-    def scan_most(tensor: object, columns: object, place: int) -> bool:
+    def scan_most(tensor: object, columns: object, place: int, *, hashed: bool) -> bool:
         if scene.debugger.agent.places[place].node.name == FORWARD[1]:
             raise RuntimeError("this one not")
-        return scan(tensor, columns, place)
+        return scan(tensor, columns, place, hashed=hashed)
 
     monkeypatch.setattr(scene.debugger.reader, "scan", scan_most)
     session.step(2).wait(30)

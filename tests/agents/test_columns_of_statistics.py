@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -53,6 +53,30 @@ def assert_same(found: TensorStatistics | None, expected: TensorStatistics) -> N
         mine, theirs = getattr(found, field.name), getattr(expected, field.name)
         both_nan = isinstance(mine, float) and math.isnan(mine) and math.isnan(theirs)
         assert both_nan or (mine == theirs and type(mine) is type(theirs)), (field.name, mine, theirs)
+
+
+@BOTH_WAYS
+@given(array=tensors())
+def test_without_a_hash_everything_else_is_the_same(way: str, array: np.ndarray[Any, Any]) -> None:
+    columns = StatisticsColumns()
+    assert columns.scan(0, array, hashed=False)
+    found, expected = columns.statistics(0), statistics(array)
+    assert found is not None
+    # A hash that was not asked for is the right one or none.
+    assert found.content_hash in (0, expected.content_hash)
+    assert_same(replace(found, content_hash=expected.content_hash), expected)
+
+
+def test_a_hash_that_nobody_asked_for_is_not_taken_and_can_be_had_later() -> None:
+    array = np.arange(SEGMENT_ELEMENTS + 5, dtype=np.float32)
+    columns = StatisticsColumns()
+    for place, part in enumerate((array[:100], array)):
+        columns.scan(place, part, hashed=False)
+        assert not columns.has_hash(place)
+        assert columns.take([place]).hashes.tolist() == [0]
+        columns.scan(place, part)
+        assert columns.has_hash(place)
+        assert columns.take([place]).hashes.tolist() == [statistics(part).content_hash]
 
 
 @BOTH_WAYS

@@ -43,8 +43,8 @@ class ArrayReader:
     def copy(self, tensor: Any) -> NDArray[Any]:
         return np.array(tensor)
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int) -> bool:
-        return columns.scan(place, tensor)
+    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        return columns.scan(place, tensor, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         return not np.isfinite(tensor).all()
@@ -233,7 +233,7 @@ def test_a_weight_that_did_not_change_is_known_by_its_hash() -> None:
     process = Process()
     weight = process.place("w", "Parameter", "weight")
     process.watch("weight_not_changed(rtol=0, atol=0)", "weights")
-    assert process.places.needs[weight] == Need.ROW
+    assert process.places.needs[weight] == Need.ROW | Need.HASH
     values = np.array([1.0, 2.0])
     assert process.step({weight: values}) == []
     assert found(process.step({weight: values})) == [(1, "w")]

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "Terminated"]
 
-_FINITE, _ROW, _VALUE, _CHANGE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.CHANGE)
-_ALL = Need.ROW | Need.VALUE
+_FINITE, _ROW, _VALUE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE)
+_CHANGE, _HASH = int(Need.CHANGE), int(Need.HASH)
+_SHOWN = Need.ROW | Need.VALUE
+_ALL = _SHOWN | Need.HASH
 
 MOST_PROGRAMS = 256
 """A training whose every step computes something else would send graphs for ever."""
@@ -127,7 +129,7 @@ class Agent:
         )
         self._attachment.obey(self._loop)
         # Initial weights are observed before there is a server; of partial memory the statistics must do.
-        self._require(Need.ROW if settings.partial_memory else _ALL)
+        self._require(Need.ROW | Need.HASH if settings.partial_memory else _ALL)
         silent_in_children(self)
         atexit.register(self.close)
 
@@ -167,9 +169,14 @@ class Agent:
         try:
             self._order.append(place)
             if need & _ROW:
+                hashed = need & _HASH != 0
                 same = self.retention.same_as(tensor)
-                if same is None or self.columns.iteration[same] != self.columns.current_iteration:
-                    self._reader.scan(tensor, self.columns, place)
+                if (
+                    same is None
+                    or self.columns.iteration[same] != self.columns.current_iteration
+                    or (hashed and not self.columns.has_hash(same))
+                ):
+                    self._reader.scan(tensor, self.columns, place, hashed=hashed)
                 elif same != place:
                     self.columns.copy_row(same, place)
             elif need & _FINITE and self._reader.has_non_finite(tensor):
@@ -251,7 +258,7 @@ class Agent:
             self._left -= 1
         self._follow_the_server()
         if self._attachment.is_attached:
-            sees_enough = captured and (self._base == _ALL or self.settings.partial_memory)
+            sees_enough = captured and (self._base & _SHOWN == _SHOWN or self.settings.partial_memory)
             wants_stop = self._background.wants_stop and sees_enough
             wants_stop = wants_stop or self._background.wants_exit
             if hits or is_new or wants_stop or self._left == 0 or self._now.at_nodes:
@@ -308,9 +315,11 @@ class Agent:
         # References to thousands of intermediates keep memory from being used again, which costs more than the
         # watching; where operators are captured, an adapter shows the values of what hits all the same.
         watches_modules = watches and self.settings.capture == "modules"
-        if not partial and (looks_at_all or self.recorder.is_on or watches_modules):
-            base = _ALL
-        spares = watches_modules and base == _ALL and not (looks_at_all or self.recorder.is_on)
+        everything = looks_at_all or self.recorder.is_on
+        if not partial and (everything or watches_modules):
+            # What nobody was sure to look at gets its hashes when the training stops.
+            base = _ALL if everything else _SHOWN
+        spares = base == _SHOWN
         is_other = self._require(base) or self._may_watch_anew or spares != self._spares_states
         if looks_at_all != self._looks_at_all or self._may_watch_anew:
             self._looks_at_all, self._may_watch_anew = looks_at_all, False
@@ -381,10 +390,11 @@ class Agent:
                 self._telemetry.offer(rows)
 
     def _complete_rows(self) -> None:
-        """Write the rows of places that were only asked about NaN and Inf, where their values are still there."""
-        written = self.columns.iteration
+        """Write the rows of places that were only asked about NaN and Inf, and hashes, where values are still there."""
+        columns = self.columns
         for place in self._order:
-            if place >= len(written) or written[place] != self.columns.current_iteration:
+            written = place < len(columns.iteration) and columns.iteration[place] == columns.current_iteration
+            if not written or not columns.has_hash(place):
                 tensor = self.retention.current(place)
                 if tensor is not None:
                     self._reader.scan(tensor, self.columns, place)

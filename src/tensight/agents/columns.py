@@ -40,6 +40,7 @@ _READY_AT_FIRST = 256
 _HOLDING = 2**16
 """Elements up to which a scan holds the interpreter lock: it takes some 10 µs."""
 
+_NO_HASH = layout.NO_HASH
 _REALS_BYTES, _COUNTS_BYTES = 8 * layout.REALS, 8 * layout.COUNTS
 _pack = layout.SCAN_TASK.pack_into
 _FIRST_REALS = np.zeros(layout.REALS)
@@ -121,7 +122,7 @@ class StatisticsColumns:
                 self.iteration = self._iterations[:end]
                 self._ready = end
 
-    def scan(self, place: int, array: NDArray[Any]) -> bool:
+    def scan(self, place: int, array: NDArray[Any], *, hashed: bool = True) -> bool:
         """Write the row of a place.
 
         Parameters
@@ -129,6 +130,8 @@ class StatisticsColumns:
         place : int
         array : ndarray
             Of any shape, strides and byte order.
+        hashed : bool
+            Whether a content hash is wanted; the row may be without one if not.
 
         Returns
         -------
@@ -142,12 +145,14 @@ class StatisticsColumns:
                 return False
             self._kinds[array.dtype] = kind
         if kind.is_direct and array.flags.c_contiguous and array.size <= SEGMENT_ELEMENTS:
-            self._scan_direct(place, kind, array.ctypes.data, array.shape, array.size)
+            self._scan_direct(place, kind, array.ctypes.data, array.shape, array.size, hashed)
         else:
-            self._scan_any(place, kind, array)
+            self._scan_any(place, kind, array, hashed)
         return True
 
-    def scan_address(self, place: int, address: int, dtype: str, shape: tuple[int, ...], count: int) -> bool:
+    def scan_address(
+        self, place: int, address: int, dtype: str, shape: tuple[int, ...], count: int, *, hashed: bool = True
+    ) -> bool:
         """Write the row of a place from where its elements lie.
 
         Parameters
@@ -160,6 +165,8 @@ class StatisticsColumns:
         shape : tuple of int
         count : int
             Number of elements.
+        hashed : bool
+            Whether a content hash is wanted; the row may be without one if not.
 
         Returns
         -------
@@ -170,9 +177,9 @@ class StatisticsColumns:
         if kind is None:
             return False
         if kind.is_direct and count <= SEGMENT_ELEMENTS:
-            self._scan_direct(place, kind, address, shape, count)
+            self._scan_direct(place, kind, address, shape, count, hashed)
         else:
-            self._scan_any(place, kind, array_at(address, kind.element, shape, count))
+            self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
         return True
 
     def copy_row(self, source: int, target: int) -> None:
@@ -216,26 +223,32 @@ class StatisticsColumns:
         """Whether the row of a place counts NaN or infinite elements."""
         return place < self._ready and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 
+    def has_hash(self, place: int) -> bool:
+        """Whether the row of a place has a content hash."""
+        return place < self._ready and bool(self._counts[place, layout.HASH])
+
     def _mark(self, place: int, code: int, shape: tuple[int, ...], exponent: int) -> None:
         self._shapes[place] = shape
         self._codes[place] = code
         self._exponents[place] = exponent
         self._iterations[place] = self.current_iteration
 
-    def _scan_direct(self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int) -> None:
+    def _scan_direct(
+        self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
+    ) -> None:
         """Scan at most a segment of elements that the kernel can read themselves."""
         kernel = self._double if kind.is_double else self._single
         if kernel is None:
             kernel = self._kernel(kind)
             if kernel is None:
-                self._scan_any(place, kind, array_at(address, kind.element, shape, count))
+                self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
                 return
         if place >= self._ready:
             self.reserve(place + 1)
         reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
         task, scratch = own_memory.task, own_memory.address
         how = kind.stored_as, address, kind.item_bytes, address
-        _pack(task.words, 0, *how, count, 0, scratch, reals, counts, 0, 0, 1)
+        _pack(task.words, 0, *how, count, 0 if hashed else _NO_HASH, scratch, reals, counts, 0, 0, 1)
         if count > _HOLDING:
             kernel.call(task.address)
         else:
@@ -245,16 +258,16 @@ class StatisticsColumns:
             exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
         self._mark(place, kind.code, shape, exponent)
 
-    def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:
+    def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
         """Scan what must be converted, copied or put together first."""
         self.reserve(place + 1)
         if array.size > SEGMENT_ELEMENTS:
-            self._scan_segments(place, kind, array)
+            self._scan_segments(place, kind, array, hashed)
             return
         elements = as_native(array, kind.element)
         kernel = self._kernel(kind)
         if kernel is not None and kind.element.route.is_direct:
-            self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size)
+            self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size, hashed)
             return
         reals, counts = self._reals[place], self._counts[place]
         reals[:] = _FIRST_REALS
@@ -276,8 +289,9 @@ class StatisticsColumns:
             _pack(task.words, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
             kernel.call(task.address)
 
-    def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any]) -> None:
-        whole = joined([scan_segment(segment, index) for index, segment in enumerate(segments_of(array))])
+    def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
+        parts = [scan_segment(segment, index, hashed=hashed) for index, segment in enumerate(segments_of(array))]
+        whole = joined(parts)
         row = self._counts[place]
         row[layout.FINITE], row[layout.NAN] = whole.finite, whole.nan
         row[layout.NEGATIVE_INFINITE], row[layout.POSITIVE_INFINITE] = whole.negative_infinite, whole.positive_infinite

@@ -31,6 +31,8 @@ class Need(IntFlag):
     """Its value is compared with the previous step's at the end of the step."""
     NOW = 16
     """Its watchpoints are checked as soon as its node has run, and not at the end of the step."""
+    HASH = 32
+    """Its row has a content hash, which costs a third more; without, the row may have none."""
 
 
 class DeclaredNode(NamedTuple):

@@ -55,8 +55,17 @@ class TensorReader(Protocol):
         the same kind and shape, which saves making memory.
         """
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
+    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind.
+
+        Parameters
+        ----------
+        tensor : object
+        columns : StatisticsColumns
+        place : int
+        hashed : bool
+            Whether a content hash is wanted.
+        """
 
     def has_non_finite(self, tensor: Any) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""

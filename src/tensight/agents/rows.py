@@ -98,9 +98,11 @@ class Rows:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Content hashes."""
-        kinds = _KINDS[self.codes]
-        return layout.tensor_hashes(self.raw_counts[:, layout.HASH].view(np.uint64), self.sizes, kinds)
+        """Content hashes; 0 where none was taken."""
+        blocks, sizes = self.raw_counts[:, layout.HASH].view(np.uint64), self.sizes
+        hashes = layout.tensor_hashes(blocks, sizes, _KINDS[self.codes])
+        hashes[(blocks == 0) & (sizes > 0)] = 0
+        return hashes
 
     def columns(self) -> dict[Any, NDArray[Any]]:
         """Return the statistics by name, as watchpoints are evaluated on; without ``content_hash``, see `hashes`."""
@@ -138,7 +140,7 @@ def raw_row(statistics: TensorStatistics) -> tuple[list[float], list[int]]:
     counts[layout.FINITE], counts[layout.NAN] = finite, row.nan_count
     counts[layout.NEGATIVE_INFINITE], counts[layout.POSITIVE_INFINITE] = row.neg_inf_count, row.pos_inf_count
     counts[layout.NEGATIVE], counts[layout.POSITIVE] = row.negative_count, row.positive_count
-    blocks = layout.block_hashes(row.content_hash, row.size_bytes, row.dtype)
+    blocks = layout.block_hashes(row.content_hash, row.size_bytes, row.dtype) if row.content_hash else 0
     counts[layout.HASH] = blocks - 2**64 if blocks >= 2**63 else blocks
     reals = [0.0] * layout.REALS
     if finite:

@@ -272,7 +272,7 @@ class Watches:
                 rows = columns.take(watch.places)
                 for number, written, content in zip(watch.places, rows.codes >= 0, rows.hashes.tolist(), strict=True):
                     place = self._places[number]
-                    if written:
+                    if written and content:
                         name = encoded(watch.selects.name_of(place.node) or place.node.name)
                         found.append(ContentHash(node=name, slot=place.slot, hash=content, watchpoint=watch.rule.id))
         return found

@@ -117,6 +117,8 @@ class Watch:
         need = Need.FINITE if rule.only_finite else Need.ROW
         if needs.ranges or needs.units:
             need |= Need.VALUE
+        if rule.compares_steps or rule.compares_ranks:
+            need |= Need.HASH
         if needs.changes and not rule.is_exact:
             need |= Need.CHANGE
         return need | Need.NOW if self.at_nodes else need

@@ -86,7 +86,7 @@ class ValueColumns:
         now["hash"], now["abs_mean"] = rows.raw_counts[chosen, layout.HASH], columns["abs_mean"][chosen]
         now["count"] = columns["count"][chosen]
         finite = columns["nan_count"] + columns["neg_inf_count"] + columns["pos_inf_count"] == 0
-        now["known"] = finite[chosen]
+        now["known"] = finite[chosen] & (now["hash"] != 0)
         seen = present[chosen]
         # NaN and Inf compare like nothing else; then the elements decide.
         usable = before["known"] & now["known"]

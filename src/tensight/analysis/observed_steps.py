@@ -243,7 +243,7 @@ class ObservedStep:
         if signature is not None:
             return index in (*signature.variables, *signature.states)
         outputs, hashes = self._outputs.get(node.name, {}), self._observed.hashes
-        return any(hashes[row] == hashes[output] for output in outputs.values())
+        return bool(hashes[row]) and any(hashes[row] == hashes[output] for output in outputs.values())
 
     def _outside_row(self, node: Node, before: int | None = None) -> int | None:
         """Return the row that shows a parameter or constant as it was when the step began."""

@@ -250,7 +250,8 @@ def scan(infinity: Any, task: int) -> None:
             low = narrow(ranges[2 * i], infinity)
             high = narrow(ranges[2 * i + 1], infinity)
             counts[COUNTS + i] += count_range(source, block, low, high)
-        counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
+        if first_block >= 0:
+            counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
         done += block
 
 

@@ -56,6 +56,7 @@ class TensorStatistics:
     l2_norm : float
     content_hash : int
         Unsigned 64 bits; equal for equal elements of the same dtype, whatever shape, byte order and number of threads.
+        0 if none was taken.
     """
 
     dtype: str
@@ -120,7 +121,9 @@ class Partial(NamedTuple):
     in_ranges: tuple[int, ...]
 
 
-def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float, float]] = ()) -> Partial:
+def scan_segment(
+    segment: NDArray[Any], index: int, ranges: Sequence[tuple[float, float]] = (), *, hashed: bool = True
+) -> Partial:
     """Scan one segment of a tensor; most of the time is spent without the interpreter lock.
 
     Parameters
@@ -132,6 +135,8 @@ def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float
     ranges : sequence of (float, float)
         Count the values from start to end, both included. Values are compared as doubles; an infinite bound includes
         infinite values, NaN is in no range.
+    hashed : bool
+        Whether a content hash is wanted; without, it may be 0.
 
     Raises
     ------
@@ -149,7 +154,7 @@ def scan_segment(segment: NDArray[Any], index: int, ranges: Sequence[tuple[float
     if kernel is None:
         portable.scan(elements, element, first_block, ranges, totals.reals, totals.counts)
     else:
-        _scan_compiled(kernel, elements, element, first_block, ranges, totals)
+        _scan_compiled(kernel, elements, element, first_block if hashed else layout.NO_HASH, ranges, totals)
     reals, counts = totals.reals.tolist(), totals.counts.tolist()
     exponent = rescan_if_out_of_range(elements, element, reals) if route.is_double else 0
     return _partial(index, elements.size, exponent, reals, counts)
@@ -181,7 +186,8 @@ def _scan_compiled(
         return
     for start in range(0, elements.size, layout.CHUNK):
         chunk = elements[start : start + layout.CHUNK]
-        run(layout.VALUES, chunk, values_of(chunk, element), first_block + start // layout.BLOCK)
+        block = layout.NO_HASH if first_block == layout.NO_HASH else first_block + start // layout.BLOCK
+        run(layout.VALUES, chunk, values_of(chunk, element), block)
 
 
 def rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:

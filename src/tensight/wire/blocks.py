@@ -164,7 +164,7 @@ class ReceivedBlock:
         )
         for dtype, shape, size, counts, numbers, content_hash in columns:
             named = dict(zip((*BLOCK_COUNTS, *BLOCK_NUMBERS), (*counts, *numbers), strict=True))
-            yield ReceivedStatistics(dtype, shape, size, **named, content_hash=content_hash, partial=False)
+            yield ReceivedStatistics(dtype, shape, size, **named, content_hash=content_hash or None, partial=False)
 
 
 class BlockReader:

@@ -232,7 +232,7 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
         numbers.count,
         **counts,
         **measures,
-        content_hash=numbers.content_hash,
+        content_hash=numbers.content_hash or None,
         partial=False,
     )
 

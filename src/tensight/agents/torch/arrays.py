@@ -129,17 +129,17 @@ class TorchReader:
                 return into.copy_(source)
             return source.clone()
 
-    def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int) -> bool:
+    def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
         """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
                 if name is not None and address and not (tensor.is_complex() and tensor.is_conj()):
-                    return columns.scan_address(place, address, name, tensor.shape, tensor.numel())
+                    return columns.scan_address(place, address, name, tensor.shape, tensor.numel(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
-        return self._scan_unusual(tensor, columns, place)
+        return self._scan_unusual(tensor, columns, place, hashed)
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible.
@@ -166,13 +166,13 @@ class TorchReader:
             with _unnoticed():
                 self._device.settle(columns)
 
-    def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int) -> bool:
+    def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
         with _unnoticed():
             if self._is_on_device(tensor):
                 stored = _stored(tensor)
                 return stored is not None and self._device.add(place, stored)
         values = self.host(tensor)
-        return values is not None and columns.scan(place, values)
+        return values is not None and columns.scan(place, values, hashed=hashed)
 
 
 class _unnoticed:  # noqa: N801 - used like a function

@@ -313,13 +313,12 @@ class StatisticsStore:
 
     def _values(self, row: ToldRow) -> tuple[Any, ...]:
         told = row.statistics
-        content_hash = "" if told.content_hash is None else f"{told.content_hash:016x}"
         return (
             row.iteration,
             self._ids[row.key],
             told.dtype,
             json.dumps(told.shape),
-            content_hash,
+            _hash_text(told.content_hash),
             told.partial,
             *(_number(getattr(told, name)) for name in _NUMBERS),
         )
@@ -332,7 +331,7 @@ class StatisticsStore:
             strict=True,
         )
         for (key, *_), dtype, shape, content_hash, size, counts, numbers in columns:
-            named = (block.iteration, self._ids[key], dtype, shapes[shape], f"{content_hash:016x}", False)
+            named = (block.iteration, self._ids[key], dtype, shapes[shape], _hash_text(content_hash), False)
             # A column takes NaN for unknown.
             yield (*named, size, *counts, *numbers)
 
@@ -380,7 +379,7 @@ def statistics_of(told: ReceivedStatistics) -> Statistics:
         dtype=told.dtype,
         shape=told.shape,
         size_bytes=told.size_bytes,
-        content_hash="" if told.content_hash is None else f"{told.content_hash:016x}",
+        content_hash=_hash_text(told.content_hash),
         partial=told.partial,
         unknown=tuple(name for name, count in counts.items() if count is None),
         **{name: count or 0 for name, count in counts.items()},
@@ -393,6 +392,11 @@ def _storable(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     return min(value, _LARGEST) if isinstance(value, int) else value
+
+
+def _hash_text(content_hash: int | None) -> str:
+    """Return a hash as it is shown; empty if none was taken."""
+    return f"{content_hash:016x}" if content_hash else ""
 
 
 def _number(value: float | None) -> float | None:
