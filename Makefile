@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 PROTOS := $(wildcard src/tensight/*/*.proto)
 
-.PHONY: help demo test lint format bench fixtures conformance lock clean
+.PHONY: help demo test lint format api bench fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ lint: $(READY) ## Check style, types, and the direction of imports
 format: $(READY) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+api: $(READY) ## Write ui/openapi.json, from which the page's types are generated, after a change of the HTTP API
+	@$(BIN)/python build_openapi.py
 
 bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py
