@@ -34,10 +34,11 @@ _EVERY_ADDRESS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bo
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
-_PAGE_POLICY = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; "
+PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; "
     "object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
+"""Of what browsers show or run; ``unsafe-inline`` only for styles, which scripts of the page set."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -201,7 +202,7 @@ class _Answer:
     def _add_headers(self, headers: MutableHeaders) -> None:
         for name, value in _HEADERS.items():
             headers[name] = value
-        headers.setdefault("Content-Security-Policy", _API_POLICY if self._is_api else _PAGE_POLICY)
+        headers.setdefault("Content-Security-Policy", _API_POLICY if self._is_api else PAGE_POLICY)
         if self._is_api:
             headers.setdefault("Cache-Control", "no-store")
 

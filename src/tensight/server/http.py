@@ -1,9 +1,10 @@
-"""The HTTP API: one application over all sessions. What it can do is described by its OpenAPI document."""
+"""The HTTP API and the page: one application over all sessions. An OpenAPI document describes the API."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -13,6 +14,7 @@ from tensight.server import errors, openapi
 from tensight.server.access import Access, AccessRules
 from tensight.server.event_stream import EventStreams
 from tensight.server.routes import events, graphs, sessions, tensors, watchpoints
+from tensight.server.routes.page import BUILT_PAGE, page_routes
 from tensight.server.routes.parameters import ServerContext
 from tensight.sessions.registry import Sessions
 
@@ -42,6 +44,8 @@ class HttpSettings:
         What the server says it is.
     debugger_address : str or None
         Where training processes attach: host and port; None if they cannot.
+    page_folder : Path
+        What the build of the page wrote.
     """
 
     url_path_prefix: str = ""
@@ -52,6 +56,7 @@ class HttpSettings:
     slow_after_s: float = 10.0
     version: str = __version__
     debugger_address: str | None = None
+    page_folder: Path = BUILT_PAGE
 
     def __post_init__(self) -> None:
         """Refuse a token that everybody knows."""
@@ -60,7 +65,7 @@ class HttpSettings:
 
 
 def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> FastAPI:
-    """Return the application that serves the API.
+    """Return the application that serves the API and the page.
 
     Its ``state.context`` is the `ServerContext`; ``state.context.streams.stop()`` sends subscribers away, which the
     server has to do before it waits for its connections to end.
@@ -92,6 +97,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
     errors.install(app)
     for subject in (sessions, graphs, watchpoints, tensors, events):
         app.include_router(subject.router, prefix=prefix)
+    app.router.routes.extend(page_routes(settings.url_path_prefix, settings.page_folder))
     openapi.complete(app, needs_token=settings.token is not None)
     rules = AccessRules(
         api_path=f"{settings.url_path_prefix}/api/",
