@@ -1,0 +1,136 @@
+import { ActionIcon, Tabs } from '@mantine/core'
+import { IconX } from '@tabler/icons-react'
+import { lazy, Suspense } from 'react'
+import { useTranslation } from 'react-i18next'
+import { Group, Panel, Separator } from 'react-resizable-panels'
+import { Hits } from './panels/hits'
+import { Inspector } from './panels/inspector'
+import { Nodes } from './panels/nodes'
+import { OriginBanner } from './panels/origin'
+import { Sources } from './panels/sources'
+import { Timeline } from './panels/timeline'
+import { Watchpoints } from './panels/watchpoints'
+import { useHits } from './api/queries'
+import { useView, type LeftTab, type MainTab } from './state/store'
+import { frameTexts } from './texts'
+
+const Overview = lazy(() => import('./panels/overview'))
+const Graph = lazy(() => import('./panels/graph'))
+const Tensors = lazy(() => import('./panels/tensors'))
+const Tensor = lazy(() => import('./panels/tensor'))
+
+/** One run: nodes, hits and sources on the left, tabs in the middle, the inspector on the right. */
+export function Workspace() {
+  return (
+    <Group orientation="horizontal" className="workspace">
+      <Panel defaultSize="22%" minSize="200px" maxSize="40%">
+        <Left />
+      </Panel>
+      <Separator className="separator upright" />
+      <Panel minSize="420px">
+        <Group orientation="vertical">
+          <Panel minSize="200px">
+            <Middle />
+          </Panel>
+          <Separator className="separator level" />
+          <Panel defaultSize="150px" minSize="80px" maxSize="50%">
+            <Timeline />
+          </Panel>
+        </Group>
+      </Panel>
+      <Separator className="separator upright" />
+      <Panel defaultSize="24%" minSize="240px" maxSize="40%">
+        <Inspector />
+      </Panel>
+    </Group>
+  )
+}
+
+function Left() {
+  const { t } = useTranslation(frameTexts)
+  const { left, set } = useView()
+  const { data: hits } = useHits({ limit: 1 })
+  return (
+    <Group orientation="vertical">
+      <Panel minSize="160px">
+        <Tabs
+          value={left}
+          onChange={(tab) => set({ left: tab as LeftTab })}
+          className="fill"
+          keepMounted={false}
+        >
+          <Tabs.List grow>
+            <Tabs.Tab value="nodes">{t('nodes')}</Tabs.Tab>
+            <Tabs.Tab value="hits" data-testid="tab-hits">
+              {hits?.total ? `${t('hits')} (${hits.total})` : t('hits')}
+            </Tabs.Tab>
+            <Tabs.Tab value="sources">{t('sources')}</Tabs.Tab>
+          </Tabs.List>
+          <Tabs.Panel value="nodes" className="fill">
+            <Nodes />
+          </Tabs.Panel>
+          <Tabs.Panel value="hits" className="fill">
+            <Hits />
+          </Tabs.Panel>
+          <Tabs.Panel value="sources" className="fill">
+            <Sources />
+          </Tabs.Panel>
+        </Tabs>
+      </Panel>
+      <Separator className="separator level" />
+      <Panel defaultSize="32%" minSize="96px">
+        <Watchpoints />
+      </Panel>
+    </Group>
+  )
+}
+
+function Middle() {
+  const { t } = useTranslation(frameTexts)
+  const { tab, tensors, set, closeTensor } = useView()
+  return (
+    <Tabs
+      value={tab}
+      onChange={(value) => set({ tab: value as MainTab })}
+      className="fill"
+      keepMounted={false}
+    >
+      <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto' }}>
+        <Tabs.Tab value="overview">{t('overview')}</Tabs.Tab>
+        <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
+        <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
+        {tensors.map((address) => (
+          <div key={address} style={{ display: 'flex', alignItems: 'center' }}>
+            <Tabs.Tab value={`tensor:${address}`} title={address} className="mono">
+              {address.split('/').at(-1)}
+            </Tabs.Tab>
+            <ActionIcon
+              size="xs"
+              aria-label={t('close', { tensor: address })}
+              onClick={() => closeTensor(address)}
+            >
+              <IconX size={12} />
+            </ActionIcon>
+          </div>
+        ))}
+      </Tabs.List>
+      <OriginBanner />
+      <Suspense>
+        <Tabs.Panel value="overview" className="fill">
+          <Overview />
+        </Tabs.Panel>
+        <Tabs.Panel value="graph" className="fill">
+          <Graph />
+        </Tabs.Panel>
+        <Tabs.Panel value="tensors" className="fill">
+          <Tensors />
+        </Tabs.Panel>
+        {tensors.map((address) => (
+          <Tabs.Panel key={address} value={`tensor:${address}`} className="fill">
+            <Tensor address={address} />
+          </Tabs.Panel>
+        ))}
+      </Suspense>
+    </Tabs>
+  )
+}

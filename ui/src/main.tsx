@@ -1,0 +1,43 @@
+import '@mantine/core/styles.css'
+import '@mantine/notifications/styles.css'
+import '@mantine/spotlight/styles.css'
+import './frame.css'
+import { MantineProvider } from '@mantine/core'
+import { ModalsProvider } from '@mantine/modals'
+import { Notifications } from '@mantine/notifications'
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { StrictMode } from 'react'
+import { createRoot } from 'react-dom/client'
+import './i18n'
+import { ApiError } from './api/client'
+import { App } from './App'
+import { followAddressBar } from './state/address'
+import { theme } from './theme'
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // Events say when something is not as it was (`api/events.ts`).
+      staleTime: Infinity,
+      refetchOnWindowFocus: false,
+      retry: (failures, error) => error instanceof ApiError && error.status === 0 && failures < 3,
+    },
+  },
+})
+
+followAddressBar()
+const root = document.getElementById('root')
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={client}>
+        <MantineProvider theme={theme} defaultColorScheme="auto">
+          <ModalsProvider>
+            <Notifications position="bottom-right" limit={4} />
+            <App />
+          </ModalsProvider>
+        </MantineProvider>
+      </QueryClientProvider>
+    </StrictMode>,
+  )
+}

@@ -1,0 +1,3 @@
+export default function Graph() {
+  return <div className="fill" data-testid="panel-graph" />
+}

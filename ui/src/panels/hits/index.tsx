@@ -1,0 +1,3 @@
+export function Hits() {
+  return <div className="fill" data-testid="panel-hits" />
+}

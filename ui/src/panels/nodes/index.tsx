@@ -1,0 +1,3 @@
+export function Nodes() {
+  return <div className="fill" data-testid="panel-nodes" />
+}

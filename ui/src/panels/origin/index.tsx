@@ -1,0 +1,3 @@
+export function OriginBanner() {
+  return null
+}

@@ -1,0 +1,3 @@
+export function Sources() {
+  return <div className="fill" data-testid="panel-sources" />
+}

@@ -1,0 +1,3 @@
+export default function Tensors() {
+  return <div className="fill" data-testid="panel-tensors" />
+}

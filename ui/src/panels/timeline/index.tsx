@@ -1,0 +1,3 @@
+export function Timeline() {
+  return <div className="fill" data-testid="panel-timeline" />
+}

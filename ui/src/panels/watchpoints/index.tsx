@@ -1,0 +1,3 @@
+export function Watchpoints() {
+  return <div className="fill" data-testid="panel-watchpoints" />
+}

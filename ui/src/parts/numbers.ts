@@ -1,0 +1,37 @@
+/** A number as people compare them: four significant digits, exponents only where they help; a dash for nothing. */
+export function short(value: number | string | null | undefined): string {
+  if (value === null || value === undefined) return '–'
+  if (typeof value === 'string') return value === 'Infinity' ? 'Inf' : value === '-Infinity' ? '-Inf' : value
+  if (Number.isNaN(value)) return 'NaN'
+  if (!Number.isFinite(value)) return value > 0 ? 'Inf' : '-Inf'
+  if (value === 0) return '0'
+  const size = Math.abs(value)
+  if (Number.isInteger(value) && size < 1e6) return String(value)
+  return size >= 1e5 || size < 1e-3 ? value.toExponential(3) : String(Number(value.toPrecision(4)))
+}
+
+const groups = new Intl.NumberFormat('en-US')
+
+export function count(value: number): string {
+  return groups.format(value)
+}
+
+export function percent(part: number, whole: number): string {
+  return whole === 0 ? '–' : `${short((100 * part) / whole)} %`
+}
+
+export function bytes(size: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let unit = 0
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024
+    unit += 1
+  }
+  return `${unit === 0 ? size : size.toFixed(size < 10 ? 2 : 1)} ${units[unit] ?? ''}`
+}
+
+export function shapeText(shape: readonly number[] | null | undefined): string {
+  return shape === null || shape === undefined
+    ? '[?]'
+    : `[${shape.map((one) => (one < 0 ? '?' : one)).join(', ')}]`
+}

@@ -1,0 +1,85 @@
+import { create } from 'zustand'
+
+export type LeftTab = 'nodes' | 'hits' | 'sources'
+
+/** What the middle shows; a tensor tab is named by the address of its tensor, without an iteration. */
+export type MainTab = 'overview' | 'graph' | 'tensors' | `tensor:${string}`
+
+/** A node, wherever it was selected: tree, graph, table, hit list. */
+export interface NodeChoice {
+  rank: number
+  graph: string
+  name: string
+}
+
+/** What a person looks at. All of it but `left`, `watchpoint` and `focus` is in the address bar. */
+export interface View {
+  /** Id of the session; empty: the list of runs. */
+  run: string
+  rank: number
+  /** Empty: all graphs, or the only one. */
+  graph: string
+  node: NodeChoice | null
+  tab: MainTab
+  /** Addresses of tensors that have a tab. */
+  tensors: string[]
+  left: LeftTab
+  /** The watchpoint whose nodes are ticked in tree and graph. */
+  watchpoint: number | null
+  /** A stack line ("file:line") by which the tree is filtered. */
+  stackFilter: string
+  dialog: 'none' | 'watchpoint' | 'shortcuts'
+  /** The watchpoint that the dialog changes; null: it makes a new one. */
+  edited: number | null
+}
+
+export interface Actions {
+  set: (change: Partial<View>) => void
+  openRun: (run: string) => void
+  selectNode: (node: NodeChoice | null, tab?: MainTab) => void
+  openTensor: (address: string) => void
+  closeTensor: (address: string) => void
+}
+
+export const emptyView: View = {
+  run: '',
+  rank: 0,
+  graph: '',
+  node: null,
+  tab: 'overview',
+  tensors: [],
+  left: 'nodes',
+  watchpoint: null,
+  stackFilter: '',
+  dialog: 'none',
+  edited: null,
+}
+
+/** The address of a tensor without its iteration: it names the tensor at whatever step is shown. */
+export function withoutIteration(address: string): string {
+  return address.replace(/@-?\d+$/, '')
+}
+
+export const useView = create<View & Actions>()((set) => ({
+  ...emptyView,
+  set: (change) => set(change),
+  openRun: (run) => set({ ...emptyView, run }),
+  selectNode: (node, tab) =>
+    set(node === null ? { node } : { node, rank: node.rank, ...(tab === undefined ? {} : { tab }) }),
+  openTensor: (address) =>
+    set((view) => {
+      const tensor = withoutIteration(address)
+      const tensors = view.tensors.includes(tensor) ? view.tensors : [...view.tensors, tensor].slice(-8)
+      return { tensors, tab: `tensor:${tensor}` }
+    }),
+  closeTensor: (address) =>
+    set((view) => {
+      const tensors = view.tensors.filter((one) => one !== address)
+      const next = tensors.at(-1)
+      const isOpen = view.tab === `tensor:${address}`
+      return {
+        tensors,
+        ...(isOpen ? { tab: next === undefined ? 'graph' : (`tensor:${next}` as const) } : {}),
+      }
+    }),
+}))

@@ -1,0 +1,23 @@
+import { texts } from './i18n'
+
+export const frameTexts = texts(
+  'frame',
+  {
+    nodes: 'Nodes',
+    hits: 'Hits',
+    sources: 'Source',
+    overview: 'Overview',
+    graph: 'Graph',
+    tensors: 'Tensors',
+    close: 'Close {{tensor}}',
+  },
+  {
+    nodes: '节点',
+    hits: '命中',
+    sources: '源码',
+    overview: '概览',
+    graph: '计算图',
+    tensors: '张量',
+    close: '关闭 {{tensor}}',
+  },
+)

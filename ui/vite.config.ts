@@ -1,0 +1,16 @@
+import { fileURLToPath } from 'node:url'
+import react from '@vitejs/plugin-react'
+import { defineConfig } from 'vitest/config'
+
+const server = process.env['TENSIGHT_URL'] ?? 'http://127.0.0.1:8080'
+
+export default defineConfig({
+  // Relative, so that the page works below any --url-path-prefix.
+  base: './',
+  plugins: [react()],
+  resolve: { alias: { '~': fileURLToPath(new URL('./src', import.meta.url)) } },
+  worker: { format: 'es' },
+  build: { target: 'es2022', chunkSizeWarningLimit: 1600, assetsInlineLimit: 0 },
+  server: { proxy: { '/api': { target: server, ws: true, changeOrigin: true } } },
+  test: { environment: 'happy-dom', include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
+})
