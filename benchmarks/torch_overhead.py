@@ -35,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent / ".venvs" / "torch-peers"
 PEER_PACKAGES = ("torch==2.13.0", "transformers==5.23.0", "mindstudio-probe==26.2.0")
 PATIENCE_S = 300
-STEPS_A_ROUND = {"transformer": 3, "cnn": 20}
+STEPS_A_ROUND = {"transformer": 6, "cnn": 40}
 
 
 @dataclass(frozen=True)
