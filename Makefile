@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 PROTOS := $(wildcard src/tensight/*/*.proto)
+PAGE := src/tensight/server/page/index.html
+PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
+NPM := $(BIN)/python build_page.py npm
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test lint format api bench fixtures conformance lock clean
+.PHONY: help demo test lint format page api node browser screenshots bench fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): requirements/dev.lock pyproject.toml build_protos.py $(PROTOS)
+$(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS)
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
 	@echo "Setting up $(VENV) (once, about a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,25 +31,58 @@ $(FRAMEWORKS): requirements/frameworks.txt $(READY)
 	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@
 
+$(PAGE): $(PAGE_SOURCES) build_page.py $(READY)
+	@$(MAKE) --no-print-directory node
+	@echo "Building the page (the first time about a minute) ..."
+	@$(BIN)/python build_page.py
+	@touch $@
+
 demo: $(READY) ## Train a small network that goes wrong, and name the operator and the line (SCENARIO=dying-relu ...)
 	@$(MAKE) --no-print-directory $(FRAMEWORKS) || echo "PyTorch could not be installed; its message is above."
+	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) ## Run all tests on all cores, with coverage
+test: $(FRAMEWORKS) $(PAGE) browser ## Run all tests on all cores, with coverage; those of the page in Chromium
+	$(NPM) test
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
-lint: $(READY) ## Check style, types, and the direction of imports
+lint: $(READY) node ## Check style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(NPM) run check
 
-format: $(READY) ## Format the code and apply safe fixes
+format: $(READY) node ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(NPM) run format
+
+page: $(PAGE) ## Build the page that the server serves
 
 api: $(READY) ## Write ui/openapi.json, from which the page's types are generated, after a change of the HTTP API
 	@$(BIN)/python build_openapi.py
+
+# Node from PyPI, where the machine has none that is new enough.
+node: $(READY)
+	@needed="$$($(BIN)/python build_page.py --needs)"; test -z "$$needed" || \
+	  { echo "Installing Node into $(VENV) ..."; $(BIN)/python -m pip install -qq --disable-pip-version-check "$$needed"; }
+
+# Chinese characters need a font that has them.
+browser:
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium, for the tests of the page (once) ..."; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends chromium fonts-noto-cjk >/dev/null; \
+	else \
+	  echo "The tests of the page need Chromium or Chrome on the path, and to draw Chinese a font such as Noto Sans CJK:"; \
+	  echo "  sudo apt-get install chromium fonts-noto-cjk      (Debian)"; \
+	  echo "  sudo dnf install chromium google-noto-sans-cjk-fonts    (Fedora)"; \
+	  exit 1; \
+	fi
+
+screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
+	$(BIN)/python tests/page/screenshots.py
 
 bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py
@@ -78,4 +115,4 @@ lock: ## Resolve the development dependencies anew
 	  --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/dev.lock
 
 clean: ## Remove what make made
-	rm -rf $(VENV) .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* ui/node_modules ui/dist src/tensight/server/page

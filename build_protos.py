@@ -1,30 +1,13 @@
 """Build the protobuf modules: every .proto under src/ becomes a _pb2.py and a _pb2.pyi beside it.
 
-Hatchling runs this before it packs a wheel or installs in place; `python build_protos.py` runs it by hand
-(needs grpcio-tools of the version that pyproject.toml pins). The built files are never edited or committed.
+Done before a wheel is packed, and before an installation in place; `python build_protos.py` does it by hand (needs
+grpcio-tools of the version that pyproject.toml pins). The built files are never edited or committed.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
-
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # by hand, in an environment that has protoc but not hatchling
-    BuildHookInterface = object
-
-
-class CustomBuildHook(BuildHookInterface):
-    """Hatchling's way in."""
-
-    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
-        # An sdist carries the .proto files; whoever installs it builds the modules with this same hook.
-        if self.target_name != "sdist":
-            root = Path(self.root)
-            # Version control ignores the built files; named here they are packed all the same.
-            build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in build(root)]
 
 
 def build(root: Path) -> list[Path]:

@@ -1,0 +1,41 @@
+"""What hatchling does before it packs: the protobuf modules and the page are built, never edited or committed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# Hatchling loads this file by its path; those that it is made of lie beside it.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import build_page
+import build_protos
+
+
+class PackageBuildHook(BuildHookInterface):
+    """Hatchling's way in."""
+
+    def dependencies(self) -> list[str]:
+        """Return what has to be installed before, as this machine is."""
+        needs_node = not self._has_page() and build_page.find_node(Path(self.root)) is None
+        return [build_page.NODE_FROM_PYPI] if needs_node else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build, and name what was built: version control ignores it, it is packed all the same."""
+        root = Path(self.root)
+        if self.target_name != "sdist":
+            built = build_protos.build(root)
+            build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in built]
+        # Installed in place, the page is built by `make page`, when it is wanted.
+        if version != "editable":
+            if not self._has_page():
+                build_page.build(root)
+            build_data["artifacts"].append(f"/{build_page.PAGE.as_posix()}/")
+
+    def _has_page(self) -> bool:
+        """Return whether these are the sources of a release, which carry the page as it was built."""
+        root = Path(self.root)
+        return (root / "PKG-INFO").exists() and (root / build_page.PAGE / "index.html").exists()
