@@ -106,6 +106,15 @@ def test_a_scope_is_opened_for_drawing(sick: Opened, inf: dict[str, Any]) -> Non
     assert sick.get("/level", scope=scope, limit=1)["truncated"]
 
 
+def test_scopes_are_opened_within_a_picture(sick: Opened, inf: dict[str, Any]) -> None:
+    parts = inf["operator"].split("/")
+    paths = ["/".join(parts[:length]) for length in range(1, len(parts))]
+    level = sick.get("/level", open=paths, beside=True)
+    assert [one["scope"] for one in level["opened"]] == paths
+    assert inf["operator"] in {entry["path"] for entry in level["opened"][-1]["entries"]}
+    assert inf["operator"] in {edge["target"] for edge in level["edges"]}
+
+
 def test_the_relationship_graph_shows_both_directions(sick: Opened, inf: dict[str, Any]) -> None:
     address = f"0/kernel_graph_0/{inf['operator']}:0"
     near = sick.get("/relations", address=address)
@@ -173,6 +182,8 @@ def test_what_there_is_not_is_not_found(sick: Opened, path: str, parameters: dic
         ("/node", {}),
         ("/node", {"name": ""}),
         ("/level", {"limit": 5001}),
+        ("/level", {"open": ["x" * 4097]}),
+        ("/level", {"open": ["x"] * 501}),
         ("/relations", {}),
         ("/relations", {"address": "conv1"}),
         ("/relations", {"address": "x" * 4097}),

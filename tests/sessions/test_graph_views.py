@@ -367,6 +367,55 @@ def test_outside_of_a_deep_scope_neighbours_are_the_nearest_that_do_not_hold_it(
     assert edges["Default/a/x/A-op1", "Default/b", True] == 1
 
 
+def nested(graph: Graph, *opened: str, limit: int = 1500, beside: bool = False) -> GraphLevel:
+    return graph_level(view_of(graph), "", limit, 100_000, opened=opened, beside=beside)
+
+
+def test_scopes_that_are_open_within_a_picture_are_drawn_with_exact_edges() -> None:
+    level = nested(CHAIN, "Default/a", "Default", "Default/b")
+    assert [entry.path for entry in level.entries] == ["Default", "@parameters", "@constants", "E-op5"]
+    assert [(one.scope, [entry.path for entry in one.entries]) for one in level.opened] == [
+        ("Default", ["Default/a", "Default/b"]),
+        ("Default/a", ["Default/a/x", "Default/a/C-op3"]),
+        ("Default/b", ["Default/b/D-op4"]),
+    ]
+    assert drawn(level)[2] == {
+        ("@parameters", "Default/a/x", False): 1,
+        ("@parameters", "E-op5", False): 1,
+        ("@constants", "Default/a/x", False): 1,
+        ("Default/a/x", "Default/a/C-op3", False): 2,
+        ("Default/a/x", "Default/b/D-op4", True): 1,
+        ("Default/a/C-op3", "Default/b/D-op4", False): 1,
+        ("Default/b/D-op4", "E-op5", False): 1,
+    }
+
+
+def test_a_scope_that_is_not_there_or_lies_in_a_closed_one_is_not_opened() -> None:
+    assert nested(CHAIN, "Default/a", "gone") == picture(CHAIN, "")
+
+
+def test_parameters_can_be_drawn_beside_the_operators_that_read_them() -> None:
+    level = nested(CHAIN, "Default", "Default/a", "Default/a/x", beside=True)
+    assert [entry.path for entry in level.outside] == ["w", "c"]
+    assert {edge for edge in drawn(level)[2] if edge[0] in {"w", "c", "@parameters", "@constants"}} == {
+        ("w", "Default/a/x/A-op1", False),
+        ("c", "Default/a/x/A-op1", False),
+        ("w", "E-op5", False),
+    }
+    closed = nested(CHAIN, beside=True)
+    assert [entry.path for entry in closed.outside] == ["w"]
+    assert drawn(closed)[2]["@constants", "Default", False] == 1
+
+
+def test_the_rows_of_an_open_scope_are_limited_too_and_the_rest_belongs_to_the_scope() -> None:
+    rows = [operator(f"s/A-op{number}", *([f"s/A-op{number - 1}"] if number else [])) for number in range(50)]
+    level = nested(Graph("g", [*rows, operator("B-op", "s/A-op49")]), "s", limit=10)
+    (inside,) = level.opened
+    assert (len(inside.entries), inside.truncated) == (10, True)
+    assert drawn(level)[2]["s/A-op9", "s", False] == 1
+    assert drawn(level)[2]["s", "B-op", False] == 1
+
+
 def test_a_group_can_be_opened_like_a_scope() -> None:
     assert drawn(picture(CHAIN, "@parameters")) == (
         ["w"],

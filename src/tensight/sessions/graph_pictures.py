@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +12,10 @@ from tensight.graph import EdgeKind, TensorAddress
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, Stretch
 from tensight.sessions.graph_views import Row, output_slots
-from tensight.sessions.records import GraphEdge, GraphLevel, RelatedNode, RelationGraph
+from tensight.sessions.records import GraphEdge, GraphLevel, OpenedScope, RelatedNode, RelationGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST_EDGES = 20_000
 """Edges of a picture; more cannot be told apart."""
 
+MOST_ROWS = 10_000
+"""Once a picture has so many rows, no further scope in it is opened."""
+
 MOST_DRAWN_ONE_BY_ONE = 50
 """Parameters (or constants) outside of a scope; more are drawn as one group."""
 
@@ -33,7 +36,9 @@ MOST_HOPS = 10
 _MOST_SLOTS = 64
 
 
-def graph_level(view: GraphView, scope: str, limit: int, most_nodes: int) -> GraphLevel:
+def graph_level(
+    view: GraphView, scope: str, limit: int, most_nodes: int, *, opened: Collection[str] = (), beside: bool = False
+) -> GraphLevel:
     """Return a scope opened: its rows, what outside of it they are connected with, and the edges.
 
     Parameters
@@ -43,9 +48,14 @@ def graph_level(view: GraphView, scope: str, limit: int, most_nodes: int) -> Gra
     scope : str
         Path of a scope or group; empty for the root.
     limit : int
-        At most so many rows, and as many proxies of what is outside.
+        At most so many rows of each scope, and as many proxies of what is outside.
     most_nodes : int
         Graphs with more nodes are not drawn.
+    opened : collection of str
+        Paths of scopes and groups inside that are opened, too. One that the graph does not have, or that lies in a
+        closed one, is passed over: a new graph may have come while somebody looked at the old one.
+    beside : bool
+        Draw the parameters and constants that an operator of the picture reads one by one, as proxies.
 
     Raises
     ------
@@ -63,14 +73,19 @@ def graph_level(view: GraphView, scope: str, limit: int, most_nodes: int) -> Gra
     rows = view.rows(stretch)
     picture = _Picture(view.index)
     picture.add(rows[:limit])
+    own = len(picture.rows)
+    inside = picture.open(view, rows[:limit], frozenset(opened), limit)
     inner = len(picture.rows)
+    if beside:
+        picture.add_beside(limit)
     picture.add_outside(stretch, limit)
     edges, all_edges = picture.edges(inner)
     return GraphLevel(
         rank=view.rank,
         graph=view.index.graph.name,
         scope=scope,
-        entries=tuple(map(view.row_entry, picture.rows[:inner])),
+        entries=tuple(map(view.row_entry, picture.rows[:own])),
+        opened=inside,
         outside=tuple(map(view.row_entry, picture.rows[inner:])),
         edges=edges,
         truncated=len(rows) > limit or not picture.complete or not all_edges,
@@ -94,6 +109,30 @@ class _Picture:
                 self._owner[row] = len(self.rows)
             self.rows.append(row)
 
+    def open(self, view: GraphView, rows: list[Row], opened: Collection[str], limit: int) -> tuple[OpenedScope, ...]:
+        """Add the rows of the scopes among `rows` that are opened, and of those in them; outer ones come first."""
+        found = []
+        waiting = deque(row for row in rows if isinstance(row, Stretch) and row.path in opened)
+        while waiting and len(self.rows) < MOST_ROWS:
+            stretch = waiting.popleft()
+            inner = view.rows(stretch)
+            self.add(inner[:limit])
+            entries = tuple(map(view.row_entry, inner[:limit]))
+            found.append(OpenedScope(scope=stretch.path, entries=entries, truncated=len(inner) > limit))
+            waiting.extend(row for row in inner[:limit] if isinstance(row, Stretch) and row.path in opened)
+        self.complete = self.complete and not waiting
+        return tuple(found)
+
+    def add_beside(self, limit: int) -> None:
+        """Add the parameters and constants that operators of the picture read, where only their group stands."""
+        edges, operators = self._index.edges, self._index.operators
+        is_alone = np.array([isinstance(row, int) and row < operators for row in self.rows] + [False])
+        is_alone_or_group = np.array([isinstance(row, int) for row in self.rows] + [False])
+        read = (edges.source >= operators) & is_alone[self._owner[edges.target]]
+        places = np.unique(edges.source[read & ~is_alone_or_group[self._owner[edges.source]]]).tolist()
+        self.complete = self.complete and len(places) <= limit
+        self.add(places[:limit])
+
     def add_outside(self, stretch: Stretch, limit: int) -> None:
         """Add the neighbours of what is drawn, each by the largest scope around it that does not hold `stretch`."""
         edges = self._index.edges
@@ -107,7 +146,7 @@ class _Picture:
         found: dict[Row, None] = dict.fromkeys(self._groups(outside, stretch))
         found.update(dict.fromkeys(self._scopes(outside[outside < self._index.operators], stretch)))
         rows = list(found)
-        self.complete = len(rows) <= limit
+        self.complete = self.complete and len(rows) <= limit
         self.add(rows[:limit])
 
     def _groups(self, outside: NDArray[np.int32], stretch: Stretch) -> list[Row]:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tensight.sessions.conditions import condition_records, unavailable_because
@@ -321,8 +322,18 @@ class Session(ABC):
         position = self.position(rank, graph, name)
         return await asyncio.to_thread(lambda: self.graph_view(rank, graph).node_record(name, position))
 
-    async def level(self, rank: int, graph: str, scope: str = "", limit: int = 1500) -> GraphLevel:
-        """Return a scope opened, for drawing.
+    async def level(
+        self,
+        rank: int,
+        graph: str,
+        scope: str = "",
+        limit: int = 1500,
+        *,
+        opened: Sequence[str] = (),
+        beside: bool = False,
+        watchpoint: int | None = None,
+    ) -> GraphLevel:
+        """Return a scope opened, with others in it, for drawing; see `graph_level`.
 
         Raises
         ------
@@ -330,8 +341,9 @@ class Session(ABC):
             The graph has more nodes than are drawn.
         """
         require_page(0, limit)
+        view = partial(self.graph_view, rank, graph, watchpoint)
         return await asyncio.to_thread(
-            lambda: graph_level(self.graph_view(rank, graph), scope, limit, self.most_drawn_nodes)
+            lambda: graph_level(view(), scope, limit, self.most_drawn_nodes, opened=opened, beside=beside)
         )
 
     async def relations(self, address: TensorAddress, hops: int = 1, limit: int = 200) -> RelationGraph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import PlainTextResponse
 
 from tensight.server.errors import documented
@@ -40,6 +41,9 @@ from tensight.sessions.records import (
 )
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["graphs"], responses=ANY_ERRORS | SESSION_ERRORS)
+
+MOST_OPENED = 500
+"""Scopes of a picture that are open; their paths must fit into an address."""
 
 Kind = Literal["", "operator", "parameter", "constant", "weight", "gradient", "activation"]
 
@@ -115,10 +119,20 @@ async def get_level(
     rank: Rank = 0,
     graph: GraphName = "",
     scope: ScopePath = "",
-    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many entries at most.")] = 1500,
+    opened: Annotated[
+        list[Annotated[str, Field(max_length=LONGEST_NAME)]] | None,
+        Query(alias="open", max_length=MOST_OPENED, description="A scope within it that is open, too; repeatable."),
+    ] = None,
+    beside: Annotated[
+        bool, Query(description="Draw the parameters and constants that drawn operators read one by one.")
+    ] = False,
+    watchpoint: Watchpoint = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many entries of a scope at most.")] = 1500,
 ) -> JsonResponse:
     """Return the entries of a scope, its neighbours outside, and the edges between them."""
-    return await json_response(await session.level(rank, graph_of(session, rank, graph), scope, limit))
+    name = graph_of(session, rank, graph)
+    level = await session.level(rank, name, scope, limit, opened=opened or (), beside=beside, watchpoint=watchpoint)
+    return await json_response(level)
 
 
 @router.get("/relations", response_model=RelationGraph, summary="Show what a tensor is made of and used for")

@@ -140,6 +140,15 @@ class GraphEdge(Record):
     """``float32[32,6,28,28]`` for a single data edge."""
 
 
+class OpenedScope(Record):
+    """A scope that is open within a picture, with what is directly in it."""
+
+    scope: str
+    entries: tuple[TreeEntry, ...]
+    truncated: bool = False
+    """There were more entries than asked for."""
+
+
 class GraphLevel(Record):
     """One scope opened: its entries and the edges between them, for drawing."""
 
@@ -147,9 +156,12 @@ class GraphLevel(Record):
     graph: str
     scope: str
     entries: tuple[TreeEntry, ...]
+    opened: tuple[OpenedScope, ...] = ()
+    """The scopes that are open within, the outer ones first."""
     outside: tuple[TreeEntry, ...] = ()
-    """Neighbours that lie outside of the scope, drawn as proxies."""
+    """Neighbours that lie outside of the scope, and parameters and constants beside their readers: proxies."""
     edges: tuple[GraphEdge, ...] = ()
+    """Between the innermost rows that are drawn."""
     truncated: bool = False
     """There were more entries than asked for."""
 
