@@ -90,6 +90,7 @@ def test_with_a_server_of_its_own_it_stays_until_it_is_told_and_leaves_nothing_b
             session = connection.session(name)
             assert (session.state, session.summary.step) == (State.PAUSED, 52)
             assert session.hits()
+            assert f"{address}/?run={session.id}\n" in said
             assert session.back().wait(PATIENCE_S).step == 51
         process.communicate("\n", timeout=PATIENCE_S)
     assert process.returncode == 0

@@ -119,7 +119,9 @@ def _summary(script: Path) -> str:
 
 def _stay(out: Console, address: _Address, session: Session) -> None:
     """Say how to look around, and wait until the person has seen enough."""
-    out.print("The training stands at this step. From another terminal, in Python:")
+    out.print("The training stands at this step. See it in the browser:")
+    out.print(f"    [bold]{address.http}/?run={session.id}[/]", soft_wrap=True)
+    out.print("or, from another terminal, in Python:")
     out.print("\n".join(f"    {line}" for line in _how_to_go_on(address, session)))
     out.print("[bold]Enter[/] (or Ctrl-C) ends the training.")
     with contextlib.suppress(KeyboardInterrupt, EOFError):
