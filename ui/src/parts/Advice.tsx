@@ -1,0 +1,106 @@
+import { Badge } from '@mantine/core'
+import { IconAlertTriangle, IconBulb } from '@tabler/icons-react'
+import { useId } from 'react'
+import { useQuery } from '@tanstack/react-query'
+import { useTranslation } from 'react-i18next'
+import { get } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { Condition, HitPage, HitRecord, NodeHits } from '~/api/types'
+import { useView, withoutIteration, type NodeChoice } from '~/state/store'
+import classes from './Advice.module.css'
+import { adviceText } from './adviceText'
+import { conditionTexts } from './conditionTexts'
+import { useConditionWords } from './conditionWords'
+import { HitMeasures } from './HitMeasures'
+import { parseAddress } from './tensorAddress'
+
+/** The conditions that the open session has, with what they mean and what to do about a hit. */
+export function useConditions() {
+  const run = useView((view) => view.run)
+  return useQuery({
+    // What can be watched depends on the step: one of them only looks at the start.
+    queryKey: keys.step(run, 'conditions'),
+    queryFn: ({ signal }) => get<Condition[]>(path(run, '/conditions'), {}, signal),
+    enabled: run !== '',
+  })
+}
+
+/** The hits on one node at the step that is shown; undefined if there are none. */
+export function useNodeHits(node: NodeChoice | null): NodeHits | undefined {
+  const run = useView((view) => view.run)
+  const { data } = useQuery({
+    queryKey: keys.hits(run, 'node', node),
+    queryFn: ({ signal }) =>
+      get<HitPage>(
+        path(run, '/hits'),
+        { rank: node?.rank, graph: node?.graph, focus: node?.name, limit: 1 },
+        signal,
+      ),
+    enabled: run !== '' && node !== null,
+  })
+  const first = data?.nodes[0]
+  return node !== null && first?.node === node.name && first.graph === node.graph ? first : undefined
+}
+
+/** What hit on a tensor, or anywhere on a node, and what to do about it; nothing if nothing did. */
+export function Advice(props: { address: string } | { node: NodeChoice | null }) {
+  const { t } = useTranslation(conditionTexts)
+  const heading = useId()
+  const address = 'address' in props ? withoutIteration(props.address) : null
+  const parsed = address === null ? null : parseAddress(address)
+  const node =
+    'node' in props ? props.node : parsed && { rank: parsed.rank, graph: parsed.graph, name: parsed.node }
+  const found = useNodeHits(node)
+  const tensors = (found?.tensors ?? []).filter(
+    (one) => address === null || withoutIteration(one.address) === address,
+  )
+  const conditions = new Map<string, HitRecord[]>()
+  for (const hit of tensors.flatMap((one) => one.hits)) {
+    conditions.set(hit.condition, [...(conditions.get(hit.condition) ?? []), hit])
+  }
+  if (conditions.size === 0) return null
+  return (
+    <section className={classes['advice']} data-testid="advice" aria-labelledby={heading}>
+      <h3 id={heading} className={classes['heading']}>
+        <IconBulb size={15} aria-hidden />
+        {t('advice')}
+      </h3>
+      {[...conditions].map(([condition, hits]) => (
+        <ConditionAdvice key={condition} condition={condition} hits={hits} />
+      ))}
+    </section>
+  )
+}
+
+function ConditionAdvice({ condition, hits }: { condition: string; hits: HitRecord[] }) {
+  const words = useConditionWords()
+  const { data: conditions } = useConditions()
+  const about = conditions?.find((one) => one.id === condition)
+  const first = hits[0]
+  return (
+    <div data-testid="advice-condition" data-condition={condition}>
+      <div className={classes['condition']}>
+        <IconAlertTriangle size={14} aria-hidden />
+        <strong>{words.label(condition)}</strong>
+        {first && (
+          <Badge size="xs" variant="default" className="mono">
+            {first.abbreviation}
+          </Badge>
+        )}
+      </div>
+      {hits.map((hit) => (
+        <HitMeasures key={hit.watchpoint} hit={hit} />
+      ))}
+      {about && hits.some((hit) => hit.hit) && (
+        <>
+          <p className={classes['meaning']}>{adviceText(about.meaning)}</p>
+          <ol className={classes['steps']}>
+            {about.advice.map((step) => (
+              <li key={step}>{adviceText(step)}</li>
+            ))}
+          </ol>
+        </>
+      )}
+    </div>
+  )
+}
