@@ -402,6 +402,8 @@ def test_parameters_can_be_drawn_beside_the_operators_that_read_them() -> None:
         ("c", "Default/a/x/A-op1", False),
         ("w", "E-op5", False),
     }
+    within = graph_level(view_of(CHAIN), "Default/a/x", 1500, 100_000, beside=True)
+    assert sorted(entry.path for entry in within.outside) == ["Default/a/C-op3", "Default/b", "c", "w"]
     closed = nested(CHAIN, beside=True)
     assert [entry.path for entry in closed.outside] == ["w"]
     assert drawn(closed)[2]["@constants", "Default", False] == 1

@@ -76,9 +76,9 @@ def graph_level(
     own = len(picture.rows)
     inside = picture.open(view, rows[:limit], frozenset(opened), limit)
     inner = len(picture.rows)
-    if beside:
-        picture.add_beside(limit)
     picture.add_outside(stretch, limit)
+    if beside:
+        picture.add_beside(inner, limit)
     edges, all_edges = picture.edges(inner)
     return GraphLevel(
         rank=view.rank,
@@ -123,13 +123,14 @@ class _Picture:
         self.complete = self.complete and not waiting
         return tuple(found)
 
-    def add_beside(self, limit: int) -> None:
-        """Add the parameters and constants that operators of the picture read, where only their group stands."""
-        edges, operators = self._index.edges, self._index.operators
-        is_alone = np.array([isinstance(row, int) and row < operators for row in self.rows] + [False])
-        is_alone_or_group = np.array([isinstance(row, int) for row in self.rows] + [False])
-        read = (edges.source >= operators) & is_alone[self._owner[edges.target]]
-        places = np.unique(edges.source[read & ~is_alone_or_group[self._owner[edges.source]]]).tolist()
+    def add_beside(self, inner: int, limit: int) -> None:
+        """Add the parameters and constants that operators of the first `inner` rows read, if they are not alone yet."""
+        edges = self._index.edges
+        # The last one is for nodes that no row stands for: their owner is -1.
+        is_alone = np.array([*(isinstance(row, int) for row in self.rows), False])
+        reader = self._owner[edges.target]
+        read = (edges.source >= self._index.operators) & is_alone[reader] & (reader < inner)
+        places = np.unique(edges.source[read & ~is_alone[self._owner[edges.source]]]).tolist()
         self.complete = self.complete and len(places) <= limit
         self.add(places[:limit])
 
