@@ -8,7 +8,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 PROTOS := $(wildcard src/tensight/*/*.proto)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
-NPM := $(BIN)/python build_page.py npm
+NPM := $(BIN)/python build_page.py npm --silent
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .PHONY: help demo test lint format page api node browser screenshots bench fixtures conformance lock clean
@@ -31,7 +31,7 @@ $(FRAMEWORKS): requirements/frameworks.txt $(READY)
 	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@
 
-$(PAGE): $(PAGE_SOURCES) build_page.py $(READY)
+$(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)
 	@$(MAKE) --no-print-directory node
 	@echo "Building the page (the first time about a minute) ..."
 	@$(BIN)/python build_page.py
