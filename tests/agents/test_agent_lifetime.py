@@ -186,7 +186,9 @@ print(debugger.agent.step, debugger.agent._attachment.is_attached)
     script = run(code, agent_server, TENSIGHT_JOB="forks")
     exit_code, lines, err = script.finish()
     assert (exit_code, lines) == (0, ["20 True"]), err
-    assert len(err.splitlines()) == 1, err
+    # From Python 3.12 on it warns of a fork in a process that has threads, as the agent's are.
+    own = [line for line in err.splitlines() if line.startswith("tensight:")]
+    assert len(own) == 1, err
     assert ended_session(person, "forks").state is State.FINISHED
 
 
