@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browsing import chromium, new_page, training
+from playwright.sync_api import Error, Page
 from running import running_server
 
 import tensight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
     from running import RunningServer
 
 SICK = "sick-2.10.0"
+PICTURES = Path(__file__).parents[2] / "build" / "page-failures"
+_PAGES = pytest.StashKey[list[Page]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep a picture of each page that a test had open when it failed."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for number, page in enumerate(item.stash.get(_PAGES, [])):
+            file = PICTURES / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', item.name)}-{number}.png"
+            try:
+                page.screenshot(path=file)
+            except Error as error:
+                report.sections.append(("page", f"no picture could be taken: {error}"))
+            else:
+                report.sections.append(("page", f"at {page.url}, a picture is in {file}"))
+    return report
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +49,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
     """Opens a page as `new_page` does, for as many people as a test needs."""
+    pages = request.node.stash[_PAGES] = []
     with ExitStack() as stack:
 
         def open_(**options: Any) -> Page:
-            return stack.enter_context(new_page(browser, **options))
+            pages.append(stack.enter_context(new_page(browser, **options)))
+            return pages[-1]
 
         yield open_
 
