@@ -11,6 +11,7 @@ export default defineConfig({
   resolve: { alias: { '~': fileURLToPath(new URL('./src', import.meta.url)) } },
   worker: { format: 'es' },
   build: { target: 'es2022', chunkSizeWarningLimit: 1600, assetsInlineLimit: 0 },
-  server: { proxy: { '/api': { target: server, ws: true, changeOrigin: true } } },
+  // The server takes requests of its own page only, so what the development server hands on says that it comes from there.
+  server: { proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } } },
   test: { environment: 'happy-dom', include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
 })

@@ -78,11 +78,14 @@ def test_all_watchpoints_are_deleted_at_once(session: Opened) -> None:
 
 
 def test_the_recommended_watchpoints_are_accepted_once(session: Opened) -> None:
+    listed = session.get("/watchpoints/recommended")
+    assert session.get("/watchpoints") == []
     created = session.post("/watchpoints/recommended", {"accept": True})
-    assert created
+    assert created == listed
     assert session.get("/watchpoints") == created
     assert session.get()["recommended_offered"]
     assert session.refused("POST", "/watchpoints/recommended", 409, json={"accept": True})
+    assert session.get("/watchpoints/recommended") == []
 
 
 def test_watchpoints_come_back_with_the_dump(session: Opened) -> None:

@@ -43,6 +43,7 @@ OPERATIONS = {
     "list_watchpoints": "GET /sessions/{session_id}/watchpoints",
     "create_watchpoint": "POST /sessions/{session_id}/watchpoints",
     "delete_watchpoints": "DELETE /sessions/{session_id}/watchpoints",
+    "list_recommended_watchpoints": "GET /sessions/{session_id}/watchpoints/recommended",
     "recommend_watchpoints": "POST /sessions/{session_id}/watchpoints/recommended",
     "get_watchpoint": "GET /sessions/{session_id}/watchpoints/{number}",
     "change_watchpoint": "PATCH /sessions/{session_id}/watchpoints/{number}",

@@ -263,7 +263,10 @@ def test_watchpoints_that_cannot_be_read_again_are_told(sick: Dump, tmp_path: Pa
 
 def test_the_recommended_watchpoints_fit_the_run_and_are_offered_once(sick: Dump) -> None:
     session = StillSession.of_dump(sick, platform=Platform.GPU, live=True, step=0)
+    listed = run(session.recommended())
+    assert session.watchpoints() == ()
     records = run(session.recommend(True))
+    assert records == listed
     conditions = [record.abbreviation for record in records]
     assert "WI" in conditions
     assert "OO" not in conditions
@@ -273,6 +276,7 @@ def test_the_recommended_watchpoints_fit_the_run_and_are_offered_once(sick: Dump
         "recommend_relu_activation_range_watchpoint"
     ]
     assert session.record().recommended_offered
+    assert run(session.recommended()) == ()
     with pytest.raises(StateError, match="accepted or refused already"):
         run(session.recommend(True))
     later = StillSession.of_dump(sick, live=True, step=3)

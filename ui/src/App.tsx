@@ -1,29 +1,60 @@
-import { useEffect, useState } from 'react'
-import { useQueryClient } from '@tanstack/react-query'
-import { follow } from './api/events'
+import { useCallback, useEffect, useRef } from 'react'
+import { notifications } from '@mantine/notifications'
+import { useConnection } from './api/connection'
 import { useSession } from './api/queries'
+import { useFollowing } from './api/useFollowing'
+import type { Message } from './api/types'
 import { Connection, Dialogs } from './panels/dialogs'
 import { Header } from './panels/header'
 import { Runs } from './panels/runs'
-import { Workspace } from './Workspace'
+import { Failure } from './parts/Notice'
+import { showStep } from './state/address'
+import { useHotkeys } from './state/useHotkeys'
 import { useView } from './state/store'
+import { Workspace } from './Workspace'
 
 /** The page: the list of runs, or one run with everything around it. */
 export function App() {
   const run = useView((view) => view.run)
-  const client = useQueryClient()
-  const [isConnected, setConnected] = useState(true)
-  useEffect(() => follow(client, run, { onConnected: setConnected }), [client, run])
-  const { data: session, error } = useSession()
+  const gone = useConnection((connection) => connection.gone)
+  const { data: session, error, refetch } = useSession()
+  useFollowing(run, tell)
+  useHotkeys()
   useEffect(() => {
     document.title = session ? `${session.name} · Tensight` : 'Tensight'
   }, [session])
+  useStepInAddress(session?.step)
+  const again = useCallback(() => void refetch(), [refetch])
+
+  let content
+  if (run === '' || gone?.run === run) content = <Runs />
+  else if (!session && error) content = <Failure error={error} retry={again} />
+  else content = <Workspace key={run} />
   return (
     <div className="app" data-testid="app">
       <Header />
-      <Connection isConnected={isConnected} />
-      {run === '' || error ? <Runs error={error} /> : <Workspace />}
+      <Connection />
+      <main className="fill">{content}</main>
       <Dialogs />
     </div>
   )
+}
+
+/** What a session tells that is no state of it: a remark on a check, that the disk is full. */
+function tell(message: Message): void {
+  const colour = { info: 'blue', warning: 'yellow', error: 'red' }[message.level]
+  notifications.show({ id: message.text, color: colour, message: message.text, autoClose: 10_000 })
+}
+
+/** The address bar names the step that is shown; a link's own step is kept until the run moves. */
+function useStepInAddress(step: number | undefined): void {
+  const set = useView((view) => view.set)
+  const before = useRef<number | undefined>(undefined)
+  useEffect(() => {
+    if (step === undefined) return
+    const isReached = step === useView.getState().linkedStep
+    if (isReached || (before.current !== undefined && before.current !== step)) set({ linkedStep: null })
+    before.current = step
+    showStep(step)
+  }, [step, set])
 }

@@ -5,18 +5,28 @@ import './frame.css'
 import { MantineProvider } from '@mantine/core'
 import { ModalsProvider } from '@mantine/modals'
 import { Notifications } from '@mantine/notifications'
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import './i18n'
 import { ApiError } from './api/client'
+import { useConnection } from './api/connection'
 import { App } from './App'
 import { followAddressBar } from './state/address'
 import { theme } from './theme'
 
+const onError = (error: Error) => {
+  if (error instanceof ApiError && error.status === 401) useConnection.setState({ needsLogin: true })
+}
+
 const client = new QueryClient({
+  queryCache: new QueryCache({ onError }),
+  mutationCache: new MutationCache({ onError }),
   defaultOptions: {
+    mutations: { networkMode: 'always' },
     queries: {
+      // The server is often on this machine, whatever the browser thinks of its network.
+      networkMode: 'always',
       // Events say when something is not as it was (`api/events.ts`).
       staleTime: Infinity,
       refetchOnWindowFocus: false,

@@ -147,6 +147,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "debugger_address": "127.0.0.1:50051",
             "sessions": 1,
             "subscribers": 2,
+            "last_event": 12,
             "limits": {"body_bytes": 1048576, "subscribers": 500},
         },
     ),
@@ -214,6 +215,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
         {"condition": "tensor_overflow", "name": "no infinities", "severity": "error"},
         _WATCHPOINT,
     ),
+    "list_recommended_watchpoints": (None, [_WATCHPOINT]),
     "recommend_watchpoints": ({"accept": True}, [_WATCHPOINT]),
     "get_watchpoint": (None, _WATCHPOINT),
     "change_watchpoint": (

@@ -411,6 +411,18 @@ class Session(ABC):
             self.watchpoint_list.delete(watchpoints)
             await self._watchpoints_edited()
 
+    async def recommended(self) -> tuple[WatchpointRecord, ...]:
+        """Return the recommended watchpoints as they would be now if they were accepted."""
+        offered = self.watchpoint_list.offered(await asyncio.to_thread(self._recommended))
+
+        def work_out_nodes() -> None:
+            for one in offered:
+                for rank in self.ranks:
+                    self.watchpoint_list.watched(one, rank)
+
+        await asyncio.to_thread(work_out_nodes)
+        return tuple(map(self._watchpoint_record, offered))
+
     async def recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
         """Create the recommended watchpoints, or note that they are not wanted; StateError the second time."""
         async with self.lock:

@@ -213,6 +213,15 @@ class WatchpointList:
         if numbers is None:
             self._unreadable.clear()
 
+    def offered(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
+        """Return what `add_recommended` would add: without those whose names are taken, under the next ids."""
+        taken = {one.watchpoint.name for one in self._watchpoints.values()}
+        free = [point for point in recommended if point.name not in taken]
+        return [
+            SessionWatchpoint(replace(point, id=number), point.selection)
+            for number, point in enumerate(free, self._last_id + 1)
+        ]
+
     def add_recommended(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
         """Add watchpoints of the recommended set under ids of this list, without those whose names are taken.
 
@@ -221,14 +230,10 @@ class WatchpointList:
         LimitError
         """
         self._require_room(len(recommended))
-        taken = {one.watchpoint.name for one in self._watchpoints.values()}
-        added = []
-        for point in recommended:
-            if point.name not in taken:
-                self._last_id += 1
-                made = SessionWatchpoint(replace(point, id=self._last_id), point.selection)
-                self._watchpoints[made.id] = made
-                added.append(made)
+        added = self.offered(recommended)
+        for made in added:
+            self._watchpoints[made.id] = made
+            self._last_id = made.id
         return added
 
     # --- what they watch ---

@@ -1,90 +1,106 @@
 import type { QueryClient } from '@tanstack/react-query'
-import { API } from './client'
-import { keys } from './queries'
-import type { ServerEvent, Session } from './types'
+import { effectOf } from './changes'
+import { ApiError, get } from './client'
+import { useConnection } from './connection'
+import { keys, path } from './keys'
+import { link, type Link } from './link'
+import { Refresher } from './refresh'
+import type { Message, Progress, ServerEvent, ServerRecord, Session } from './types'
 
-const FIRST_PAUSE_MS = 300
-const LONGEST_PAUSE_MS = 5_000
-
-export interface Follower {
-  /** Told when the connection breaks off and when it is there again. */
-  onConnected: (connected: boolean) => void
-  onEvent?: (event: ServerEvent) => void
+/** Follow what happens on the server: which sessions there are. Returns how to stop and how to hurry. */
+export function followServer(client: QueryClient, onSession: (id: string) => void): Link {
+  const { connected, lost } = useConnection.getState()
+  return link({
+    path: 'events/stream',
+    begin: async (isAgain) => {
+      const server = await get<ServerRecord>('server')
+      client.setQueryData(keys.server, server)
+      if (isAgain) void client.invalidateQueries({ queryKey: keys.dumps })
+      void client.invalidateQueries({ queryKey: keys.sessions })
+      return server.last_event
+    },
+    onEvent: (event) => {
+      client.setQueryData<Session[]>(keys.sessions, (sessions) => sessions && listedAfter(event, sessions))
+      if (event.kind === 'closed') void client.invalidateQueries({ queryKey: keys.dumps })
+      if (event.kind === 'state') onSession((event.data as unknown as Session).id)
+    },
+    onGap: () => void client.invalidateQueries({ queryKey: keys.sessions }),
+    onUp: connected,
+    onDown: (error) => {
+      if (!isUnauthorized(error)) lost()
+    },
+    isFinal: noteUnauthorized,
+  })
 }
 
-/** Follow the events of a session (or of the server), and have read anew what they change; returns how to stop. */
-export function follow(client: QueryClient, run: string, follower: Follower): () => void {
-  const where = run ? `sessions/${encodeURIComponent(run)}/events/stream` : 'events/stream'
-  let last: number | null = null
-  let pause = FIRST_PAUSE_MS
-  let socket: WebSocket | null = null
-  let timer: ReturnType<typeof setTimeout> | undefined
-  let isOver = false
+/** The list of sessions after an event of the server. */
+export function listedAfter(event: ServerEvent, sessions: Session[]): Session[] {
+  if (event.kind === 'closed') return sessions.filter((one) => one.id !== event.data?.['session'])
+  if (event.kind !== 'state') return sessions
+  const told = event.data as unknown as Session
+  return sessions.some((one) => one.id === told.id)
+    ? sessions.map((one) => (one.id === told.id ? told : one))
+    : [...sessions, told]
+}
 
-  const connect = () => {
-    const url = new URL(where, API)
-    url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:'
-    if (last !== null) url.searchParams.set('after', String(last))
-    socket = new WebSocket(url)
-    socket.onopen = () => {
-      pause = FIRST_PAUSE_MS
-      follower.onConnected(true)
-      // Whatever happened before the connection was there.
-      void client.invalidateQueries({ queryKey: run ? keys.session(run) : keys.sessions })
-    }
-    socket.onmessage = (message) => {
-      const event = JSON.parse(String(message.data)) as ServerEvent
-      const isGap = last !== null && event.number !== last + 1
-      last = event.number
-      if (run) apply(client, run, event, isGap)
-      else void client.invalidateQueries({ queryKey: keys.sessions })
-      follower.onEvent?.(event)
-    }
-    socket.onclose = () => {
-      if (isOver) return
-      follower.onConnected(false)
-      // A server that was started anew counts from 1 again.
-      last = null
-      timer = setTimeout(connect, pause)
-      pause = Math.min(2 * pause, LONGEST_PAUSE_MS)
-    }
-  }
-  connect()
-  return () => {
-    isOver = true
-    clearTimeout(timer)
-    socket?.close()
+export interface SessionFollower {
+  onMessage: (message: Message) => void
+}
+
+/** Follow one session, and have read anew what its events change. */
+export function followSession(client: QueryClient, run: string, follower: SessionFollower): Link {
+  const refresher = new Refresher(client)
+  let reason = ''
+  const followed = link({
+    path: path(run, '/events/stream'),
+    begin: async (isAgain) => {
+      const session = await get<Session>(path(run))
+      useConnection.setState({ gone: null })
+      // Not merged with what was known: after a restart of the server its events count from 1 again.
+      client.setQueryData(keys.record(run), session)
+      if (isAgain) refresher.mark([keys.session(run)], 'now')
+      return session.last_event
+    },
+    onEvent: (event) => {
+      const effect = effectOf(run, event, client.getQueryData<Session>(keys.record(run)))
+      if (effect.session) client.setQueryData(keys.record(run), effect.session)
+      if (event.kind === 'progress')
+        client.setQueryData<Progress>(keys.progress(run), event.data as Progress | undefined)
+      if (event.kind === 'state') client.setQueryData(keys.progress(run), null)
+      if (event.kind === 'message') follower.onMessage(event.data as unknown as Message)
+      if (event.kind === 'closed') reason = closingReason(event)
+      refresher.mark(effect.stale, effect.pace)
+    },
+    onGap: () => refresher.mark([keys.session(run)], 'now'),
+    isFinal: (error) => {
+      if (error instanceof ApiError && error.status === 404) {
+        useConnection.setState({ gone: { run, reason } })
+        return true
+      }
+      return noteUnauthorized(error)
+    },
+  })
+  return {
+    ...followed,
+    stop: () => {
+      followed.stop()
+      refresher.stop()
+    },
   }
 }
 
-function apply(client: QueryClient, run: string, event: ServerEvent, isGap: boolean): void {
-  const anew = (key: readonly unknown[]) => void client.invalidateQueries({ queryKey: key })
-  if (isGap) {
-    anew(keys.session(run))
-    return
-  }
-  if (event.kind === 'state') {
-    const before = client.getQueryData<Session>(keys.record(run))
-    const now = event.data as unknown as Session
-    client.setQueryData(keys.record(run), now)
-    if (before && (before.step !== now.step || before.state !== now.state || before.node !== now.node)) {
-      anew(keys.step(run))
-      anew(keys.hits(run))
-    }
-    if (before?.watchpoints !== now.watchpoints) anew(keys.watchpoints(run))
-  } else if (event.kind === 'graph') {
-    anew(keys.session(run))
-  } else if (event.kind === 'watchpoints') {
-    anew(keys.record(run))
-    anew(keys.watchpoints(run))
-    anew(keys.hits(run))
-  } else if (event.kind === 'hits') {
-    anew(keys.hits(run))
-    anew(keys.watchpoints(run))
-    anew(keys.step(run))
-  } else if (event.kind === 'tensor') {
-    anew(keys.step(run))
-  } else if (event.kind === 'rank' || event.kind === 'closed') {
-    anew(keys.record(run))
-  }
+function closingReason(event: ServerEvent): string {
+  const reason = event.data?.['reason']
+  return typeof reason === 'string' ? reason : ''
+}
+
+function isUnauthorized(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 401
+}
+
+/** Until somebody logs in there is no use in trying. */
+function noteUnauthorized(error: unknown): boolean {
+  if (!isUnauthorized(error)) return false
+  useConnection.setState({ needsLogin: true })
+  return true
 }

@@ -1,9 +1,13 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { keepPreviousData, skipToken, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { notifications } from '@mantine/notifications'
 import { useView } from '~/state/store'
+import { newer } from './changes'
 import { change, get } from './client'
+import { keys, path } from './keys'
 import type {
   Command,
+  Progress,
+  ServerRecord,
   Session,
   TreePage,
   TensorRecord,
@@ -13,34 +17,36 @@ import type {
   Origin,
 } from './types'
 
-/**
- * Keys of everything that is read. All that belongs to a session begins with ['session', id], so that an event can
- * have the right part of it read anew (`events.ts`):
- * 'record' the session, 'graphs' what only a new graph changes, 'step' what another step changes, 'watchpoints' what
- * edits of watchpoints change, 'hits' what a check changes.
- */
-export const keys = {
-  server: ['server'] as const,
-  sessions: ['sessions'] as const,
-  dumps: ['dumps'] as const,
-  session: (id: string) => ['session', id] as const,
-  record: (id: string) => ['session', id, 'record'] as const,
-  graphs: (id: string, ...more: unknown[]) => ['session', id, 'graphs', ...more] as const,
-  step: (id: string, ...more: unknown[]) => ['session', id, 'step', ...more] as const,
-  watchpoints: (id: string, ...more: unknown[]) => ['session', id, 'watchpoints', ...more] as const,
-  hits: (id: string, ...more: unknown[]) => ['session', id, 'hits', ...more] as const,
-}
-
-export const path = (id: string, rest = '') => `sessions/${encodeURIComponent(id)}${rest}`
+export { keys, path }
 
 /** The session that is open; undefined while it is read, or when none is open. */
 export function useSession() {
   const run = useView((view) => view.run)
   return useQuery({
     queryKey: keys.record(run),
-    queryFn: ({ signal }) => get<Session>(path(run), {}, signal),
+    // An event may overtake the answer.
+    queryFn: async ({ client, signal }) =>
+      newer(client.getQueryData(keys.record(run)), await get<Session>(path(run), {}, signal)),
     enabled: run !== '',
   })
+}
+
+/** All sessions of the server, the oldest first. */
+export function useSessions() {
+  return useQuery({
+    queryKey: keys.sessions,
+    queryFn: ({ signal }) => get<Session[]>('sessions', {}, signal),
+  })
+}
+
+export function useServer() {
+  return useQuery({ queryKey: keys.server, queryFn: ({ signal }) => get<ServerRecord>('server', {}, signal) })
+}
+
+/** How far the work is that the session does now; null or undefined if it tells nothing. */
+export function useProgress() {
+  const run = useView((view) => view.run)
+  return useQuery<Progress | null>({ queryKey: keys.progress(run), queryFn: skipToken }).data
 }
 
 export function useHits(
@@ -83,7 +89,8 @@ export function useWatchpoints() {
 
 /** The selected node with all that its graph says of it. */
 export function useNode() {
-  const { run, node } = useView()
+  const run = useView((view) => view.run)
+  const node = useView((view) => view.node)
   return useQuery({
     queryKey: keys.graphs(run, 'node', node),
     queryFn: ({ signal }) =>
@@ -94,7 +101,8 @@ export function useNode() {
 
 /** The inputs and outputs of the selected node at the step that is shown. */
 export function useNodeTensors() {
-  const { run, node } = useView()
+  const run = useView((view) => view.run)
+  const node = useView((view) => view.node)
   return useQuery({
     queryKey: keys.step(run, 'tensors', node),
     queryFn: ({ signal }) =>
@@ -104,19 +112,23 @@ export function useNodeTensors() {
         signal,
       ),
     enabled: run !== '' && node !== null,
-    placeholderData: keepPreviousData,
   })
 }
 
 export function useTree(scope: string, options: { offset?: number; limit?: number; enabled?: boolean } = {}) {
-  const { run, rank, graph, watchpoint } = useView()
+  const run = useView((view) => view.run)
+  const rank = useView((view) => view.rank)
+  const graph = useView((view) => view.graph)
+  const watchpoint = useView((view) => view.watchpoint)
   const { enabled = true, offset = 0, limit = 500 } = options
+  const key = keys.watchpoints(run, 'tree', rank, graph, scope, offset, limit, watchpoint)
   return useQuery({
-    queryKey: keys.watchpoints(run, 'tree', rank, graph, scope, watchpoint, offset, limit),
+    queryKey: key,
     queryFn: ({ signal }) =>
       get<TreePage>(path(run, '/tree'), { rank, graph, scope, watchpoint, offset, limit }, signal),
     enabled: enabled && run !== '',
-    placeholderData: keepPreviousData,
+    // The same rows, with other ticks.
+    placeholderData: (rows, query) => (sameBut(1, query?.queryKey, key) ? rows : undefined),
   })
 }
 
@@ -127,7 +139,12 @@ export function useCommand() {
   return useMutation({
     mutationFn: (command: Partial<Command> & Pick<Command, 'action'>) =>
       change<Session>('POST', path(run, '/command'), command),
-    onSuccess: (session) => client.setQueryData(keys.record(run), session),
+    onSuccess: (session) => client.setQueryData<Session>(keys.record(run), (known) => newer(known, session)),
     onError: (error) => notifications.show({ color: 'red', message: error.message }),
   })
+}
+
+/** Whether two keys differ in nothing but their last parts. */
+function sameBut(last: number, one: readonly unknown[] | undefined, other: readonly unknown[]): boolean {
+  return JSON.stringify(one?.slice(0, -last)) === JSON.stringify(other.slice(0, -last))
 }

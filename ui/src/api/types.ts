@@ -42,3 +42,16 @@ export type WatchpointSpec = Schemas['WatchpointSpec']
 
 /** Which value of a tensor: at this step, one step before, or the difference of the two. */
 export type Which = 'current' | 'previous' | 'difference'
+
+/** Data of a `progress` event. */
+export interface Progress {
+  what: string
+  done: number
+  total: number
+}
+
+/** Data of a `message` event. */
+export interface Message {
+  level: 'info' | 'warning' | 'error'
+  text: string
+}

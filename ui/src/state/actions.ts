@@ -16,6 +16,8 @@ export interface Action {
   run: () => void
   /** Heading in the palette. */
   group: string
+  /** Its keys work while a dialog is open, too. */
+  isEverywhere?: boolean
 }
 
 interface Offered {

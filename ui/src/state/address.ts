@@ -1,20 +1,30 @@
-import { emptyView, useView, type MainTab, type View } from './store'
+import { emptyView, useView, type LeftTab, type MainTab, type View } from './store'
 
-/** What the address bar says of a view: run, rank, graph, node, tab, tensors. */
-export function toQuery(view: View): string {
+/** A change that follows another within this time replaces its entry: nobody wants to go back row by row. */
+const STAYED_MS = 1_000
+
+/** What the address bar says of a view, and of the step that is shown. */
+export function toQuery(view: View, step: number | null = null): string {
   const query = new URLSearchParams()
   if (view.run) {
     query.set('run', view.run)
+    if (step !== null) query.set('step', String(step))
     if (view.rank) query.set('rank', String(view.rank))
     if (view.graph) query.set('graph', view.graph)
     if (view.node) {
       query.set('node', view.node.name)
+      if (view.node.rank !== view.rank) query.set('of', String(view.node.rank))
       if (view.node.graph !== view.graph) query.set('in', view.node.graph)
     }
     for (const tensor of view.tensors) query.append('tensor', tensor)
     if (view.tab !== emptyView.tab) query.set('tab', view.tab)
+    if (view.left !== emptyView.left) query.set('left', view.left)
+    if (view.watchpoint !== null) query.set('watch', String(view.watchpoint))
+    if (view.stackFilter) query.set('line', view.stackFilter)
   }
-  return query.size ? `?${query}` : ''
+  // Those may stand in a query as they are, and people read it.
+  const text = query.toString().replace(/%(2F|3A|40|2C)/g, (code) => decodeURIComponent(code))
+  return text ? `?${text}` : ''
 }
 
 /** The view that an address asks for; what it does not understand is left out. */
@@ -22,14 +32,29 @@ export function fromQuery(search: string): View {
   const query = new URLSearchParams(search)
   const run = query.get('run') ?? ''
   if (!run) return emptyView
-  const rank = Math.max(0, Math.trunc(Number(query.get('rank') ?? 0)) || 0)
+  const rank = whole(query.get('rank')) ?? 0
   const graph = query.get('graph') ?? ''
   const name = query.get('node')
-  const tensors = query.getAll('tensor').slice(0, 8)
+  const tensors = [...new Set(query.getAll('tensor'))].slice(0, 8)
   const asked = query.get('tab') ?? (tensors.length ? `tensor:${tensors.at(-1) ?? ''}` : emptyView.tab)
-  const tab: MainTab = isTab(asked, tensors) ? asked : emptyView.tab
-  const node = name ? { rank, graph: query.get('in') ?? graph, name } : null
-  return { ...emptyView, run, rank, graph, node, tensors, tab }
+  const left = query.get('left') ?? ''
+  return {
+    ...emptyView,
+    run,
+    rank,
+    graph,
+    node: name ? { rank: whole(query.get('of')) ?? rank, graph: query.get('in') ?? graph, name } : null,
+    tensors,
+    tab: isTab(asked, tensors) ? asked : emptyView.tab,
+    left: isLeft(left) ? left : emptyView.left,
+    watchpoint: whole(query.get('watch')),
+    stackFilter: query.get('line') ?? '',
+    linkedStep: whole(query.get('step')),
+  }
+}
+
+function whole(text: string | null): number | null {
+  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null
 }
 
 function isTab(text: string, tensors: string[]): text is MainTab {
@@ -37,22 +62,61 @@ function isTab(text: string, tensors: string[]): text is MainTab {
   return isTensor || ['overview', 'graph', 'tensors'].includes(text)
 }
 
+function isLeft(text: string): text is LeftTab {
+  return ['nodes', 'hits', 'sources'].includes(text)
+}
+
+/** Whether a person would expect the back button to undo the change. */
+function isPlace(view: View, before: View): boolean {
+  return view.run !== before.run || view.tab !== before.tab || view.node !== before.node
+}
+
+let shownStep: number | null = null
+
+/** Tell the address bar which step is shown; a step makes no entry in the history. */
+export function showStep(step: number | null): void {
+  shownStep = step
+  write('replace')
+}
+
+function write(how: 'push' | 'replace'): void {
+  const view = useView.getState()
+  // Until the step is known, or as long as another one is offered, the one of the link stays.
+  const query = toQuery(view, view.linkedStep ?? shownStep)
+  if (query === window.location.search) return
+  const url = query || window.location.pathname
+  if (how === 'push') window.history.pushState(null, '', url)
+  else window.history.replaceState(null, '', url)
+}
+
 /** Keep the address bar and the view the same, with an entry in the history for each run, tab and node. */
 export function followAddressBar(): () => void {
-  const read = () => {
-    const { left, ...view } = fromQuery(window.location.search)
-    useView.setState(view.run === useView.getState().run ? view : { ...view, left })
+  let pushedAt = 0
+  let isReading = false
+  const read = (isFirst: boolean) => {
+    isReading = true
+    const asked = fromQuery(window.location.search)
+    const { run, dialog, edited } = useView.getState()
+    if (asked.run !== run) shownStep = null
+    // Going back shows where a person was; it does not move the run.
+    useView.setState(isFirst ? asked : { ...asked, dialog, edited, linkedStep: null })
+    isReading = false
+    write('replace')
+    pushedAt = 0
   }
-  read()
-  window.addEventListener('popstate', read)
-  const stop = useView.subscribe((view) => {
-    const query = toQuery(view)
-    if (query !== window.location.search) {
-      window.history.pushState(null, '', query || window.location.pathname)
-    }
+  const goBack = () => read(false)
+  read(true)
+  window.addEventListener('popstate', goBack)
+  const stop = useView.subscribe((view, before) => {
+    if (isReading) return
+    if (view.run !== before.run) shownStep = null
+    const now = Date.now()
+    const isNew = isPlace(view, before) && (now - pushedAt > STAYED_MS || view.run !== before.run)
+    if (isNew) pushedAt = now
+    write(isNew ? 'push' : 'replace')
   })
   return () => {
-    window.removeEventListener('popstate', read)
+    window.removeEventListener('popstate', goBack)
     stop()
   }
 }

@@ -12,7 +12,7 @@ export interface NodeChoice {
   name: string
 }
 
-/** What a person looks at. All of it but `left`, `watchpoint` and `focus` is in the address bar. */
+/** What a person looks at. All of it but the dialogs is in the address bar. */
 export interface View {
   /** Id of the session; empty: the list of runs. */
   run: string
@@ -31,6 +31,8 @@ export interface View {
   dialog: 'none' | 'watchpoint' | 'shortcuts'
   /** The watchpoint that the dialog changes; null: it makes a new one. */
   edited: number | null
+  /** The step of the link that was followed, until the run shows it or a person wants another. */
+  linkedStep: number | null
 }
 
 export interface Actions {
@@ -53,6 +55,7 @@ export const emptyView: View = {
   stackFilter: '',
   dialog: 'none',
   edited: null,
+  linkedStep: null,
 }
 
 /** The address of a tensor without its iteration: it names the tensor at whatever step is shown. */
@@ -74,8 +77,9 @@ export const useView = create<View & Actions>()((set) => ({
     }),
   closeTensor: (address) =>
     set((view) => {
+      const place = view.tensors.indexOf(address)
       const tensors = view.tensors.filter((one) => one !== address)
-      const next = tensors.at(-1)
+      const next = tensors[Math.min(place, tensors.length - 1)]
       const isOpen = view.tab === `tensor:${address}`
       return {
         tensors,

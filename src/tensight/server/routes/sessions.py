@@ -61,6 +61,8 @@ class ServerRecord(Record):
     """Host and port where training processes attach; None if the server takes none."""
     sessions: int
     subscribers: int
+    last_event: int
+    """Number of the newest of the server's events."""
     limits: Limits
 
 
@@ -91,6 +93,7 @@ async def get_server(context: Context) -> JsonResponse:
             debugger_address=settings.debugger_address,
             sessions=len(context.sessions.all()),
             subscribers=context.streams.subscribers,
+            last_event=context.sessions.events.last,
             limits=Limits(body_bytes=settings.max_body_bytes, subscribers=settings.max_subscribers),
         )
     )

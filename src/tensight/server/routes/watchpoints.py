@@ -95,6 +95,16 @@ async def delete_watchpoints(session: CurrentSession) -> Response:
     return Response(status_code=204)
 
 
+@router.get(
+    "/watchpoints/recommended",
+    response_model=list[WatchpointRecord],
+    summary="List the recommended watchpoints",
+)
+async def list_recommended_watchpoints(session: CurrentSession) -> JsonResponse:
+    """Return the recommended watchpoints as they would be created now, without creating them."""
+    return await json_response(await session.recommended())
+
+
 @router.post(
     "/watchpoints/recommended",
     response_model=list[WatchpointRecord],

@@ -1,6 +1,6 @@
 /** The strip below the header: the server is gone, the run has ended, versions differ. */
-export function Connection({ isConnected }: { isConnected: boolean }) {
-  return isConnected ? <div /> : <div role="alert" />
+export function Connection() {
+  return <div />
 }
 
 /** Whatever opens over the page. */

@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest'
+import { effectOf, newer } from './changes'
+import { keys } from './keys'
+import type { ServerEvent, Session } from './types'
+
+const paused = {
+  id: '1',
+  created: 100,
+  state: 'paused',
+  step: 3,
+  node: '',
+  hits: 0,
+  watchpoints: 1,
+  outdated: false,
+  last_event: 10,
+  ranks: [
+    { rank: 0, step: 3 },
+    { rank: 1, step: 3 },
+  ],
+} as unknown as Session
+
+function event(kind: ServerEvent['kind'], data: object): ServerEvent {
+  return { number: 11, time: 0, kind, data: { ...data } }
+}
+
+test('another step has everything of the step read anew, and the hits', () => {
+  const effect = effectOf('1', event('state', { ...paused, step: 4, last_event: 11 }), paused)
+  expect(effect.session?.step).toBe(4)
+  expect(effect.stale).toEqual([keys.step('1'), keys.hits('1')])
+  expect(effect.pace).toBe('now')
+})
+
+test('while the run goes on it is read now and then, and at once when it stands', () => {
+  const running = { ...paused, state: 'running' } as Session
+  expect(effectOf('1', event('state', running), paused).pace).toBe('now')
+  expect(effectOf('1', event('state', { ...running, step: 4, last_event: 12 }), running).pace).toBe('running')
+  expect(effectOf('1', event('state', { ...paused, step: 5, last_event: 13 }), running).pace).toBe('now')
+})
+
+test('a state that looks the same changes nothing else', () => {
+  expect(effectOf('1', event('state', { ...paused, last_event: 11 }), paused).stale).toEqual([])
+})
+
+test('hits that are outdated are shown as such, with the marks in the tree', () => {
+  const effect = effectOf('1', event('state', { ...paused, outdated: true, last_event: 11 }), paused)
+  expect(effect.stale).toEqual([keys.watchpoints('1'), keys.hits('1')])
+})
+
+test('an event from before what was read is not shown', () => {
+  const effect = effectOf('1', event('state', { ...paused, step: 2, last_event: 9 }), paused)
+  expect(effect.session).toBe(paused)
+  expect(effect.stale).toEqual([])
+})
+
+test('of two lives of one run the second counts, though its events count from 1 again', () => {
+  const reborn = { ...paused, created: 200, last_event: 1 }
+  expect(newer(paused, reborn)).toBe(reborn)
+  expect(newer(undefined, paused)).toBe(paused)
+})
+
+test('a check tells the number of hits before anything is read', () => {
+  const effect = effectOf('1', event('hits', { step: 3, total: 7 }), paused)
+  expect(effect.session?.hits).toBe(7)
+  expect(effect.stale).toEqual([keys.hits('1'), keys.watchpoints('1'), keys.step('1')])
+  expect(effectOf('1', event('hits', { step: 9, total: 7 }), paused).session).toBeUndefined()
+})
+
+test('one rank of several moves', () => {
+  const effect = effectOf('1', event('rank', { rank: 1, step: 4 }), paused)
+  expect(effect.session?.ranks.map((one) => one.step)).toEqual([3, 4])
+  expect(effect.stale).toEqual([])
+})

@@ -1,0 +1,72 @@
+import type { QueryKey } from '@tanstack/react-query'
+import { keys } from './keys'
+import type { Pace } from './refresh'
+import type { RankRecord, ServerEvent, Session } from './types'
+
+export interface Effect {
+  /** The session as the event leaves it, if that is another. */
+  session?: Session
+  /** What is not as it was. */
+  stale: readonly QueryKey[]
+  pace: Pace
+}
+
+const NOTHING: Effect = { stale: [], pace: 'now' }
+
+/** The newer of two records of a session; of two lives of one id the second. */
+export function newer(known: Session | undefined, told: Session): Session {
+  return known?.created === told.created && known.last_event > told.last_event ? known : told
+}
+
+/** What an event of a session changes of what the page has read. */
+export function effectOf(run: string, event: ServerEvent, before: Session | undefined): Effect {
+  switch (event.kind) {
+    case 'state':
+      return stateEffect(run, before, newer(before, event.data as unknown as Session))
+    case 'graph':
+      return { stale: [keys.session(run)], pace: whileRunning(before) }
+    case 'watchpoints':
+      return { stale: [keys.record(run), keys.watchpoints(run), keys.hits(run)], pace: 'now' }
+    case 'hits':
+      return {
+        ...(before?.step === event.data?.['step'] && before && typeof event.data?.['total'] === 'number'
+          ? { session: { ...before, hits: event.data['total'] } }
+          : {}),
+        stale: [keys.hits(run), keys.watchpoints(run), keys.step(run)],
+        pace: whileRunning(before),
+      }
+    case 'tensor':
+      return { stale: [keys.step(run)], pace: 'arrival' }
+    case 'rank':
+      return before ? { ...NOTHING, session: withRank(before, event.data as unknown as RankRecord) } : NOTHING
+    case 'progress':
+    case 'message':
+    case 'closed':
+      return NOTHING
+  }
+}
+
+function stateEffect(run: string, before: Session | undefined, now: Session): Effect {
+  const stale: QueryKey[] = []
+  const isElsewhere = before?.step !== now.step || before.state !== now.state || before.node !== now.node
+  if (isElsewhere) stale.push(keys.step(run), keys.hits(run))
+  if (
+    before?.watchpoints !== now.watchpoints ||
+    before.hits !== now.hits ||
+    before.outdated !== now.outdated
+  ) {
+    stale.push(keys.watchpoints(run))
+    if (!isElsewhere) stale.push(keys.hits(run))
+  }
+  if (before && before.state === 'connecting' && now.state !== 'connecting') stale.push(keys.graphs(run))
+  return { session: now, stale, pace: now.state === 'running' ? whileRunning(before) : 'now' }
+}
+
+function withRank(session: Session, rank: RankRecord): Session {
+  const ranks = session.ranks.filter((one) => one.rank !== rank.rank)
+  return { ...session, ranks: [...ranks, rank].sort((a, b) => a.rank - b.rank) }
+}
+
+function whileRunning(before: Session | undefined): Pace {
+  return before?.state === 'running' ? 'running' : 'now'
+}

@@ -1,0 +1,48 @@
+import { useEffect, useRef } from 'react'
+import { useQueryClient } from '@tanstack/react-query'
+import { useConnection } from './connection'
+import { followServer, followSession, type SessionFollower } from './events'
+import type { Link } from './link'
+
+/** Keep what the page shows as it is on the server, for as long as the page is there. */
+export function useFollowing(run: string, onMessage: SessionFollower['onMessage']): void {
+  const client = useQueryClient()
+  const session = useRef<{ run: string; link: Link } | null>(null)
+  const server = useRef<Link | null>(null)
+
+  useEffect(() => {
+    const followed = followServer(client, (id) => {
+      // A run that was gone is there again: its training found the server that was started anew.
+      if (session.current?.run === id) session.current.link.hurry()
+    })
+    server.current = followed
+    return () => followed.stop()
+  }, [client])
+
+  useEffect(() => {
+    if (run === '') return
+    const followed = followSession(client, run, { onMessage })
+    session.current = { run, link: followed }
+    return () => {
+      followed.stop()
+      session.current = null
+    }
+  }, [client, run, onMessage])
+
+  useEffect(() => {
+    const hurry = () => {
+      server.current?.hurry()
+      session.current?.link.hurry()
+    }
+    const stop = useConnection.subscribe((now, before) => {
+      if (now.attempt !== before.attempt || (now.isConnected && !before.isConnected)) hurry()
+    })
+    window.addEventListener('online', hurry)
+    document.addEventListener('visibilitychange', hurry)
+    return () => {
+      stop()
+      window.removeEventListener('online', hurry)
+      document.removeEventListener('visibilitychange', hurry)
+    }
+  }, [])
+}

@@ -1,0 +1,43 @@
+import { useEffect } from 'react'
+import { getHotkeyHandler } from '@mantine/hooks'
+import { notifications } from '@mantine/notifications'
+import { useOffered, type Action } from './actions'
+
+/** Keys do what the actions say that are offered now. */
+export function useHotkeys(): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.defaultPrevented || event.isComposing || event.repeat) return
+      const action = Object.values(useOffered.getState().actions).find((one) => isMeant(one, event))
+      if (!action) return
+      // Also when it cannot be done: the browser's own meaning, such as a reload, is not what is wanted.
+      event.preventDefault()
+      if (action.disabled === undefined) action.run()
+      else notifications.show({ id: action.id, message: action.disabled, color: 'gray', autoClose: 4_000 })
+    }
+    document.addEventListener('keydown', onKey)
+    return () => document.removeEventListener('keydown', onKey)
+  }, [])
+}
+
+function isMeant(action: Action, event: KeyboardEvent): boolean {
+  if (action.keys === undefined || !isPressed(action.keys, event)) return false
+  const isFree = /mod|F\d/.test(action.keys) || !isTyping(event.target)
+  // What a dialog asks comes first.
+  return (
+    isFree && (action.isEverywhere === true || !document.querySelector('[role="dialog"][aria-modal="true"]'))
+  )
+}
+
+function isPressed(keys: string, event: KeyboardEvent): boolean {
+  let pressed = false
+  getHotkeyHandler([[keys, () => (pressed = true), { preventDefault: false }]])(event)
+  return pressed
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
+  )
+}
