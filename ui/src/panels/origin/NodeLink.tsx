@@ -1,0 +1,20 @@
+import { useView, type NodeChoice } from '~/state/store'
+import classes from './origin.module.css'
+
+/** The name of a node, which selects it; the last part of it stands out. */
+export function NodeLink({ node, isStrong = false }: { node: NodeChoice; isStrong?: boolean }) {
+  const selectNode = useView((view) => view.selectNode)
+  const at = node.name.lastIndexOf('/') + 1
+  return (
+    <button
+      type="button"
+      className={`${classes['node'] ?? ''} mono`}
+      onClick={() => selectNode(node)}
+      data-testid="origin-node"
+      data-node={node.name}
+    >
+      {node.name.slice(0, at)}
+      {isStrong ? <b>{node.name.slice(at)}</b> : node.name.slice(at)}
+    </button>
+  )
+}

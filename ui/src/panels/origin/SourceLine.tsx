@@ -1,0 +1,44 @@
+import { IconCode } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import type { Frame } from '~/api/types'
+import { useView } from '~/state/store'
+import { nodeOf, type Finding } from './findings'
+import classes from './origin.module.css'
+import { originTexts } from './texts'
+
+export function lineOf(finding: Finding): Frame | null {
+  return (finding.kind === 'origin' ? finding.origin.line : finding.node.line) ?? null
+}
+
+/** `train.py:19`, with the last part of the path alone. */
+export function placeOf(frame: Frame): string {
+  const file = frame.file.split(/[/\\]/).at(-1) ?? frame.file
+  return frame.line == null ? file : `${file}:${frame.line}`
+}
+
+/** The person's line of code behind a finding; a click shows it among the sources. */
+export function SourceLine({ finding }: { finding: Finding }) {
+  const { t } = useTranslation(originTexts)
+  const { set, selectNode } = useView.getState()
+  const line = lineOf(finding)
+  if (!line) return <div className={classes['quiet']}>{t('noLine')}</div>
+  const place = placeOf(line)
+  return (
+    <button
+      type="button"
+      className={classes['line']}
+      aria-label={t('showSource', { place })}
+      title={`${line.file}:${line.line ?? ''}`}
+      onClick={() => {
+        selectNode(nodeOf(finding))
+        set({ left: 'sources' })
+      }}
+      data-testid="origin-line"
+      data-line={line.line}
+    >
+      <IconCode size={15} aria-hidden />
+      <span className={classes['place']}>{place}</span>
+      <code>{line.code.trim()}</code>
+    </button>
+  )
+}

@@ -1,0 +1,42 @@
+import { IconArrowRight } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { count, short } from '~/parts/numbers'
+import type { Finding } from './findings'
+import classes from './origin.module.css'
+import { originTexts } from './texts'
+import { sideOf, useValues, type Side } from './values'
+
+/** In one line what went in and what came out. */
+export function ValuesLine({ finding }: { finding: Finding }) {
+  const { t } = useTranslation(originTexts)
+  const { data = [] } = useValues(finding)
+  const [input, output] = [sideOf(data, 'input'), sideOf(data, 'output')]
+  return (
+    <div className={classes['values']} data-testid="origin-values">
+      {input.known > 0 && (
+        <span>
+          {t('wentIn')} <SideText side={input} />
+        </span>
+      )}
+      {input.known > 0 && output.known > 0 && <IconArrowRight size={14} aria-hidden />}
+      {output.known > 0 && (
+        <span>
+          {t('cameOut')} <SideText side={output} />
+        </span>
+      )}
+    </div>
+  )
+}
+
+function SideText({ side }: { side: Side }) {
+  const { t } = useTranslation(originTexts)
+  const range =
+    side.min === null ? t('nothingFinite') : t('from', { min: short(side.min), max: short(side.max) })
+  return (
+    <>
+      <b className="mono">{range}</b>
+      {side.nan > 0 && <b className={classes['bad']}> {count(side.nan)} × NaN</b>}
+      {side.inf > 0 && <b className={classes['bad']}> {count(side.inf)} × ±Inf</b>}
+    </>
+  )
+}

@@ -1,0 +1,65 @@
+import { useMemo } from 'react'
+import { useTranslation } from 'react-i18next'
+import { useCommand, useSession } from '~/api/queries'
+import type { Action } from '~/state/actions'
+import { useView } from '~/state/store'
+import { useActions } from '~/state/useActions'
+import { addressOf, nodeOf, stepOf, type Finding } from './findings'
+import { originTexts } from './texts'
+
+/** Offer what can be done with a finding. */
+export function useOriginActions(
+  finding: Finding | null,
+  details: { isOpen: boolean; toggle: () => void },
+): void {
+  const { t } = useTranslation(originTexts)
+  const { data: session } = useSession()
+  const { mutate: command } = useCommand()
+  const { isOpen, toggle } = details
+  const canGo = session?.capabilities.can_go_to_step === true
+  const step = session?.step
+  const actions = useMemo((): Action[] => {
+    if (!finding) return []
+    const { selectNode, openTensor, set } = useView.getState()
+    const group = t('group')
+    const found: Action[] = [
+      {
+        id: 'origin.node',
+        label: t('showNode'),
+        keys: 'alt+O',
+        group,
+        run: () => selectNode(nodeOf(finding), 'graph'),
+      },
+      {
+        id: 'origin.tensor',
+        label: t('openTensor'),
+        keys: 'alt+shift+O',
+        group,
+        run: () => {
+          selectNode(nodeOf(finding))
+          openTensor(addressOf(finding))
+        },
+      },
+      { id: 'origin.hits', label: t('allHits'), keys: 'alt+H', group, run: () => set({ left: 'hits' }) },
+      {
+        id: 'origin.details',
+        label: isOpen ? t('hideDetails') : t('details'),
+        keys: 'alt+D',
+        group,
+        run: toggle,
+      },
+    ]
+    if (stepOf(finding) !== step) {
+      found.push({
+        id: 'origin.step',
+        label: t('goToStep', { step: stepOf(finding) }),
+        keys: 'alt+S',
+        group,
+        disabled: canGo ? undefined : t('cannotGo'),
+        run: () => command({ action: 'go_to_step', steps: stepOf(finding) }),
+      })
+    }
+    return found
+  }, [finding, t, step, canGo, command, isOpen, toggle])
+  useActions(actions)
+}

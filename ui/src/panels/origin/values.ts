@@ -1,0 +1,47 @@
+import { useQuery } from '@tanstack/react-query'
+import { get } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { Statistics, TensorRecord } from '~/api/types'
+import { useView } from '~/state/store'
+import { nodeOf, stepOf, type Finding } from './findings'
+
+/** The tensors that went into the operator of a finding, and that came out, at the step where it began. */
+export function useValues(finding: Finding) {
+  const run = useView((view) => view.run)
+  const { name, rank, graph } = nodeOf(finding)
+  const iteration = stepOf(finding) - 1
+  return useQuery({
+    queryKey: keys.step(run, 'origin', name, rank, graph, iteration),
+    queryFn: ({ signal }) =>
+      get<TensorRecord[]>(path(run, '/tensors'), { node: name, rank, graph, iteration }, signal),
+    enabled: run !== '',
+  })
+}
+
+/** The statistics of all tensors of one side as of one tensor: bounds and counts. */
+export interface Side {
+  min: number | null
+  max: number | null
+  nan: number
+  inf: number
+  /** Elements with a statistic; 0: nothing is known. */
+  known: number
+}
+
+export function sideOf(tensors: readonly TensorRecord[], io: 'input' | 'output'): Side {
+  const side: Side = { min: null, max: null, nan: 0, inf: 0, known: 0 }
+  for (const { statistics } of tensors.filter((one) => one.io === io)) {
+    if (!statistics || !isFloating(statistics)) continue
+    const { min, max } = statistics
+    if (min != null) side.min = side.min === null ? min : Math.min(side.min, min)
+    if (max != null) side.max = side.max === null ? max : Math.max(side.max, max)
+    side.nan += statistics.nan_count
+    side.inf += statistics.neg_inf_count + statistics.pos_inf_count
+    side.known += statistics.count
+  }
+  return side
+}
+
+function isFloating({ dtype }: Statistics): boolean {
+  return /^(b?float|complex)/.test(dtype)
+}
