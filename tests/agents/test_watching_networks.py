@@ -60,6 +60,7 @@ class Network(Process):
         ("hidden_activation:relu", ["Default/one/ReLU-op0", "Default/two/ReLU-op0"]),
         ("hidden_activation:tanh", []),
         ("matrices", ["one.weight", "two.weight", "head.weight"]),
+        ("inner_matrices", ["one.weight", "two.weight"]),
         ("matrix_gradients", [GRADIENT.format(layer) for layer in ("head", "two", "one")]),
     ],
 )
@@ -232,6 +233,39 @@ def test_a_gradient_that_surges_is_compared_with_all_that_were_seen() -> None:
         assert network.see({head: [1.0], one: [1e-6]}) == []
     assert network.see({head: [1.0], one: [50.0]}) == []
     assert network.see({head: [1000.0], one: [1.0]}) == [(1, head)]
+
+
+@pytest.mark.parametrize("persistence", [1, 3])
+def test_zeros_hit_where_they_are_born(persistence: int) -> None:
+    network = Network("one", "two", "head")
+    network.watch(f"unintended_zeros persist={persistence}", "hidden")
+    first, dead, second, after = (
+        f"Default/{layer}/{type_}-op0" for layer in ("one", "two") for type_ in ("Linear", "ReLU")
+    )
+    values = {"x": [1.0], "two.weight": [1.0], first: [-1.0, -2.0], dead: [0.0, 0.0], second: [0.0], after: [0.0]}
+    for _ in range(persistence - 1):
+        assert network.see(values) == []
+    assert network.see(values) == [(1, dead)]
+    for _ in range(persistence - 1):
+        assert network.see({**values, dead: [0.0, 1.0]}) == []
+    assert network.see({**values, dead: [0.0, 1.0]}) == [(1, second)]
+    # A weight that begins at zero is told of by its own watchpoints.
+    assert network.see({**values, dead: [0.0, 1.0], "two.weight": [0.0]}) == []
+
+
+def test_what_goes_into_tensors_is_looked_at_only_where_it_matters() -> None:
+    network = Network("one", "head")
+    network.watch("unintended_zeros persist=2", "hidden")
+    source = network.named("x")
+    linear = "Default/one/Linear-op0"
+    assert network.places.needs[source] == Need.NOTHING
+    assert network.see({"x": [0.0], linear: [1.0]}) == []
+    assert network.places.needs[source] == Need.NOTHING
+    assert network.see({"x": [0.0], linear: [0.0]}) == []
+    assert network.places.needs[source] == Need.ROW
+    network.watch("unintended_zeros persist=2", "hidden")
+    assert network.places.needs[source] == Need.ROW
+    assert network.see({"x": [0.0], linear: [0.0]}) == []
 
 
 def test_a_watchpoint_that_is_sent_again_goes_on_counting() -> None:

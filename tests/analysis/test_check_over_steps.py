@@ -129,3 +129,11 @@ def test_an_overflow_is_unintended_where_no_mask_can_be(analyse: Analyse, dump_2
     unintended = {(hit.tensor.node, hit.tensor.iteration) for hit in hits_of(analysis, "UO", "all")}
     assert unintended
     assert unintended <= overflows
+
+
+def test_zeros_of_a_dump_are_unintended_where_they_are_born(analyse: Analyse, dump_210: Path) -> None:
+    analysis = analyse(dump_210)
+    zero = {(hit.tensor.node, hit.tensor.iteration) for hit in hits_of(analysis, "TZ", "all")}
+    born = {(hit.tensor.node, hit.tensor.iteration) for hit in hits_of(analysis, "UZ", "all")}
+    assert born
+    assert born < zero

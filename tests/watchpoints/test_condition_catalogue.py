@@ -87,6 +87,7 @@ OWN = [
     ("weight_growth", "WG", 1004, WEIGHT, ["norm_growth_gt"]),
     ("gradient_growth", "GG", 1005, GRADIENT, ["norm_surge_gt"]),
     ("gradient_imbalance", "GI", 1006, GRADIENT, ["depth_ratio_gt", "depth_ratio_lt"]),
+    ("unintended_zeros", "UZ", 1007, TENSOR, ["unintended_zero_percentage_ge"]),
 ]
 
 
@@ -105,6 +106,7 @@ def test_ranges_defaults_and_kinds_are_the_originals() -> None:
     finite, not_negative = ValueRange.FINITE, ValueRange.NOT_NEGATIVE
     expected = {
         "zero_percentage_ge": (check, ValueRange.PERCENTAGE, 100.0),
+        "unintended_zero_percentage_ge": (check, ValueRange.PERCENTAGE, 100.0),
         "abs_mean_gt": (check, not_negative, None),
         "abs_mean_lt": (check, not_negative, None),
         "rtol": (check, not_negative, 1e-5),

@@ -117,6 +117,16 @@ def test_an_overflow_is_unintended_unless_a_mask_put_it_there() -> None:
     assert evaluate(parse_check("UO"), columns).hit.all()
 
 
+def test_zeros_are_unintended_unless_they_were_handed_on() -> None:
+    columns = columns_for([np.zeros(16), np.zeros(16), np.ones(16), np.array([])])
+    columns["handed_on"] = np.array([False, True, True, True])
+    assert evaluate(parse_check("UZ"), columns).hit.tolist() == [True, False, False, False]
+    assert evaluate(parse_check("TZ"), columns).hit.tolist() == [True, True, False, False]
+    assert evaluate(parse_check("DU(dead_unit_percentage_gt=50)"), columns).hit.tolist() == [True, False, False, False]
+    del columns["handed_on"]
+    assert evaluate(parse_check("UZ"), columns).hit.tolist() == [True, True, False, False]
+
+
 def test_ranks_that_differ_hit() -> None:
     columns = {"differs": np.array([0, 1])}
     assert evaluate(parse_check("WD"), columns).hit.tolist() == [False, True]
@@ -175,7 +185,7 @@ def test_ratios_hit_on_both_sides_and_not_without_a_reference() -> None:
 def test_checks_of_ours_are_said_in_words_with_advice() -> None:
     assert "50 %" in describe(parse_check("DU"))
     assert "-0.9 to 0.9" in describe(parse_check(SATURATED_TEXT.format(50)))
-    for name in ("DU", "SU", "WD", "UO", "WG", "GG", "GI"):
+    for name in ("DU", "SU", "WD", "UO", "WG", "GG", "GI", "UZ"):
         assert len(advice(name).steps) >= 2
 
 
@@ -183,7 +193,8 @@ def test_the_set_for_running_trainings_judges_hidden_layers_and_asks_for_persist
     points = recommended_watchpoints(live=True, initial=True, first_id=5)
     assert [point.id for point in points] == list(range(5, 5 + len(points)))
     named = {point.check.condition.id: point for point in points}
-    assert str(named["tensor_all_zero"].selection) == "hidden"
+    assert str(named["unintended_zeros"].selection) == "hidden"
+    assert str(named["weight_initialization"].selection) == "inner_matrices"
     assert str(named["dead_units"].selection).startswith("hidden_activation:")
     assert named["unintended_overflow"].persistence == 1
     assert all(named[name].persistence > 1 for name in ("dead_units", "saturated_units", "gradient_imbalance"))

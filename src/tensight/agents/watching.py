@@ -14,6 +14,7 @@ import numpy as np
 from tensight.agents.places import Need
 from tensight.agents.watching_commands import read_rule
 from tensight.agents.watching_hits import AgentHit
+from tensight.agents.watching_inflow import Inflows
 from tensight.agents.watching_rules import NO_PLACES, Watch
 from tensight.agents.watching_selection import layers_of
 from tensight.agents.watching_steps import StepTable
@@ -27,7 +28,7 @@ from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -79,6 +80,7 @@ class Watches:
         self._table: NDArray[np.int64] | None = None
         self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
+        self._inflows = Inflows(places)
         self._at_nodes: dict[int, list[tuple[int, list[Watch]]]] = {}
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
@@ -155,7 +157,16 @@ class Watches:
         self._wanted.clear()
         for number in range(len(self._places)):
             self._decide(self._places[number])
+        for watch in self._watches.values():
+            if watch.needs_inflow:
+                self._trace(watch, watch.places if watch.rule.persistence == 1 else watch.traced)
         self._write_needs()
+
+    def _trace(self, watch: Watch, places: Iterable[int]) -> None:
+        """Have it seen what goes into some places."""
+        watch.traced.update(places)
+        for source in self._inflows.sources(self._layers, places):
+            self._wanted[source] |= Need.ROW
 
     def _write_needs(self) -> None:
         # The table's array stays the same object, and nothing may hold a view of it when it grows.
@@ -254,7 +265,7 @@ class Watches:
                 masked = node.name in self._layers.may_mask or node.name not in self._known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
-                    hits += self._hits(watch, table, place, _FIRST, retention, iteration)
+                    hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
         return hits
 
     def _before_gradients(self, order: Sequence[int]) -> Iterator[int]:
@@ -307,7 +318,7 @@ class Watches:
                     watch.begin(table)
             for watch in checked:
                 watch.compare_norms(table, again=again)
-                hits += self._hits(watch, table, rows, watch.chosen, retention, iteration, order, again=again)
+                hits += self._hits(watch, table, columns, rows, watch.chosen, retention, iteration, order, again=again)
         return hits
 
     def _rows(self) -> NDArray[np.int64]:
@@ -333,6 +344,7 @@ class Watches:
         self,
         watch: Watch,
         table: StepTable,
+        columns: StatisticsColumns,
         rows: NDArray[np.int64],
         chosen: NDArray[np.int64],
         retention: Retention | None,
@@ -345,6 +357,8 @@ class Watches:
         if judged is None or not len(chosen):
             return []
         candidates = chosen[table.may_hit(judged, chosen) & table.present[chosen]]
+        if len(candidates) and watch.needs_inflow:
+            candidates = self._without_handed_on(watch, table, columns, rows, candidates, iteration)
         if not len(candidates) and watch.rule.persistence == 1:
             return []
         places = rows[candidates]
@@ -365,6 +379,27 @@ class Watches:
                 self._reported.add(key)
                 found.append(_hit(watch, judged.check, self._places[key[1]], evaluation, row))
         return found
+
+    def _without_handed_on(
+        self,
+        watch: Watch,
+        table: StepTable,
+        columns: StatisticsColumns,
+        rows: NDArray[np.int64],
+        candidates: NDArray[np.int64],
+        iteration: int,
+    ) -> NDArray[np.int64]:
+        """Return candidates without those that are zero because what went in was."""
+        is_zero = table.columns["zero_count"][candidates] == table.columns["count"][candidates]
+        zero = rows[candidates[is_zero]]
+        if not watch.traced.issuperset(zero.tolist()):
+            self._trace(watch, zero.tolist())
+            self._write_needs()
+        # Nobody looked at what went into a tensor that is zero for the first time. If it has to stay so, there is time.
+        lasts = watch.rule.persistence > 1
+        handed_on = np.zeros(len(candidates), np.bool_)
+        handed_on[is_zero] = self._inflows.handed_on(self._layers, columns, zero, iteration, if_unknown=not lasts)
+        return candidates[~handed_on]
 
     def _evaluate(
         self,

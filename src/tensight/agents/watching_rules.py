@@ -33,6 +33,9 @@ class Watch:
         The same, once all are known.
     chosen : ndarray of int64
         Where they are in the table of all places that any watchpoint watches.
+    traced : set of int
+        Places of which it must be known what went in: all of them, or those that were zero lately and may hit when
+        they stay so.
     """
 
     def __init__(self, rule: WatchRule, layers: Layers, *, check_at_nodes: bool) -> None:
@@ -42,10 +45,13 @@ class Watch:
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
         self.needs_masks = needs is not None and needs.masks
+        self.needs_inflow = needs is not None and needs.inflow
+        self.traced: set[int] = set()
         self._references = [References(name) for name in needs.references] if needs is not None else []
         # A step in which loss scaling skipped the update says nothing about updates.
         self.waits_for_update = rule.compares_steps or bool(self._references)
-        in_one_step = rule.persistence == 1 and not self.waits_for_update and not self.initial_only
+        waits = self.waits_for_update or self.initial_only or self.needs_inflow
+        in_one_step = rule.persistence == 1 and not waits
         self.at_nodes = check_at_nodes and in_one_step and self.judged is not None
         self.need = self._need()
         self.places: list[int] = []
@@ -69,6 +75,7 @@ class Watch:
         """Take over what an earlier form of this watchpoint has seen, if it looked for the same."""
         if earlier.rule.check == self.rule.check and earlier.rule.persistence == self.rule.persistence:
             self._held, self._references, self._last = earlier._held, earlier._references, earlier._last
+            self.traced = earlier.traced
 
     def begin(self, table: StepTable) -> None:
         """Take note of the norms before the first step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph import LayerNode, activation_name, find_layers, is_gradient_scope, text_pattern
+from tensight.graph import LayerNode, activation_name, find_layers, holds_integers, is_gradient_scope, text_pattern
 from tensight.watchpoints import SelectorKind
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def layers_of(program: Program) -> Layers:
             tuple(source[0] if source else "" for source in node.inputs),
             _KINDS[node.role],
             node.outputs[0].shape if node.outputs else None,
+            slots=tuple(source[1] if source else 0 for source in node.inputs),
+            is_integer=holds_integers(node.outputs),
         )
         for node in program.nodes
     )
@@ -99,6 +101,7 @@ def _matcher(selector: Selector, layers: Layers) -> _Matches:
         SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,
         SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and _activation(node) in functions,
         SelectorKind.MATRICES: lambda node: node.name in layers.matrices,
+        SelectorKind.INNER_MATRICES: lambda node: node.name in layers.inner_matrices,
         SelectorKind.MATRIX_GRADIENTS: lambda node: node.name in layers.matrix_gradients,
         SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
         SelectorKind.TYPE: lambda node: node.type.lower() in types,

@@ -238,6 +238,7 @@ LAYERED = {
     SelectorKind.HIDDEN,
     SelectorKind.HIDDEN_ACTIVATION,
     SelectorKind.MATRICES,
+    SelectorKind.INNER_MATRICES,
     SelectorKind.MATRIX_GRADIENTS,
 }
 """Selectors that mean nodes by their place in the network."""
@@ -248,6 +249,8 @@ def layered_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
     layers = graph.layers
     if selector.kind is SelectorKind.MATRICES:
         return layers.matrices
+    if selector.kind is SelectorKind.INNER_MATRICES:
+        return layers.inner_matrices
     if selector.kind is SelectorKind.MATRIX_GRADIENTS:
         return frozenset(layers.matrix_gradients)
     if selector.kind is SelectorKind.HIDDEN:

@@ -93,6 +93,8 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
             columns[rule] = table.unit_percentages(rule)[rows]
     if needs.masks:
         columns["masked"] = np.fromiter((_may_mask(dump, table.files[row]) for row in rows.tolist()), np.bool_)
+    if needs.inflow:
+        columns["handed_on"] = _handed_on(dump, table, rows)
     if needs.ranks:
         columns["differs"] = _differing(table, rows)
     for name in needs.references:
@@ -108,6 +110,23 @@ def _identity(file: TensorFile) -> tuple[object, ...]:
 def _may_mask(dump: Dump, file: TensorFile) -> bool:
     graph = dump.graph_of(file)
     return graph is not None and file.node in graph.layers.may_mask
+
+
+def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which tensors, if they are zero, hand on zeros of those among the others that they were computed from."""
+    counts, zeros = table.rows["count"][rows], table.rows["zero_count"][rows]
+    is_zero = (table.rows["state"][rows] == KNOWN) & (counts > 0) & (counts == zeros)
+    files = [table.files[row] for row in rows.tolist()]
+    zero = {(file.iteration, *_identity(file)): one for file, one in zip(files, is_zero.tolist(), strict=True)}
+    found = np.zeros(len(rows), np.bool_)
+    for at in np.flatnonzero(is_zero).tolist():
+        file = files[at]
+        graph = dump.graph_of(file)
+        inflow = None if graph is None or file.io != "output" else graph.layers.inflows.get(file.node or "")
+        if inflow is not None:
+            keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in inflow.sources)
+            found[at] = bool(inflow.hands_on(zero.get(key) for key in keys))
+    return found
 
 
 def _differing(table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:

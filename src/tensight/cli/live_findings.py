@@ -27,7 +27,7 @@ def print_findings(out: Console, session: Session) -> None:
     print_hits(out, session, hits)
     conditions = {hit.condition for node in hits for tensor in node.tensors for hit in tensor.hits}
     # Zeros are often meant; they are looked into where somebody minds them.
-    minded = conditions & {"tensor_all_zero", "dead_units"}
+    minded = conditions & {"tensor_all_zero", "unintended_zeros", "dead_units"}
     origins = [origin for origin in session.origins() if origin.anomaly != "all_zero" or minded]
     # What began in a step before, and stopped nobody then, is shown where this step has nothing to tell.
     step = session.summary.step

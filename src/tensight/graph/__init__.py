@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
+from tensight.graph.inflow import Inflow
 from tensight.graph.kinds import NodeKind, activation_name, kinds, original_kinds
-from tensight.graph.layers import LayerNode, Layers, find_layers
+from tensight.graph.layers import LayerNode, Layers, find_layers, holds_integers
 from tensight.graph.model import Graph
 from tensight.graph.node import Edge, EdgeKind, Node
 from tensight.graph.optimizers import (
@@ -27,6 +28,7 @@ __all__ = [
     "Edge",
     "EdgeKind",
     "Graph",
+    "Inflow",
     "LayerNode",
     "Layers",
     "Monad",
@@ -44,6 +46,7 @@ __all__ = [
     "data_type_number",
     "find_layers",
     "frozen_weights",
+    "holds_integers",
     "is_gradient_scope",
     "is_optimizer",
     "kinds",

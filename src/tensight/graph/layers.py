@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.graph.inflow import Inflow, find_inflows
 from tensight.graph.kinds import NodeKind, activation_name, kinds
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from tensight.graph.data_types import OutputSlot
     from tensight.graph.model import Graph
 
 OPTIMIZER_SCOPE = "Optimizer/"
@@ -56,6 +58,10 @@ class LayerNode(NamedTuple):
         Of the first output.
     optimizes : bool
         Whether it belongs to the optimizer.
+    slots : tuple of int
+        Which output of its node each input is; empty if all are the first.
+    is_integer : bool
+        Whether its first output holds integers or truth values.
     """
 
     name: str
@@ -64,6 +70,8 @@ class LayerNode(NamedTuple):
     kind: str
     shape: tuple[int, ...] | None = None
     optimizes: bool = False
+    slots: tuple[int, ...] = ()
+    is_integer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +84,37 @@ class Layers:
         Operators of the forward pass whose results come from weights and go into further ones.
     matrices : frozenset of str
         Trained weights of two or more dimensions: those of dense layers, convolutions, embeddings.
+    inner_matrices : frozenset of str
+        Those that no good reason lets begin at zero: without the last one, and none at all where other matrices are
+        frozen, since what is trained beside them begins as if it were not there.
     matrix_gradients : mapping of str to str
         The gradient of each of them that an optimizer reads, and the weight.
     depths : mapping of str to int
         Place of each weight in the forward pass, and that of its gradient.
     may_mask : frozenset of str
         Nodes in which -Inf may have been put on purpose, so that something is not seen.
+    inflows : mapping of str to Inflow
+        Of each operator what must be zero for its own zeros to be handed on, not born in it.
     """
 
     hidden: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
+    inner_matrices: frozenset[str] = frozenset()
     matrix_gradients: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     depths: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     may_mask: frozenset[str] = frozenset()
+    inflows: Mapping[str, Inflow] = field(default_factory=lambda: _NOTHING)
 
     def __or__(self, other: Layers) -> Layers:
         """Return what is known from two graphs of one network; where they differ the second one counts."""
         return Layers(
             self.hidden | other.hidden,
             self.matrices | other.matrices,
+            other.inner_matrices if other.hidden else self.inner_matrices | other.inner_matrices,
             {**self.matrix_gradients, **other.matrix_gradients},
             {**self.depths, **other.depths},
             self.may_mask | other.may_mask,
+            {**self.inflows, **other.inflows},
         )
 
 
@@ -120,9 +137,17 @@ def _nodes_of(graph: Graph) -> Iterator[LayerNode]:
             kind = "frozen"
         else:
             kind = "constant" if node.is_constant else "data"
-        inputs = tuple(producer[0].name for producer in graph.flat_producers(node) if producer is not None)
+        producers = [producer for producer in graph.flat_producers(node) if producer is not None]
+        inputs, slots = tuple(one.name for one, _ in producers), tuple(slot for _, slot in producers)
         shape = node.outputs[0].shape if node.outputs else None
-        yield LayerNode(node.name, node.type, inputs, kind, shape, is_optimizer(node))
+        yield LayerNode(
+            node.name, node.type, inputs, kind, shape, is_optimizer(node), slots, holds_integers(node.outputs)
+        )
+
+
+def holds_integers(outputs: Sequence[OutputSlot]) -> bool:
+    """Whether the first output of a node holds integers or truth values."""
+    return bool(outputs) and outputs[0].dtype.startswith(("int", "uint", "bool"))
 
 
 def find_layers(nodes: Iterable[LayerNode]) -> Layers:
@@ -164,12 +189,14 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     return Layers(
         frozenset((fed & goes_on) - of_weights),
         frozenset(matrices),
+        _inner(every, matrices, depths),
         gradients,
         {
             **{name: depth for name, depth in depths.items() if name in weights},
             **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
         },
         frozenset(_masks(every)),
+        find_inflows(every, of_weights, fed),
     )
 
 
@@ -181,6 +208,13 @@ def _is_matrix(shape: Collection[int] | None) -> bool:
     if shape is None or len(shape) < 2:
         return False
     return not (len(shape) == _PARAMETER_STACK and next(iter(shape)) == 1)
+
+
+def _inner(nodes: tuple[LayerNode, ...], matrices: Collection[str], depths: Mapping[str, int]) -> frozenset[str]:
+    if any(node.kind == "frozen" and _is_matrix(node.shape) for node in nodes):
+        return frozenset()
+    last = max((depths[name] for name in matrices if name in depths), default=None)
+    return frozenset(name for name in matrices if last is None or depths.get(name) != last)
 
 
 def _pass_depths(forward: list[LayerNode], of_weights: set[str], depths: dict[str, int]) -> None:

@@ -211,6 +211,18 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                 _DATA,
             ),
         ),
+        "unintended_zeros": Advice(
+            "A tensor consists of zeros though what it was computed from does not: here the network stops carrying"
+            " anything on.",
+            (
+                "Look at the inputs of the operator: a mask that is empty, or the wrong way round, a dead ReLU, dropout"
+                " with a rate of 1, an integer division, or an index that always finds the padding makes zeros of"
+                " them.",
+                "In float16, numbers below about 6e-8 round to zero: compute this operator in float32.",
+                "If the zeros are meant, a branch that is switched off for a while, leave the operator out of the"
+                " watchpoint.",
+            ),
+        ),
         "tensor_range": Advice(
             "The values of a tensor are spread differently from what was expected.",
             (

@@ -107,6 +107,7 @@ _SATURATED_UNITS = (
     Parameter("outside_of_unit", ParameterKind.HIDDEN, ValueRange.PERCENTAGE, MOST_OF_UNIT),
     _UNIT_SIZE,
 )
+_UNINTENDED_ZEROS = (_threshold("unintended_zero_percentage_ge", ValueRange.PERCENTAGE, 100.0),)
 _WEIGHT_GROWTH = (_threshold("norm_growth_gt", ValueRange.POSITIVE, 10.0),)
 _GRADIENT_GROWTH = (_threshold("norm_surge_gt", ValueRange.POSITIVE, 100.0),)
 _GRADIENT_IMBALANCE = (
@@ -217,6 +218,7 @@ _BUILT_IN: tuple[Condition, ...] = (
     _own(1004, "weight_growth", "WG", Target.WEIGHT, _WEIGHT_GROWTH),
     _own(1005, "gradient_growth", "GG", Target.GRADIENT, _GRADIENT_GROWTH),
     _own(1006, "gradient_imbalance", "GI", Target.GRADIENT, _GRADIENT_IMBALANCE),
+    _own(1007, "unintended_zeros", "UZ", Target.TENSOR, _UNINTENDED_ZEROS),
 )
 
 _registry: dict[str, Condition] = {condition.id: condition for condition in _BUILT_IN}

@@ -14,7 +14,7 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.watchpoints.catalogue import condition as find_condition
 from tensight.watchpoints.conditions import Comparator, Condition, ParameterKind
-from tensight.watchpoints.quantities import DEFAULT_ATOL, REFERENCES, Quantity, Source
+from tensight.watchpoints.quantities import DEFAULT_ATOL, OF_ZEROS, REFERENCES, Quantity, Source
 from tensight.watchpoints.ranges import value_range
 from tensight.watchpoints.units import dead_rule, saturated_rule
 
@@ -51,6 +51,8 @@ class Needs:
         What norms are compared with; see `tensight.watchpoints.references`.
     masks : bool
         Whether -Inf was put there on purpose.
+    inflow : bool
+        Whether a tensor that is all zero was handed its zeros by what it was computed from.
     ranks : bool
         Whether the ranks hold the same.
     """
@@ -64,6 +66,7 @@ class Needs:
     units: tuple[UnitRule, ...] = ()
     references: tuple[str, ...] = ()
     masks: bool = False
+    inflow: bool = False
     ranks: bool = False
 
 
@@ -162,6 +165,7 @@ class ConditionCheck:
             units=tuple(_UNIT_RULES[quantity.name](values) for quantity in quantities if quantity.name in _UNIT_RULES),
             references=tuple(REFERENCES[quantity.name] for quantity in quantities if quantity.name in REFERENCES),
             masks=Source.MASKS in sources,
+            inflow=any(quantity.name in OF_ZEROS for quantity in quantities),
             ranks=Source.RANKS in sources,
         )
 

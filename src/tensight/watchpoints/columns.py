@@ -38,7 +38,8 @@ Keys are the field names of ``TensorStatistics`` and, where a check needs them, 
 with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
 number of elements; missing means all true), ``("in_range", start, end)``, ``overflowed``, ``unit_size`` (elements of a
 unit) and the percentage of units under a `UnitRule` (NaN where nobody counted), ``masked`` (-Inf was put there on
-purpose), ``("reference", name)`` (the norm that a norm is compared with) and ``differs`` (from another rank).
+purpose), ``handed_on`` (zeros were, if it is zero), ``("reference", name)`` (the norm that a norm is compared with) and
+``differs`` (from another rank).
 
 Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them, and ``("low", name)`` and
 ``("high", name)`` are the smallest and the largest value that each field (and ``non_finite_count``) can have there.
@@ -80,3 +81,11 @@ def non_finite_counts(columns: Columns) -> FloatColumn:
     """Return the number of NaN and infinite elements, shape (rows,)."""
     infinite = float_column(columns, "neg_inf_count") + float_column(columns, "pos_inf_count")
     return float_column(columns, "nan_count") + infinite
+
+
+def unless_handed_on(columns: Columns, percentage: FloatColumn) -> FloatColumn:
+    """Return a percentage of zeros without those of tensors that are zero because what went in was: NaN."""
+    if "handed_on" not in columns:
+        return percentage
+    own: FloatColumn = np.where(column(columns, "handed_on"), np.nan, percentage)
+    return own

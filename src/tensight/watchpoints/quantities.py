@@ -24,6 +24,7 @@ from tensight.watchpoints.columns import (
     finite_counts,
     float_column,
     non_finite_counts,
+    unless_handed_on,
 )
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 from tensight.watchpoints.references import EARLIER, LAST_LAYER, PREVIOUS, depth_ratio, norm_growth, norm_surge
@@ -46,6 +47,7 @@ class Source(Enum):
     UNITS = "units"
     REFERENCE = "reference"
     MASKS = "masks"
+    INFLOW = "inflow"
     RANKS = "ranks"
 
 
@@ -150,6 +152,10 @@ def _percentage(part: FloatColumn, columns: Columns) -> FloatColumn:
 
 def _zero_percentage(columns: Columns, _: Arguments) -> FloatColumn:
     return _percentage(float_column(columns, "zero_count"), columns)
+
+
+def _unintended_zero_percentage(columns: Columns, arguments: Arguments) -> FloatColumn:
+    return unless_handed_on(columns, _zero_percentage(columns, arguments))
 
 
 def _range_percentage(columns: Columns, arguments: Arguments) -> Bounds:
@@ -292,6 +298,14 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 Source.MASKS,
             ),
             Quantity(
+                "unintended_zero_percentage",
+                "100 · count(x = 0 and not handed on) / n",
+                "the percentage of zeros that were not handed on",
+                _unintended_zero_percentage,
+                ("count", *_NON_FINITE, "zero_count"),
+                Source.INFLOW,
+            ),
+            Quantity(
                 "norm_growth",
                 "‖x‖ / max(‖p‖, a tenth of the usual norm)",
                 "the L2 norm, relative to that of the step before,",
@@ -327,6 +341,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     }
 )
 """The quantities of the built-in conditions, by name; users' own conditions may bring further ones."""
+
+OF_ZEROS = frozenset({"unintended_zero_percentage", "dead_unit_percentage"})
+"""Quantities in which zeros do not count that an operator only hands on."""
 
 REFERENCES: Mapping[str, str] = MappingProxyType(
     {"norm_growth": PREVIOUS, "norm_surge": EARLIER, "depth_ratio": LAST_LAYER}

@@ -163,8 +163,8 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
     Recommendation(
         "recommend_weight_initialization_watchpoint",
         ConditionCheck("weight_initialization", {"zero_percentage_ge": 100}),
-        Selector.parse("matrices"),
-        harmless="adapters for fine-tuning, and some last layers, begin at zero on purpose",
+        Selector.parse("inner_matrices"),
+        harmless="the last layer of a residual branch may begin at zero on purpose",
     ),
     Recommendation(
         "recommend_unintended_overflow_watchpoint",
@@ -204,11 +204,12 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
         harmless="a last layer that begins at zero, during a long warm-up",
     ),
     Recommendation(
-        "recommend_tensor_all_zero_watchpoint",
-        ConditionCheck("tensor_all_zero", {"zero_percentage_ge": 100}),
+        "recommend_unintended_zeros_watchpoint",
+        ConditionCheck("unintended_zeros", {"unintended_zero_percentage_ge": 100}),
         Selector.parse("hidden"),
+        in_original=False,
         persistence=_LASTS,
-        harmless="a branch that is switched off, or begins at zero during a long warm-up",
+        harmless="a branch that is switched off without another one beside it",
     ),
     Recommendation(
         "recommend_dead_units_watchpoint",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn, float_column
+from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn, float_column, unless_handed_on
 from tensight.watchpoints.quantities import Quantity, Source
 from tensight.watchpoints.ranges import value_range
 
@@ -129,6 +129,11 @@ def _zero_percentage(_quantity: Quantity, columns: Columns, _arguments: Argument
     return _percentage(_both(columns, "zero_count"), columns)
 
 
+def _unintended_zeros(quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
+    low, high = _zero_percentage(quantity, columns, arguments, computed)
+    return unless_handed_on(columns, low), unless_handed_on(columns, high)
+
+
 def _range_percentage(_quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
     start, end = value_range(arguments)
     if not start <= end or (start == -np.inf and end == np.inf):
@@ -179,6 +184,7 @@ _BOUNDS: Mapping[str, _Rule] = {
     "inf_count": _inf_count,
     "max_min": _max_min,
     "zero_percentage": _zero_percentage,
+    "unintended_zero_percentage": _unintended_zeros,
     "range_percentage": _range_percentage,
     "abs_mean_update_ratio": _change,
     "required_rtol": _change,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import UnitRule, finite_counts, float_column
+from tensight.watchpoints.columns import UnitRule, finite_counts, float_column, unless_handed_on
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def saturated_rule(arguments: Arguments) -> UnitRule:
 
 def dead_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:
     """Bound the percentage of units that are zero."""
-    return _unit_percentage(columns, dead_rule(arguments), arguments)
+    low, high = _unit_percentage(columns, dead_rule(arguments), arguments)
+    return unless_handed_on(columns, low), unless_handed_on(columns, high)
 
 
 def saturated_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:

@@ -45,6 +45,8 @@ class SelectorKind(Enum):
     """Those of them that are activation functions named: ``hidden_activation:tanh``."""
     MATRICES = "matrices"
     """Trained weights of two or more dimensions."""
+    INNER_MATRICES = "inner_matrices"
+    """Those that no good reason lets begin at zero: not the last one, and none where others are frozen."""
     MATRIX_GRADIENTS = "matrix_gradients"
     """Their gradients, as an optimizer reads them."""
     NAME = "name"

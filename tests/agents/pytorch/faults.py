@@ -27,9 +27,9 @@ OVERFLOW = frozenset({"unintended_overflow", "tensor_overflow"})
 TOO_LARGE = frozenset({"gradient_imbalance", "gradient_growth", "weight_growth"})
 UNTRAINED = frozenset({"weight_not_changed", "weight_change_too_small"})
 VANISHING = frozenset({"gradient_imbalance", "gradient_vanishing"})
-DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero"})
+DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero", "unintended_zeros"})
 SATURATED = frozenset({"saturated_units", "activation_range"})
-ZERO = frozenset({"tensor_all_zero", "dead_units"})
+ZERO = frozenset({"tensor_all_zero", "unintended_zeros", "dead_units"})
 
 
 @dataclass(frozen=True)

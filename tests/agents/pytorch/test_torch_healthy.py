@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from meant_zeros import MEANT_ZEROS
 from networks import HEALTHY
 from watched_training import debug
 
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
 STEPS = 150
 
 
+TRAININGS = {**HEALTHY, **MEANT_ZEROS}
+
+
 @pytest.mark.parametrize("capture", ["modules", "ops"])
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", TRAININGS)
 def test_the_recommended_set_is_silent_on_a_healthy_training(
     torch_server: RunningServer, name: str, capture: str
 ) -> None:
-    finding = debug(torch_server, HEALTHY[name](), STEPS, capture=capture)
+    finding = debug(torch_server, TRAININGS[name](), STEPS, capture=capture)
     assert finding.ended, finding.summary()
     assert finding.step == STEPS

@@ -27,6 +27,9 @@ _MOST_FUNCTIONS = 20_000
 
 _MOST_SOURCES = 64
 
+_PRODUCTS = ("Mul", "Mm", "Mv", "Bmm", "Dot", "Addmm", "Addmv", "Baddbmm")
+"""Begins of the names of functions that multiply."""
+
 
 class Branch:
     """What is known in a step that leaves the known tree: which tensor is which slot.
@@ -216,6 +219,7 @@ class Branch:
         waiting = [(tensor.grad_fn, tensor.output_nr) for tensor in tensors if tensor.grad_fn is not None]
         seen = set(waiting)
         found: dict[Slot | str, None] = {}
+        has_unseen = False
         for function, number in waiting:
             slot = self._functions.get((function, number))
             if slot is not None:
@@ -225,6 +229,7 @@ class Branch:
                 if name is not None:
                     found[name] = None
             else:
+                has_unseen |= _multiplies_unseen(function)
                 ahead = [step for step in function.next_functions if step[0] is not None and step not in seen]
                 seen.update(ahead)
                 waiting += ahead
@@ -237,6 +242,8 @@ class Branch:
                 operation.parameters.append(one)
             else:
                 operation.reads(one)
+        if has_unseen:
+            operation.sources.append(None)
 
     def _remember(self, call: Call) -> None:
         """Take over what an earlier call of this step has computed."""
@@ -250,6 +257,14 @@ class Branch:
                     self._slots[id(tensor)] = slot
                     if tensor.grad_fn is not None and version_of(tensor) == slot.version:
                         self._functions[tensor.grad_fn, tensor.output_nr] = slot
+
+
+def _multiplies_unseen(function: Any) -> bool:
+    """Whether a function of autograd multiplies with something without gradient: no walk leads to that.
+
+    What it is, a tensor or a number, is not asked: to look at what autograd saved may compute it anew.
+    """
+    return function.name().startswith(_PRODUCTS) and not all(ahead for ahead, _ in function.next_functions)
 
 
 def _is_one(arguments: Any, given: Sequence[torch.Tensor]) -> bool:

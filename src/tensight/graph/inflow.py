@@ -1,0 +1,143 @@
+"""What must have gone into an operator for its zeros to be no fault of its own.
+
+A product is zero where a factor is, a sum where all terms are. So a state that begins at zero, a weight that does, and
+everything that is computed from a dead layer hand their zeros on; none of them is born where it shows. A mask is no
+such reason: what multiplies a layer away with one has done it there, unless the sum that follows lets another branch
+through, as gates do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from tensight.graph.layers import LayerNode
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Underscores and case do not count.
+_SUMS = _words(
+    """add addv2 addn sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
+    indexput maskedscatter scatter indexadd indexcopy"""
+)
+"""Operators whose result is zero only if everything in it is."""
+
+_GATES = _words("mul div maskedfill where")
+"""Operators that let something through, or not."""
+
+_MAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
+"""Ends of the names of operators that take nothing but the form of what they read."""
+
+
+class Inflow(NamedTuple):
+    """What decides whether an operator that puts out zeros only hands them on.
+
+    Attributes
+    ----------
+    sources : tuple of (str, int)
+        Outputs of nodes; a view of a weight counts as the weight.
+    all_of_them : bool
+        Whether all of them must be zero; else one is enough. Without sources the zeros are meant, or nobody can tell.
+    """
+
+    sources: tuple[tuple[str, int], ...] = ()
+    all_of_them: bool = True
+
+    def hands_on(self, zero: Iterable[bool | None]) -> bool | None:
+        """Tell whether zeros are handed on, by which of the sources are all zero; None where that is not known."""
+        known = set(zero)
+        decisive = not self.all_of_them
+        if decisive in known:
+            return decisive
+        return None if None in known else not decisive
+
+
+def find_inflows(nodes: Sequence[LayerNode], of_weights: Collection[str], fed: Collection[str]) -> dict[str, Inflow]:
+    """Return the inflow of each operator.
+
+    Parameters
+    ----------
+    nodes : sequence of LayerNode
+        Operators in the order of execution.
+    of_weights : collection of str
+        Weights, and views of them.
+    fed : collection of str
+        Operators whose results come from weights.
+    """
+    by_name = {node.name: node for node in nodes}
+    masks = _masks(nodes)
+    absorbed = _absorbed(nodes, fed)
+    return {
+        node.name: _inflow(node, by_name, of_weights, fed, masks, node.name in absorbed)
+        for node in nodes
+        if node.kind == "operator" and not node.optimizes
+    }
+
+
+def _inflow(
+    node: LayerNode,
+    by_name: Mapping[str, LayerNode],
+    of_weights: Collection[str],
+    fed: Collection[str],
+    masks: Collection[str],
+    is_absorbed: bool,
+) -> Inflow:
+    slots = node.slots or (0,) * len(node.inputs)
+    if "" in node.inputs:
+        return Inflow()
+    inputs = [
+        (name, slot)
+        for name, slot in zip(node.inputs, slots, strict=True)
+        if name in by_name and by_name[name].kind != "constant"
+    ]
+    is_gate = _plain(node.type) in _GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
+    if is_gate and is_absorbed:
+        return Inflow()
+    has_signal = any(name in fed for name, _ in inputs)
+    sources = dict.fromkeys(
+        _weight_of(by_name, of_weights, source)
+        for source in inputs
+        if not by_name[source[0]].is_integer and not (has_signal and source[0] in masks)
+    )
+    return Inflow(tuple(sources), _plain(node.type) in _SUMS)
+
+
+def _weight_of(
+    by_name: Mapping[str, LayerNode], of_weights: Collection[str], source: tuple[str, int]
+) -> tuple[str, int]:
+    """Return the weight that a source is a view of, else the source."""
+    while source[0] in of_weights:
+        node = by_name[source[0]]
+        if node.kind != "operator" or len(node.inputs) != 1 or node.inputs[0] not in by_name:
+            break
+        source = node.inputs[0], (node.slots or (0,))[0]
+    return source
+
+
+def _masks(nodes: Sequence[LayerNode]) -> set[str]:
+    """Return the nodes that hold integers or truth values, or what was computed from nothing else."""
+    masks: set[str] = set()
+    for node in nodes:
+        from_masks = node.kind == "operator" and bool(node.inputs) and masks.issuperset(node.inputs)
+        if node.is_integer or (from_masks and not _plain(node.type).endswith(_MAKERS)):
+            masks.add(node.name)
+    return masks
+
+
+def _absorbed(nodes: Sequence[LayerNode], fed: Collection[str]) -> set[str]:
+    """Return what is added to, or joined with, something else that comes from the network."""
+    found: set[str] = set()
+    for node in nodes:
+        if node.kind == "operator" and _plain(node.type) in _SUMS:
+            signals = {name for name in node.inputs if name in fed}
+            found.update(name for name in node.inputs if not signals <= {name})
+    return found
+
+
+def _plain(type_: str) -> str:
+    return type_.replace("_", "").lower()

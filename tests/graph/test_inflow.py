@@ -1,0 +1,93 @@
+"""Where zeros are handed on, and where they are born."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensight.graph import Inflow, LayerNode, find_layers
+
+PARAMETERS = (
+    LayerNode("inlet.weight", "Parameter", (), "weight", (8, 4)),
+    LayerNode("again.weight", "Parameter", (), "weight", (8, 8)),
+    LayerNode("head.weight", "Parameter", (), "weight", (2, 8)),
+    LayerNode("x", "Parameter", (), "data", (3, 4)),
+    LayerNode("words", "Parameter", (), "data", (3, 4), is_integer=True),
+)
+
+
+def operator(name: str, type_: str, *inputs: str, slots: tuple[int, ...] = (), is_integer: bool = False) -> LayerNode:
+    return LayerNode(f"Default/{name}", type_, inputs, "operator", None, False, slots, is_integer)
+
+
+def inflow(name: str, *operators: LayerNode) -> Inflow:
+    return find_layers((*PARAMETERS, *operators)).inflows[f"Default/{name}"]
+
+
+ZEROS = operator("zeros", "zeros")
+INLET = operator("inlet", "mm", "x", "inlet.weight")
+
+
+def test_a_product_hands_on_the_zeros_of_any_factor() -> None:
+    turned = operator("t", "t", "again.weight")
+    found = inflow("again", ZEROS, turned, operator("again", "mm", "Default/zeros", "Default/t"))
+    assert found == Inflow((("Default/zeros", 0), ("again.weight", 0)), all_of_them=False)
+    assert found.hands_on([True, False]) is True
+    assert found.hands_on([True, None]) is True
+    assert found.hands_on([False, False]) is False
+    assert found.hands_on([False, None]) is None
+
+
+def test_a_sum_hands_on_zeros_only_if_there_is_nothing_else() -> None:
+    found = inflow("add", ZEROS, INLET, operator("add", "add_", "Default/zeros", "Default/inlet"))
+    assert found.all_of_them
+    assert found.hands_on([True, False]) is False
+    assert found.hands_on([True, True]) is True
+    assert found.hands_on([True, None]) is None
+
+
+def test_one_output_of_several_is_meant() -> None:
+    split = operator("split", "split", "Default/inlet")
+    found = inflow("tanh", INLET, split, operator("tanh", "tanh", "Default/split", slots=(2,)))
+    assert found.sources == (("Default/split", 2),)
+
+
+MASK = (
+    operator("greater", "gt", "x", is_integer=True),
+    operator("mask", "_to_copy", "Default/greater"),
+    operator("gated", "mul", "Default/inlet", "Default/mask"),
+)
+
+
+def test_a_mask_is_no_reason_for_zeros_unless_something_else_takes_their_place() -> None:
+    head = operator("head", "mm", "Default/gated", "head.weight")
+    assert inflow("gated", INLET, *MASK, head).sources == (("Default/inlet", 0),)
+    branch = operator("branch", "mm", "x", "again.weight")
+    gate = inflow("gated", INLET, *MASK, branch, operator("sum", "add", "Default/gated", "Default/branch"))
+    assert gate == Inflow()
+    assert gate.hands_on([]) is True
+    itself = inflow("gated", INLET, *MASK, operator("sum", "add", "Default/gated", "Default/gated"))
+    assert itself.sources == (("Default/inlet", 0),)
+
+
+@pytest.mark.parametrize("maker", ["new_zeros", "zeros_like"])
+def test_a_state_that_has_only_the_form_of_words_is_no_mask(maker: str) -> None:
+    state = operator("state", maker, "words")
+    found = inflow("gated", INLET, state, operator("gated", "mul", "Default/inlet", "Default/state"))
+    assert found.sources == (("Default/inlet", 0), ("Default/state", 0))
+
+
+def test_indices_are_no_zeros() -> None:
+    assert inflow("embedding", operator("embedding", "embedding", "inlet.weight", "words")).sources == (
+        ("inlet.weight", 0),
+    )
+
+
+def test_what_reads_something_that_nobody_sees_is_not_judged() -> None:
+    assert inflow("gated", INLET, operator("gated", "Cell", "Default/inlet", "")) == Inflow()
+
+
+def test_the_last_matrix_and_adapters_may_begin_at_zero() -> None:
+    forward = INLET, operator("head", "mm", "Default/inlet", "head.weight")
+    assert find_layers((*PARAMETERS, *forward)).inner_matrices == {"inlet.weight", "again.weight"}
+    frozen = LayerNode("base.weight", "Parameter", (), "frozen", (8, 8))
+    assert not find_layers((*PARAMETERS, frozen, *forward)).inner_matrices
