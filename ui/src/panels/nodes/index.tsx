@@ -1,3 +1,190 @@
+import { useDebouncedValue } from '@mantine/hooks'
+import { IconFocusCentered, IconFoldUp } from '@tabler/icons-react'
+import { useQueryClient } from '@tanstack/react-query'
+import { useEffect, useMemo, useRef, useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import { Button } from '@mantine/core'
+import { useSession } from '~/api/queries'
+import { ActionButton } from '~/parts/ActionButton'
+import { Failure, Notice } from '~/parts/Notice'
+import { useView } from '~/state/store'
+import { useActions } from '~/state/useActions'
+import type { Action } from '~/state/actions'
+import { Filters } from './Filters'
+import classes from './nodes.module.css'
+import { noNodeFilter, type Filter } from './filter'
+import { forgetPages, treePage, useGraphs, useTreeView } from './pages'
+import { openBelow, openChain } from './reveal'
+import { isBranch, rowKey, type EntryRow, type PageName } from './rows'
+import { RowMenu, type AskedMenu } from './RowMenu'
+import { FoundStrip, TickStrip } from './Strips'
+import { nodesTexts } from './texts'
+import { Tree, type TreeHandle } from './Tree'
+import { useTreeState } from './treeState'
+import { useRows } from './useRows'
+import { useSelection } from './useSelection'
+import { useTicking } from './useTicking'
+
+const TYPING_MS = 150
+
+/** The tree of all nodes: filtered, ticked for a watchpoint, and always at the node that is selected. */
 export function Nodes() {
-  return <div className="fill" data-testid="panel-nodes" />
+  const { t } = useTranslation(nodesTexts)
+  const client = useQueryClient()
+  const run = useView((view) => view.run)
+  const stack = useView((view) => view.stackFilter)
+  const setView = useView((view) => view.set)
+  const selectNode = useView((view) => view.selectNode)
+  const parts = useTreeState((tree) => tree.filter)
+  const setTree = useTreeState((tree) => tree.set)
+  const { data: session } = useSession()
+  const graphs = useGraphs()
+  const filter: Filter = useMemo(() => ({ ...parts, stack }), [parts, stack])
+  const [settled] = useDebouncedValue(filter, TYPING_MS)
+  const view = useTreeView()
+  const shown = useRows(view, settled)
+  const { rows, isFiltered, isTree, found, hasGraphRows } = shown
+  const selection = useSelection(view, shown)
+  const ticking = useTicking(view, settled, shown)
+  const [menu, setMenu] = useState<AskedMenu | null>(null)
+  const input = useRef<HTMLInputElement>(null)
+  const tree = useRef<TreeHandle>(null)
+
+  useEffect(() => {
+    if (useTreeState.getState().run === run) return
+    forgetPages()
+    useTreeState.getState().reset(run)
+  }, [run])
+
+  const change = ({ stack: line, ...others }: Partial<Filter>) => {
+    setTree({ filter: { ...parts, ...others }, closed: new Set() })
+    if (line !== undefined) setView({ stackFilter: line })
+  }
+  const clear = () => change({ ...noNodeFilter, stack: '' })
+
+  const open = (row: EntryRow, isOpen: boolean) => {
+    const { setOpen, setClosed } = useTreeState.getState()
+    if (isFiltered) setClosed([row.key], !isOpen)
+    else if (isOpen) openChain(client, view, row.graph, row.entry.path).catch(() => undefined)
+    else setOpen([row.key], false)
+  }
+  const show = (row: EntryRow) =>
+    selectNode({ rank: row.rank, graph: row.graph, name: row.entry.path }, 'graph')
+  const again = (page: PageName) =>
+    void client.refetchQueries({ queryKey: treePage(view, page).queryKey, exact: true })
+
+  const { show: reveal, node } = selection
+  const actions = useMemo(
+    (): Action[] => [
+      {
+        id: 'nodes.filter',
+        label: t('filter'),
+        keys: '/',
+        group: t('group'),
+        run: () => input.current?.focus(),
+      },
+      {
+        id: 'nodes.reveal',
+        label: t('reveal'),
+        keys: 'alt+L',
+        group: t('group'),
+        disabled: node ? undefined : t('noneSelected'),
+        run: () => {
+          setTree({ filter: noNodeFilter })
+          setView({ stackFilter: '' })
+          reveal()
+        },
+      },
+      {
+        id: 'nodes.collapse',
+        label: t('collapse'),
+        keys: 'alt+shift+C',
+        group: t('group'),
+        run: () => {
+          const branches = rows.filter((row) => row.kind === 'entry' && isBranch(row.entry))
+          if (isFiltered) setTree({ closed: new Set(branches.map((row) => row.key)) })
+          else
+            setTree({
+              open: new Set(hasGraphRows ? [] : rows.slice(0, 1).map((row) => rowKey(row.graph, '', true))),
+            })
+        },
+      },
+    ],
+    [t, node, reveal, rows, isFiltered, hasGraphRows, setTree, setView],
+  )
+  useActions(actions)
+
+  const rank = session?.ranks.find((one) => one.rank === view.rank)
+  return (
+    <div className="fill" data-testid="panel-nodes">
+      <div className={classes['head']}>
+        <Filters
+          input={input}
+          filter={filter}
+          graphs={graphs.data ?? []}
+          onChange={change}
+          onDown={() => {
+            const first = rows.find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows[0]
+            if (isFiltered && first) setTree({ cursor: first.key, target: first.key })
+            tree.current?.focus()
+          }}
+        >
+          <ActionButton id="nodes.reveal" icon={<IconFocusCentered size={15} />} />
+          <ActionButton id="nodes.collapse" icon={<IconFoldUp size={15} />} />
+        </Filters>
+        {isFiltered && <FoundStrip total={found.total} isTree={isTree} onClear={clear} />}
+        {ticking.watchpoint && (
+          <TickStrip
+            watchpoint={ticking.watchpoint}
+            isFiltered={isFiltered}
+            locked={ticking.locked}
+            onTickAll={ticking.onTickAll}
+          />
+        )}
+      </div>
+      {graphs.data?.length === 0 ? (
+        <Notice title={t('noGraph')}>{t('noGraphWhy')}</Notice>
+      ) : graphs.error ? (
+        <Failure error={graphs.error} retry={() => void graphs.refetch()} />
+      ) : isFiltered && found.error ? (
+        <Failure error={found.error} retry={found.retry} />
+      ) : isFiltered && found.total === 0 ? (
+        <Notice title={t('nothing')}>
+          <Button variant="default" onClick={clear}>
+            {t('clearAll')}
+          </Button>
+        </Notice>
+      ) : (
+        <Tree
+          ref={tree}
+          label={t(isFiltered ? 'list' : 'tree')}
+          rows={rows}
+          selected={selection.selected}
+          here={rank?.node ? rowKey(rank.graph, rank.node, false) : ''}
+          searched={isFiltered ? settled.name.trim() : ''}
+          tickOf={ticking.tickOf}
+          locked={ticking.locked}
+          onOpen={open}
+          onOpenMany={(many) => many.forEach((row) => open(row, true))}
+          onSelect={selection.select}
+          onShow={show}
+          onTick={ticking.onTick}
+          onAgain={again}
+          onMenu={(row, x, y) => setMenu({ row, x, y })}
+          onType={() => input.current?.focus()}
+        />
+      )}
+      <RowMenu
+        asked={menu}
+        onClose={() => setMenu(null)}
+        onOpen={open}
+        onOpenBelow={
+          isFiltered
+            ? undefined
+            : (row) => void openBelow(client, view, row.graph, row.entry.path).catch(() => undefined)
+        }
+        onShow={show}
+      />
+    </div>
+  )
 }

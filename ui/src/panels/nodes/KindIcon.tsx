@@ -1,0 +1,57 @@
+import {
+  IconAdjustmentsHorizontal,
+  IconBox,
+  IconBraces,
+  IconCircleDashed,
+  IconFunction,
+  IconLock,
+  IconMathPi,
+  IconSitemap,
+  IconStack2,
+  IconTrendingDown,
+  IconVariable,
+  IconWaveSine,
+  IconWeight,
+  type Icon,
+} from '@tabler/icons-react'
+import classes from './nodes.module.css'
+import type { RowEntry } from './rows'
+
+/** What a row is, in one word; each has an icon and a name. */
+export type EntryKind =
+  RowEntry['kind'] | 'dynamic' | 'weight' | 'frozen' | 'state' | 'gradient' | 'activation'
+
+const icons: Record<EntryKind, Icon> = {
+  graph: IconSitemap,
+  scope: IconBox,
+  parameters: IconStack2,
+  constants: IconBraces,
+  operator: IconFunction,
+  dynamic: IconCircleDashed,
+  parameter: IconVariable,
+  weight: IconWeight,
+  frozen: IconLock,
+  state: IconAdjustmentsHorizontal,
+  constant: IconMathPi,
+  gradient: IconTrendingDown,
+  activation: IconWaveSine,
+}
+
+export function entryKind(entry: Pick<RowEntry, 'kind' | 'roles' | 'dynamic_shape'>): EntryKind {
+  const { kind, roles } = entry
+  if (kind === 'parameter') {
+    if (roles.includes('frozen_weight')) return 'frozen'
+    if (roles.includes('weight')) return 'weight'
+    return roles.includes('optimizer_state') ? 'state' : kind
+  }
+  if (kind !== 'operator') return kind
+  if (roles.includes('gradient')) return 'gradient'
+  if (roles.includes('activation')) return 'activation'
+  return entry.dynamic_shape ? 'dynamic' : kind
+}
+
+/** The sign of a row's kind; its colour only repeats what its shape says. */
+export function KindIcon({ kind }: { kind: EntryKind }) {
+  const Sign = icons[kind]
+  return <Sign size={14} stroke={1.75} className={classes['kind']} data-kind={kind} aria-hidden />
+}

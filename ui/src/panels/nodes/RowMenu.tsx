@@ -1,0 +1,97 @@
+import { Menu } from '@mantine/core'
+import {
+  IconChevronDown,
+  IconChevronRight,
+  IconCopy,
+  IconFoldDown,
+  IconPlayerTrackNext,
+  IconSitemap,
+  IconTable,
+} from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { useCommand, useSession } from '~/api/queries'
+import { useView } from '~/state/store'
+import type { EntryRow } from './rows'
+import { nodesTexts } from './texts'
+
+export interface AskedMenu {
+  row: EntryRow
+  x: number
+  y: number
+}
+
+/** What can be done with a row, where the mouse asked for it. */
+export function RowMenu(props: {
+  asked: AskedMenu | null
+  onClose: () => void
+  onOpen: (row: EntryRow, isOpen: boolean) => void
+  onOpenBelow: ((row: EntryRow) => void) | undefined
+  onShow: (row: EntryRow) => void
+}) {
+  const { t } = useTranslation(nodesTexts)
+  const { data: session } = useSession()
+  const openTensor = useView((view) => view.openTensor)
+  const { mutate: command } = useCommand()
+  const { asked } = props
+  if (asked === null) return null
+  const { row, x, y } = asked
+  const { entry, rank, graph } = row
+  const canStop = session?.capabilities.can_run_to_node === true && session.state === 'paused'
+  const copy = (
+    <Menu.Item
+      leftSection={<IconCopy size={14} />}
+      onClick={() => void navigator.clipboard.writeText(entry.path)}
+    >
+      {t('menu.copy')}
+    </Menu.Item>
+  )
+  return (
+    <Menu opened onClose={props.onClose} position="bottom-start" offset={0} withinPortal shadow="md">
+      <Menu.Target>
+        <div style={{ position: 'fixed', left: x, top: y, width: 0, height: 0 }} />
+      </Menu.Target>
+      <Menu.Dropdown aria-label={t('menu.label', { name: entry.label })}>
+        {row.isOpen === null ? (
+          <>
+            <Menu.Item leftSection={<IconSitemap size={14} />} onClick={() => props.onShow(row)}>
+              {t('menu.graph')}
+            </Menu.Item>
+            <Menu.Item
+              leftSection={<IconTable size={14} />}
+              disabled={entry.kind === 'constant'}
+              onClick={() => openTensor(`${rank}/${graph}/${entry.path}:0`)}
+            >
+              {t('menu.tensor')}
+            </Menu.Item>
+            {entry.kind === 'operator' && (
+              <Menu.Item
+                leftSection={<IconPlayerTrackNext size={14} />}
+                disabled={!canStop}
+                title={canStop ? undefined : t('menu.cannotRunHere')}
+                onClick={() => command({ action: 'run_to_node', node: entry.path, graph, rank })}
+              >
+                {t('menu.runHere')}
+              </Menu.Item>
+            )}
+            {copy}
+          </>
+        ) : (
+          <>
+            <Menu.Item
+              leftSection={row.isOpen ? <IconChevronDown size={14} /> : <IconChevronRight size={14} />}
+              onClick={() => props.onOpen(row, !row.isOpen)}
+            >
+              {t(row.isOpen ? 'menu.close' : 'menu.open')}
+            </Menu.Item>
+            {props.onOpenBelow && (
+              <Menu.Item leftSection={<IconFoldDown size={14} />} onClick={() => props.onOpenBelow?.(row)}>
+                {t('menu.openBelow')}
+              </Menu.Item>
+            )}
+            {entry.kind === 'scope' && copy}
+          </>
+        )}
+      </Menu.Dropdown>
+    </Menu>
+  )
+}

@@ -1,0 +1,86 @@
+import { ActionIcon, Tooltip, UnstyledButton } from '@mantine/core'
+import { IconCheckbox, IconList, IconListTree, IconX } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import type { Watchpoint } from '~/api/types'
+import { count } from '~/parts/numbers'
+import { useView } from '~/state/store'
+import classes from './nodes.module.css'
+import { MOST_FOUND_IN_TREE } from './pages'
+import { nodesTexts } from './texts'
+import { useTreeState } from './treeState'
+
+/** Whose ticks the tree shows, with all and none of them. */
+export function TickStrip(props: {
+  watchpoint: Watchpoint
+  isFiltered: boolean
+  locked: string | undefined
+  onTickAll: (add: boolean) => void
+}) {
+  const { t } = useTranslation(nodesTexts)
+  const set = useView((view) => view.set)
+  const { watchpoint, isFiltered, locked } = props
+  const name = `${watchpoint.id} ${watchpoint.name || watchpoint.abbreviation}`
+  const buttons = [
+    { add: true, label: t('tickAll'), hint: t(isFiltered ? 'tickFoundHint' : 'tickAllHint') },
+    { add: false, label: t('tickNone'), hint: t(isFiltered ? 'tickNoFoundHint' : 'tickNoneHint') },
+  ]
+  return (
+    <div className={classes['strip']} data-testid="tick-strip">
+      <IconCheckbox size={13} aria-hidden />
+      <span title={watchpoint.words}>
+        {t('ticked', { watchpoint: name })} · {count(watchpoint.nodes)}
+      </span>
+      {buttons.map(({ add, label, hint }) => (
+        <Tooltip key={label} label={locked ?? hint}>
+          <UnstyledButton
+            className={classes['small']}
+            aria-label={hint}
+            aria-disabled={locked !== undefined}
+            onClick={() => {
+              if (locked === undefined) props.onTickAll(add)
+            }}
+          >
+            {label}
+          </UnstyledButton>
+        </Tooltip>
+      ))}
+      <Tooltip label={t('endTicks')}>
+        <ActionIcon size="xs" aria-label={t('endTicks')} onClick={() => set({ watchpoint: null })}>
+          <IconX size={12} />
+        </ActionIcon>
+      </Tooltip>
+    </div>
+  )
+}
+
+/** How many nodes were found, and whether they are shown in their scopes. */
+export function FoundStrip(props: { total: number | undefined; isTree: boolean; onClear: () => void }) {
+  const { t } = useTranslation(nodesTexts)
+  const isList = useTreeState((tree) => tree.isList)
+  const set = useTreeState((tree) => tree.set)
+  const { total, isTree } = props
+  const isTooMany = total !== undefined && total > MOST_FOUND_IN_TREE
+  const hint = isTooMany
+    ? t('tooManyForTree', { most: count(MOST_FOUND_IN_TREE) })
+    : t(isTree ? 'asList' : 'asTree')
+  return (
+    <div className={classes['strip']} role="status" data-testid="found-strip">
+      <span>{total === undefined ? t('searching') : t('found', { count: total, total: count(total) })}</span>
+      <UnstyledButton className={classes['small']} onClick={props.onClear}>
+        {t('clearAll')}
+      </UnstyledButton>
+      <Tooltip label={hint} multiline maw={260}>
+        <ActionIcon
+          size="xs"
+          aria-label={hint}
+          aria-disabled={isTooMany}
+          onClick={() => {
+            if (!isTooMany) set({ isList: !isList })
+          }}
+        >
+          {isTree ? <IconList size={13} /> : <IconListTree size={13} />}
+        </ActionIcon>
+      </Tooltip>
+    </div>
+  )
+}

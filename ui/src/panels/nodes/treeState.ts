@@ -1,0 +1,69 @@
+import { create } from 'zustand'
+import { noNodeFilter, type NodeFilter } from './filter'
+import { pageKey, type PageName } from './rows'
+
+/** How the tree stands. It is kept while another tab is looked at, and forgotten with the run. */
+interface Tree {
+  run: string
+  /** Keys of the rows that are open. */
+  open: ReadonlySet<string>
+  /** Keys of the scopes that a person closed in what a search found. */
+  closed: ReadonlySet<string>
+  /** Pages that are needed, beside the first ones of all that is open. */
+  wanted: ReadonlyMap<string, PageName>
+  /** Key of the row that the keyboard acts on. */
+  cursor: string
+  /** Key of the row to scroll to as soon as it is there. */
+  target: string
+  scrollOffset: number
+  filter: NodeFilter
+  hasMoreFilters: boolean
+  isList: boolean
+  /** The selection that was shown in the tree already: whoever closes its scopes wants them closed. */
+  revealed: string
+}
+
+interface TreeActions {
+  set: (change: Partial<Tree>) => void
+  reset: (run: string) => void
+  setOpen: (keys: string[], isOpen: boolean) => void
+  setClosed: (keys: string[], isClosed: boolean) => void
+  want: (page: PageName) => void
+}
+
+const fresh: Tree = {
+  run: '',
+  open: new Set(),
+  closed: new Set(),
+  wanted: new Map(),
+  cursor: '',
+  target: '',
+  scrollOffset: 0,
+  filter: noNodeFilter,
+  hasMoreFilters: false,
+  isList: false,
+  revealed: '',
+}
+
+function changed(set: ReadonlySet<string>, keys: string[], isIn: boolean): ReadonlySet<string> {
+  const next = new Set(set)
+  for (const key of keys) {
+    if (isIn) next.add(key)
+    else next.delete(key)
+  }
+  return next
+}
+
+export const useTreeState = create<Tree & TreeActions>()((set) => ({
+  ...fresh,
+  set: (change) => set(change),
+  reset: (run) =>
+    set((tree) => ({ ...fresh, run, hasMoreFilters: tree.hasMoreFilters, isList: tree.isList })),
+  setOpen: (keys, isOpen) => set((tree) => ({ open: changed(tree.open, keys, isOpen) })),
+  setClosed: (keys, isClosed) => set((tree) => ({ closed: changed(tree.closed, keys, isClosed) })),
+  want: (page) =>
+    set((tree) => {
+      const key = pageKey(page)
+      return tree.wanted.has(key) ? {} : { wanted: new Map(tree.wanted).set(key, page) }
+    }),
+}))

@@ -1,0 +1,56 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { useCallback, useEffect } from 'react'
+import { useNode } from '~/api/queries'
+import { useView } from '~/state/store'
+import type { TreeView } from './pages'
+import { openChain, reveal } from './reveal'
+import { rowKey, type EntryRow } from './rows'
+import type { Rows } from './useRows'
+import { useTreeState } from './treeState'
+
+/** The tree follows what is selected anywhere, and selects. */
+export function useSelection(view: TreeView, { graphs, hasGraphRows, isFiltered }: Rows) {
+  const client = useQueryClient()
+  const node = useView((one) => one.node)
+  const selectNode = useView((one) => one.selectNode)
+  const { data: record } = useNode()
+  const setTree = useTreeState((tree) => tree.set)
+  const { run, rank } = view
+  const only = graphs.length === 1 ? graphs[0]?.name : undefined
+  const graph = node?.graph === '' ? (only ?? '') : (node?.graph ?? '')
+  const selected = node?.rank === rank ? rowKey(graph, node.name, false) : ''
+
+  // Scopes of which there is only one are opened at once; of several graphs none is.
+  useEffect(() => {
+    if (run === '' || hasGraphRows || only === undefined) return
+    if (useTreeState.getState().open.has(rowKey(only, '', true))) return
+    // What cannot be read has a row that says why.
+    openChain(client, view, only, '').catch(() => undefined)
+  }, [client, view, run, hasGraphRows, only])
+
+  const show = useCallback(() => {
+    if (record) reveal(client, view, record).catch(() => undefined)
+  }, [client, view, record])
+
+  useEffect(() => {
+    if (!record || record.name !== node?.name || record.rank !== rank) return
+    const key = `${rank}\n${rowKey(record.graph, record.name, false)}`
+    const tree = useTreeState.getState()
+    if (isFiltered) {
+      if (tree.revealed !== key) setTree({ target: selected, cursor: selected, revealed: '' })
+    } else if (tree.revealed !== key) {
+      setTree({ revealed: key })
+      show()
+    }
+  }, [record, node, rank, selected, isFiltered, show, setTree])
+
+  const select = useCallback(
+    (row: EntryRow) => {
+      // Its row is there already, unless it is one of those found.
+      setTree({ revealed: isFiltered ? '' : `${row.rank}\n${row.key}` })
+      selectNode({ rank: row.rank, graph: row.graph, name: row.entry.path })
+    },
+    [selectNode, setTree, isFiltered],
+  )
+  return { node, selected, select, show }
+}

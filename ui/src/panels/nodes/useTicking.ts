@@ -1,0 +1,95 @@
+import { notifications } from '@mantine/notifications'
+import { useQueryClient } from '@tanstack/react-query'
+import { useTranslation } from 'react-i18next'
+import { useSession, useWatchpoints } from '~/api/queries'
+import { count } from '~/parts/numbers'
+import { useView } from '~/state/store'
+import type { Filter } from './filter'
+import { scopeOf, type FoundNode } from './found'
+import { FOUND_PAGE, foundPage, type TreeView } from './pages'
+import { isBranch, type EntryRow } from './rows'
+import { nodesTexts } from './texts'
+import { expected, useTicks, type Edit } from './ticks'
+import type { Tick } from './TreeRow'
+import type { Rows } from './useRows'
+
+// The server takes no more edits of one watchpoint.
+const MOST_EDITS = 10_000
+
+/** The boxes of the tree: how they stand, and what happens when one is clicked. */
+export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs, found }: Rows) {
+  const { t } = useTranslation(nodesTexts)
+  const client = useQueryClient()
+  const graph = useView((one) => one.graph)
+  const { data: session } = useSession()
+  const { data: watchpoints } = useWatchpoints()
+  const watchpoint = watchpoints?.find((one) => one.id === view.watchpoint)
+  const { tick, edits } = useTicks(view.run, view.watchpoint)
+  const locked = session?.capabilities.can_edit_watchpoints === false ? t('notNow') : undefined
+  const isByName = filter.name.trim() !== '' && !filter.kind && !filter.type.trim() && !filter.stack.trim()
+
+  const tickOf = (row: EntryRow): Tick => {
+    if (watchpoint === undefined || row.entry.kind === 'graph') return null
+    const watched = row.entry.watched ?? 'unknown'
+    if (watched === 'never') return 'never'
+    const soon = expected(row, edits)
+    if (soon !== undefined) return soon ? 'all' : 'none'
+    return row.isStale ? 'unknown' : watched
+  }
+
+  /** All nodes that the filters find, also those that are not on the screen. */
+  const allFound = async (): Promise<FoundNode[] | null> => {
+    const total = found.total ?? 0
+    if (total > MOST_EDITS) {
+      notifications.show({ color: 'yellow', message: t('tooManyTicks', { total: count(total) }) })
+      return null
+    }
+    const numbers = Array.from({ length: Math.ceil(total / FOUND_PAGE) }, (_, index) => index)
+    const pages = await Promise.all(
+      numbers.map((number) => client.query(foundPage(view, graph, filter, number))),
+    )
+    return pages.flatMap((page) => page.nodes)
+  }
+
+  const tickFound = (add: boolean, within: EntryRow | null) => {
+    allFound()
+      .then((nodes) => {
+        const inside = nodes?.filter((one) => within === null || isIn(one, within)) ?? []
+        tick(inside.map((one): Edit => ({ add, graph: one.graph, path: one.entry.path, containing: '' })))
+      })
+      .catch((error: unknown) => {
+        const message = error instanceof Error ? error.message : String(error)
+        notifications.show({ color: 'red', title: t('notTicked'), message })
+      })
+  }
+
+  const onTick = (row: EntryRow) => {
+    const now = tickOf(row)
+    if (locked !== undefined || now === null || now === 'never' || now === 'unknown') return
+    const add = now !== 'all'
+    const whole = { add, graph: row.graph, path: row.entry.path }
+    if (!isFiltered || !isBranch(row.entry)) tick([{ ...whole, containing: '' }])
+    else if (isByName) tick([{ ...whole, containing: filter.name.trim() }])
+    else tickFound(add, row)
+  }
+
+  const onTickAll = (add: boolean) => {
+    if (isFiltered && !isByName) {
+      tickFound(add, null)
+      return
+    }
+    const containing = isFiltered ? filter.name.trim() : ''
+    // Of all graphs, also of those that come later, unless one was chosen.
+    const names = graph === '' ? [''] : graphs.map((one) => one.name)
+    tick(names.map((name): Edit => ({ add, graph: name, path: '', containing })))
+  }
+
+  return { watchpoint, locked, tickOf, onTick, onTickAll }
+}
+
+function isIn(found: FoundNode, row: EntryRow): boolean {
+  if (found.graph !== row.graph) return false
+  const scope = scopeOf(found.entry)
+  const { path } = row.entry
+  return path === '' || scope === path || scope.startsWith(`${path}/`)
+}
