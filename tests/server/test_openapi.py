@@ -15,7 +15,7 @@ from serving import served
 from tensight.server.examples import EXAMPLES
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.server.routes import events as events_routes
-from tensight.server.routes import graphs, sessions, tensors, watchpoints
+from tensight.server.routes import graphs, overview, sessions, tensors, watchpoints
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 
@@ -58,6 +58,8 @@ OPERATIONS = {
     "get_history": "GET /sessions/{session_id}/tensor/history",
     "get_file": "GET /sessions/{session_id}/tensor/file",
     "list_statistics": "GET /sessions/{session_id}/statistics",
+    "get_overview": "GET /sessions/{session_id}/overview",
+    "get_timeline": "GET /sessions/{session_id}/timeline",
     "list_server_events": "GET /events",
     "list_events": "GET /sessions/{session_id}/events",
 }
@@ -136,7 +138,7 @@ def test_every_json_body_has_an_example(document: dict[str, Any]) -> None:
 
 
 def routes() -> Iterator[APIRoute]:
-    for subject in (sessions, graphs, watchpoints, tensors, events_routes):
+    for subject in (sessions, graphs, watchpoints, tensors, overview, events_routes):
         yield from (route for route in subject.router.routes if isinstance(route, APIRoute))
 
 

@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 from tensight.dumps import Dump, read_tensor
 from tensight.graph import Edge, Graph, Node, OutputSlot, TensorAddress
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.overview import OverviewChoice
 from tensight.sessions.records import (
     Capabilities,
     Command,
     ExecutionPage,
     OriginRecord,
+    Overview,
     SessionRecord,
     State,
     StatisticsPage,
     StatisticsRow,
     TensorRecord,
+    Timeline,
 )
 from tensight.sessions.session import Session
 from tensight.sessions.workspace import Workspace
@@ -138,6 +141,12 @@ class StillSession(Session):
         limit: int = 100,
     ) -> StatisticsPage:
         return StatisticsPage(total=0, rows=())
+
+    async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:
+        return Overview(statistic=choice.statistic, total=0)
+
+    async def timeline(self, rank: int, columns: int = 400) -> Timeline:
+        return Timeline(first_step=0, last_step=self.at, present_step=self.at)
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         return ExecutionPage(total=0, executions=())

@@ -30,8 +30,9 @@ from tensight import wire
 from tensight.dumps import open_dump, read_tensor
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError, UnavailableError
+from tensight.sessions.hit_history import MOST_HITS, HitHistory
 from tensight.sessions.hit_list import SessionHit
-from tensight.sessions.online.recording import MOST_HITS, HitHistory, HitsEncoder, hits_from_json
+from tensight.sessions.online.recording import HitsEncoder, hits_from_json
 from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.records import HitRecord, State
 from tensight.tensors import statistics

@@ -244,6 +244,42 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "get_statistics": (None, {"address": _ADDRESS, "statistics": _STATISTICS}),
     "get_history": (None, [_ROW]),
     "list_statistics": (None, {"total": 1, "rows": [_ROW]}),
+    "get_overview": (
+        None,
+        {
+            "statistic": "abs_mean",
+            "total": 1,
+            "tensors": 1,
+            "steps": [{"first": 1, "last": 2}, {"first": 3, "last": 3}],
+            "rows": [
+                {
+                    "address": _ADDRESS.rpartition("@")[0],
+                    "node": _NODE,
+                    "slot": 0,
+                    "io": "output",
+                    "graph": _GRAPH,
+                    "graphs": [_GRAPH],
+                    "type": "Log",
+                    "position": 17,
+                }
+            ],
+            "values": [[1.25, 2.5]],
+            "marks": [[0, 6]],
+        },
+    ),
+    "get_timeline": (
+        None,
+        {
+            "first_step": 0,
+            "last_step": 3,
+            "present_step": 3,
+            "steps": [
+                {"first": 0, "last": 1, "statistics": True, "values": True, "graph": _GRAPH},
+                {"first": 2, "last": 3, "hits": 1, "statistics": True, "values": True, "graph": _GRAPH},
+            ],
+            "loss": {"address": f"0/{_GRAPH}/Default/loss/ReduceMean-op9:0", "values": [0.75, None], "marks": [0, 1]},
+        },
+    ),
     "list_server_events": (None, _EVENTS),
     "list_events": (None, _EVENTS),
 }

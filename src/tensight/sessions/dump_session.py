@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline_thread import AnalysisThread
 from tensight.sessions.opened_dump import OpenedDump
 from tensight.sessions.records import State
@@ -21,7 +22,7 @@ from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -29,13 +30,16 @@ if TYPE_CHECKING:
     from tensight.dumps import Dump
     from tensight.graph import Graph
     from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.recorded_run import RecordedRun
     from tensight.sessions.records import (
         ExecutionPage,
         OriginRecord,
+        Overview,
         StatisticsPage,
         StatisticsRow,
         TensorRecord,
+        Timeline,
     )
     from tensight.sessions.value_memory import ValueMemory
     from tensight.sessions.workspace import Workspace
@@ -89,6 +93,7 @@ class DumpSession(Session):
         self.framework = "mindspore" if run is None else run.framework
         self._run = run
         self._recorded_hits: Mapping[int, tuple[SessionHit, ...]] = {}
+        self._found_hits = HitHistory()
         self._texts: Mapping[str, str] = {}
         self._ranks = dump.ranks
         self._unopened: Dump | None = dump
@@ -206,6 +211,7 @@ class DumpSession(Session):
         self._listed_bytes = 0
         self._opened = None
         self._recorded_hits, self._texts = {}, {}
+        self._found_hits = HitHistory()
         self.forget_graphs()
 
     def _required(self) -> OpenedDump:
@@ -279,6 +285,26 @@ class DumpSession(Session):
                 ranks, wanted, query=query, sort=sort, descending=descending, offset=offset, limit=limit
             ),
         )
+
+    async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:
+        """Return a statistic of all tensors over all steps, of those that were read; `read`: read some more before."""
+        opened, hits = self._required(), self._hits_by_step()
+        self.graphs(rank)
+        return await self._thread.run(
+            "reading statistics for the overview", lambda: opened.overview(rank, hits, choice, read=read)
+        )
+
+    async def timeline(self, rank: int, columns: int = 400) -> Timeline:
+        """Return the steps of a rank; of its loss those values are read that are not known yet."""
+        opened, hits = self._required(), self._hits_by_step()
+        self.graphs(rank)
+        present = self._step
+        return await self._thread.run("reading the loss", lambda: opened.timeline(rank, hits, present, columns))
+
+    def _hits_by_step(self) -> dict[int, Sequence[SessionHit]]:
+        """Return the hits that were recorded, or found since watchpoints last changed."""
+        shown = {self.hit_list.step: self.hit_list.all()} if len(self.hit_list) else {}
+        return {**self._recorded_hits, **self._found_hits.snapshot(), **shown}
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return which graphs ran in which step, by the dump's history and by what was dumped."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tensight.errors import InputError, TensightError
 from tensight.sessions.dump_session import DumpSession
 from tensight.sessions.errors import StateError
+from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline_check import StepCheck, check_step, is_checked_at
 from tensight.sessions.offline_thread import StoppedError
 from tensight.sessions.records import RankRecord, SessionRecord, State
@@ -223,6 +224,11 @@ class OfflineSession(DumpSession):
         steps_of = self._required().steps_of
         return tuple(rank for rank in self.ranks if self._step in steps_of[rank]) or self.ranks[:1]
 
+    async def watchpoints_changed(self) -> None:
+        """Forget the hits of steps that were checked with other watchpoints; those of the step shown are outdated."""
+        self._found_hits = HitHistory()
+        await super().watchpoints_changed()
+
     # --- what commands do ---
 
     def _is_opened(self) -> None:
@@ -280,6 +286,7 @@ class OfflineSession(DumpSession):
         )
         self._step, self._place = step, None
         self.hit_list.replace(step, found.hits)
+        self._found_hits.set(step, self.hit_list.all())
         # Thousands of hits take a moment to be counted.
         await asyncio.to_thread(lambda: self.hit_list.tensors)
         now = time.monotonic()

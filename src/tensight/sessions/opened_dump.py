@@ -11,11 +11,14 @@ from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
+from tensight.sessions.offline_overview import DumpSource
 from tensight.sessions.offline_statistics import statistics_page, statistics_row
 from tensight.sessions.offline_tensors import tensor_records
 from tensight.sessions.origin_records import origin_records
+from tensight.sessions.overview import overview
 from tensight.sessions.records import Execution, ExecutionPage
 from tensight.sessions.replay import Replay
+from tensight.sessions.timeline import KnownSteps, timeline
 
 if TYPE_CHECKING:
     import os
@@ -26,8 +29,17 @@ if TYPE_CHECKING:
     from tensight.analysis import Progress, StatisticsTable
     from tensight.dumps import Device, Dump
     from tensight.graph import Graph, TensorAddress
+    from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.offline_tensors import Abbreviations
-    from tensight.sessions.records import OriginRecord, StatisticsPage, StatisticsRow, TensorRecord
+    from tensight.sessions.overview import OverviewChoice
+    from tensight.sessions.records import (
+        OriginRecord,
+        Overview,
+        StatisticsPage,
+        StatisticsRow,
+        TensorRecord,
+        Timeline,
+    )
     from tensight.sessions.value_memory import ValueMemory
 
 
@@ -93,6 +105,7 @@ class OpenedDump:
         self.replay = Replay(dump)
         self.problems = tuple(dump.problems)
         self._executions: dict[int, Sequence[Execution]] = {}
+        self._sources: dict[int, DumpSource] = {}
 
     @property
     def table(self) -> StatisticsTable:
@@ -168,6 +181,37 @@ class OpenedDump:
         self.analysis.statistics(rows)
         return statistics_page(self.dump, self.table, rows, **choice)
 
+    def overview(
+        self, rank: int, hits: Mapping[int, Sequence[SessionHit]], choice: OverviewChoice, *, read: bool
+    ) -> Overview:
+        """Return the overview of a rank, of what is known; `read`: after reading for a while what is not."""
+        source = self._source(rank)
+        if read:
+            source.read_some()
+        unread, unread_bytes = source.unread()
+        return overview(source, hits, choice, unread=unread, unread_bytes=unread_bytes)
+
+    def timeline(self, rank: int, hits: Mapping[int, Sequence[SessionHit]], present: int, columns: int) -> Timeline:
+        """Return the timeline of a rank; reads its loss."""
+        source = self._source(rank)
+        ran = {execution.step: execution.graph for execution in reversed(self._executed(rank))}
+        known = KnownSteps(
+            rank=rank,
+            last=max(self.steps, default=0),
+            present=present,
+            statistics=source.steps.tolist(),
+            values=source.steps_with_values(),
+            hits=hits,
+            graphs_at=lambda steps: [ran.get(step, "") for step in steps],
+            loss=source.loss({graph.name: graph for graph in self.graphs[rank]}),
+        )
+        return timeline(known, columns)
+
+    def _source(self, rank: int) -> DumpSource:
+        if rank not in self._sources:
+            self._sources[rank] = DumpSource(self.dump, self.analysis, self.index, rank)
+        return self._sources[rank]
+
     def executions(self, rank: int, offset: int, limit: int) -> ExecutionPage:
         """Return which graphs of a rank ran in which step: by its history, and where there is none by what was dumped.
 
@@ -178,10 +222,13 @@ class OpenedDump:
         """
         if offset < 0 or limit < 0:
             raise InputError(f"offset {offset} and limit {limit} must not be negative")
+        found = self._executed(rank)
+        return ExecutionPage(total=len(found), offset=offset, executions=tuple(found[offset : offset + limit]))
+
+    def _executed(self, rank: int) -> Sequence[Execution]:
         if rank not in self._executions:
             self._executions[rank] = self._executions_of(rank)
-        found = self._executions[rank]
-        return ExecutionPage(total=len(found), offset=offset, executions=tuple(found[offset : offset + limit]))
+        return self._executions[rank]
 
     def _executions_of(self, rank: int) -> Sequence[Execution]:
         history = self.dump.history(rank) or {}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from tensight.graph import Graph, TensorAddress
     from tensight.sessions.graph_index import GraphIndex
+    from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.records import (
         Command,
         ConditionRecord,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         HitPage,
         NodeRecord,
         OriginRecord,
+        Overview,
         RelationGraph,
         SearchPage,
         SessionRecord,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         StatisticsPage,
         StatisticsRow,
         TensorRecord,
+        Timeline,
         TreePage,
         WatchpointChange,
         WatchpointRecord,
@@ -183,6 +186,22 @@ class Session(ABC):
         limit: int = 100,
     ) -> StatisticsPage:
         """Return the statistics of all tensors of an iteration (default: the one shown) that are known."""
+
+    @abstractmethod
+    async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:
+        """Return a statistic of all tensors of a rank over all steps, as far as it is known.
+
+        Parameters
+        ----------
+        rank : int
+        choice : OverviewChoice
+        read : bool
+            What has to be read of a dump is read before, as much as takes about a second; `unread` tells what is left.
+        """
+
+    @abstractmethod
+    async def timeline(self, rank: int, columns: int = 400) -> Timeline:
+        """Return the steps of a rank, neighbours merged so that there are so many places at most."""
 
     @abstractmethod
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:

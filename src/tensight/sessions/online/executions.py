@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight.sessions.records import Execution, ExecutionPage
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Sequence
 
     from tensight.sessions.online.rank_graphs import RankGraphs
 
@@ -41,6 +42,16 @@ class Executions:
     def page(self, offset: int, limit: int) -> list[tuple[int, int | None]]:
         """Return some of the iterations, each with the root graph that ran."""
         return list(islice(self._from(offset), limit))
+
+    def at(self, iterations: Sequence[int]) -> list[int | None]:
+        """Return the root graph that ran in each of some iterations; None where that was not told."""
+        firsts = [first for first, _, _ in self._stretches]
+        found: list[int | None] = []
+        for iteration in iterations:
+            place = bisect_right(firsts, iteration) - 1
+            is_in = place >= 0 and iteration < self._stretches[place][1]
+            found.append(self._stretches[place][2] if is_in else None)
+        return found
 
     def _from(self, offset: int) -> Iterator[tuple[int, int | None]]:
         for first, end, root_id in self._stretches:

@@ -28,7 +28,7 @@ from tensight.sessions.records import Frame, HitRecord
 from tensight.sessions.workspace import RUNS, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from tensight.dumps import Device
@@ -42,9 +42,6 @@ HITS = "hits.json"
 SOURCES = "sources.json"
 DUMP = "dump"
 ARRIVING = "arriving"
-
-MOST_HITS = 50_000
-"""Hits kept of a run, all steps together; those of the oldest steps are dropped first."""
 
 _HITS_AT_ONCE = 500
 
@@ -107,31 +104,6 @@ class LivingFile:
 
     def _write_now(self, content: Any) -> None:
         self._workspace.write(self._relative, self._encode(content))
-
-
-class HitHistory:
-    """The hits of all steps of a run, as far as there is room."""
-
-    def __init__(self, steps: Mapping[int, Iterable[SessionHit]] | None = None) -> None:
-        self._steps = {step: tuple(hits) for step, hits in (steps or {}).items()}
-        self._total = sum(map(len, self._steps.values()))
-
-    def set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
-        """Note the hits of a step in place of those that were noted of it."""
-        hits = hits[:MOST_HITS]
-        self._total += len(hits) - len(self._steps.pop(step, ()))
-        if hits:
-            self._steps[step] = hits
-        while self._total > MOST_HITS and len(self._steps) > 1:
-            self._total -= len(self._steps.pop(next(iter(self._steps))))
-
-    def of(self, step: int) -> tuple[SessionHit, ...]:
-        """Return the hits of a step."""
-        return self._steps.get(step, ())
-
-    def snapshot(self) -> dict[int, tuple[SessionHit, ...]]:
-        """Return the hits by step, as they are now."""
-        return dict(self._steps)
 
 
 class HitsEncoder:

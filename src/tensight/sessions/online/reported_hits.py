@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tensight.sessions.online.recording import HITS, HitHistory, HitsEncoder, LivingFile
+from tensight.sessions.hit_history import HitHistory
+from tensight.sessions.online.recording import HITS, HitsEncoder, LivingFile
 from tensight.sessions.online.watching import session_hits
 
 if TYPE_CHECKING:

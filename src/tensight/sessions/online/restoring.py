@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tensight.dumps import open_dump, tensor_header
 from tensight.errors import DumpError, TensightError
 from tensight.sessions.errors import StorageError
+from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.online.identity import Identity
 from tensight.sessions.online.process import TrainingProcess
-from tensight.sessions.online.recording import HITS, SESSION, SOURCES, HitHistory, Recording, hits_from_json
+from tensight.sessions.online.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
 from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.online.settings import Caller
 from tensight.sessions.online.statistics_store import TensorKey

@@ -15,14 +15,17 @@ from tensight.sessions.online.glance import capabilities_now, glance, message
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.live_origins import live_origins
+from tensight.sessions.online.overview import ToldSource, known_steps
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
 from tensight.sessions.online.reported_hits import ReportedHits
 from tensight.sessions.online.shown_step import ShownStep
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.origin_records import origin_records
+from tensight.sessions.overview import overview
 from tensight.sessions.records import State
 from tensight.sessions.session import Session
+from tensight.sessions.timeline import timeline
 from tensight.watchpoints import recommended_watchpoints
 
 if TYPE_CHECKING:
@@ -39,15 +42,18 @@ if TYPE_CHECKING:
     from tensight.sessions.online.recording import Recording
     from tensight.sessions.online.settings import OnlineSettings
     from tensight.sessions.online.values import ValueWriters
+    from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.records import (
         Capabilities,
         Command,
         ExecutionPage,
         OriginRecord,
+        Overview,
         SessionRecord,
         StatisticsPage,
         StatisticsRow,
         TensorRecord,
+        Timeline,
         Which,
     )
     from tensight.sessions.workspace import Workspace
@@ -377,6 +383,18 @@ class OnlineSession(Session):
             offset=offset,
             limit=limit,
         )
+
+    async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:  # noqa: ARG002
+        """Return a statistic of all tensors over all steps, as far as the process told it; there is nothing to read."""
+        process, hits = self.process_of(rank), self.reported.history.snapshot()
+        store = self.recording.statistics
+        return await asyncio.to_thread(lambda: overview(ToldSource(store, rank, process.offset), hits, choice))
+
+    async def timeline(self, rank: int, columns: int = 400) -> Timeline:
+        """Return the steps of a rank."""
+        process, hits = self.process_of(rank), self.reported.history.snapshot()
+        kept, present, store = self.inspection.kept.iterations(), self.present_step, self.recording.statistics
+        return await asyncio.to_thread(lambda: timeline(known_steps(process, store, kept, hits, present), columns))
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return which graphs ran in which step."""

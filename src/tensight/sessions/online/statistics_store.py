@@ -13,10 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
 from tensight.analysis.anomalies import EXPLOSION_LIMIT
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError
+from tensight.sessions.online import step_columns
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import require_page
 from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from tensight.sessions.records import OverviewStatistic
     from tensight.tensors import TensorStatistics
     from tensight.wire import ReceivedBlock
 
@@ -45,7 +51,8 @@ _SICK = {
 }
 """Rows that show an anomaly, by its name; an index of each makes the first iteration with one quick to find."""
 
-_SCHEMA = f"""
+_SCHEMA = (
+    f"""
 CREATE TABLE IF NOT EXISTS tensors (
     id INTEGER PRIMARY KEY, rank INTEGER, graph TEXT, node TEXT, io TEXT, slot INTEGER, type TEXT, position INTEGER,
     UNIQUE (rank, graph, node, io, slot)
@@ -56,8 +63,12 @@ CREATE TABLE IF NOT EXISTS statistics (
     PRIMARY KEY (iteration, tensor)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
-""" + "".join(
-    f"CREATE INDEX IF NOT EXISTS sick_{name} ON statistics (iteration) WHERE {rows};\n" for name, rows in _SICK.items()
+"""
+    + "".join(
+        f"CREATE INDEX IF NOT EXISTS sick_{name} ON statistics (iteration) WHERE {rows};\n"
+        for name, rows in _SICK.items()
+    )
+    + step_columns.SCHEMA
 )
 _INSERT = f"INSERT OR REPLACE INTO statistics VALUES ({', '.join('?' * (6 + len(_NUMBERS)))})"  # noqa: S608
 _SELECT = (
@@ -71,6 +82,8 @@ _SELECT_TOLD = (
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
 _COUNT = "SELECT count(*) FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+
+_TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
 
 # DISTINCT would look at every row.
 _ITERATIONS = """
@@ -188,7 +201,7 @@ class StatisticsStore:
         """
         with self._lock:
             tensors = [ToldTensor(row.key, row.type, row.position) for row in rows]
-            self._insert(tensors, lambda: map(self._values, rows))
+            self._insert(tensors, lambda: map(self._values, rows), lambda: self._add_rows(rows))
 
     def add_block(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> None:
         """Add statistics that came in columns.
@@ -205,14 +218,22 @@ class StatisticsStore:
             The disk is full, or there are too many different tensors.
         """
         with self._lock:
-            self._insert(tensors, lambda: self._values_of_block(tensors, block))
+            self._insert(
+                tensors, lambda: self._values_of_block(tensors, block), lambda: self._add_columns(tensors, block)
+            )
 
-    def _insert(self, tensors: Sequence[ToldTensor], values: Callable[[], Iterable[tuple[Any, ...]]]) -> None:
+    def _insert(
+        self,
+        tensors: Sequence[ToldTensor],
+        values: Callable[[], Iterable[tuple[Any, ...]]],
+        add_columns: Callable[[], None],
+    ) -> None:
         try:
             self._database.execute("BEGIN")
             with self._database:
                 self._add_tensors(tensors)
                 self._database.executemany(_INSERT, values())
+                add_columns()
                 # Replaced rows count as well, so this is only a reason to count.
                 self._rows += len(tensors)
                 if self._rows > self._most_rows:
@@ -283,6 +304,20 @@ class StatisticsStore:
         """Return all that is known of an iteration, as it ran."""
         return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
 
+    def tensors_of(self, rank: int) -> list[tuple[int, str, str, Literal["input", "output"], int, str, int | None]]:
+        """Return id, graph, node, io, slot, type and position of the tensors of a rank, the newest last."""
+        return self._query(_TENSORS, (rank,))
+
+    def iterations_of(self, rank: int) -> NDArray[np.int64]:
+        """Return the iterations of which a rank told statistics, in order."""
+        return step_columns.iterations_of(self._query, rank)
+
+    def columns(
+        self, rank: int, statistic: OverviewStatistic
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float64], NDArray[np.uint8]]]:
+        """Yield iteration, ids of tensors, a statistic and marks; see `step_columns.read_columns`."""
+        return step_columns.read_columns(self._query, rank, self.iterations_of(rank), statistic)
+
     def first_with(self, anomaly: str, rank: int, after: int) -> int | None:
         """Return the first iteration after another in which a tensor of a rank shows an anomaly."""
         found = self._query(
@@ -310,6 +345,15 @@ class StatisticsStore:
                 (*key, kind, position),
             )
             self._ids[key] = int(found.fetchone()[0])
+
+    def _add_rows(self, rows: Sequence[ToldRow]) -> None:
+        step_columns.add_rows(self._database, rows, [self._ids[row.key] for row in rows])
+
+    def _add_columns(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> None:
+        if tensors:
+            ids = [self._ids[tensor.key] for tensor in tensors]
+            counts = block.counts.astype(np.float64)
+            step_columns.add_columns(self._database, tensors[0].key.rank, block.iteration, ids, counts, block.numbers)
 
     def _values(self, row: ToldRow) -> tuple[Any, ...]:
         told = row.statistics
@@ -342,6 +386,7 @@ class StatisticsStore:
             if ends[0] == ends[1]:
                 return
             self._rows -= self._database.execute("DELETE FROM statistics WHERE iteration = ?", ends[:1]).rowcount
+            self._database.execute("DELETE FROM step_columns WHERE iteration = ?", ends[:1])
 
     def _id(self, key: TensorKey) -> int:
         known = self._ids.get(key)

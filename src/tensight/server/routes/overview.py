@@ -1,0 +1,52 @@
+"""A run at a glance: all tensors over all steps, and the steps on a line."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tensight.server.errors import documented
+from tensight.server.json_bodies import JsonResponse, json_bytes
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.routes.parameters import LARGEST, MOST_ROWS, CurrentSession, Offset, Rank, Text
+from tensight.sessions.errors import StateError
+from tensight.sessions.overview import OverviewChoice
+from tensight.sessions.records import Overview, OverviewStatistic, Timeline
+
+router = APIRouter(
+    prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
+)
+
+ColumnsAtMost = Annotated[
+    int, Query(ge=1, le=MOST_ROWS, description="How many columns at most; neighbouring steps merge.", examples=[400])
+]
+
+
+@router.get("/overview", response_model=Overview, summary="Picture all tensors over all steps")
+async def get_overview(
+    session: CurrentSession,
+    rank: Rank = 0,
+    statistic: Annotated[OverviewStatistic, Query(description="What the cells hold.")] = "abs_mean",
+    query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=1, le=LARGEST, description="How many tensors at most.", examples=[400])] = LARGEST,
+    rows: Annotated[
+        int, Query(ge=1, le=MOST_ROWS, description="How many rows at most; neighbouring tensors merge.", examples=[400])
+    ] = 400,
+    columns: ColumnsAtMost = 400,
+    read: Annotated[
+        bool, Query(description="Read, for about a second, what has not been read yet of a dump; see `unread`.")
+    ] = False,
+) -> JsonResponse:
+    """Return a statistic of tensors in execution order by steps, with what is not finite and what hit."""
+    choice = OverviewChoice(statistic, query, offset, limit, rows, columns)
+    # As many numbers as a large list of records.
+    return JsonResponse(await asyncio.to_thread(json_bytes, await session.overview(rank, choice, read=read)))
+
+
+@router.get("/timeline", response_model=Timeline, summary="Show the steps on a line")
+async def get_timeline(session: CurrentSession, rank: Rank = 0, columns: ColumnsAtMost = 400) -> JsonResponse:
+    """Return the steps of a rank: hits, what is known of each, which graph ran, and the loss."""
+    return JsonResponse(await asyncio.to_thread(json_bytes, await session.timeline(rank, columns)))

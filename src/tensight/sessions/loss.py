@@ -1,0 +1,84 @@
+"""Which tensor of a graph is the loss: what the backward pass begins with, or what is called so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING
+from tensight.sessions.records import LossCurve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tensight.graph import Graph
+    from tensight.sessions.overview import ListedTensor
+
+_LOSS = re.compile(r"loss|cross_?entropy|nll", re.IGNORECASE)
+_BACKWARD = re.compile(r"(^|/)(Gradients|Optimizer)(/|$)")
+_BEGINS_BACKWARD = ("Loss", "ones_like", "OnesLike")
+"""Types of the operators that read the loss to begin the backward pass."""
+
+
+def find_loss(tensors: Iterable[ListedTensor], graphs: Mapping[str, Graph]) -> ListedTensor | None:
+    """Return the tensor that is most likely the loss; None if none of them is.
+
+    Parameters
+    ----------
+    tensors : iterable of ListedTensor
+        Of which something is known.
+    graphs : mapping of str to Graph
+        By name.
+    """
+    best: tuple[tuple[int, int], ListedTensor] | None = None
+    for one in tensors:
+        rank = _likeliness(one, graphs.get(one.graph))
+        if rank and (best is None or rank > best[0]):
+            best = rank, one
+    return best[1] if best else None
+
+
+def _likeliness(tensor: ListedTensor, graph: Graph | None) -> tuple[int, int] | None:
+    node = graph.get(tensor.node) if graph is not None else None
+    if graph is None or node is None or not node.is_operator or tensor.io != "output":
+        return None
+    declared = node.outputs[tensor.slot] if tensor.slot < len(node.outputs) else None
+    is_number = declared is not None and declared.shape is not None and all(size == 1 for size in declared.shape)
+    if declared is None or not is_number or "float" not in declared.dtype or _BACKWARD.search(tensor.node):
+        return None
+    begins = any(
+        reader.type in _BEGINS_BACKWARD or reader.type.startswith("Gradient")
+        for reader in graph.consumers(node, tensor.slot)
+    )
+    is_called_so = bool(_LOSS.search(node.type)) or bool(_LOSS.search(node.name.rpartition("/")[2]))
+    likeliness = 4 * begins + 2 * is_called_so + bool(_LOSS.search(node.scope))
+    return (likeliness, tensor.position or 0) if likeliness else None
+
+
+def loss_curve(
+    address: str, known: Mapping[int, tuple[float | None, int]], spans: Sequence[tuple[int, int]]
+) -> LossCurve:
+    """Return the curve of a loss at the places of a timeline.
+
+    Parameters
+    ----------
+    address : str
+    known : mapping of int to (float or None, int)
+        Value and marks by step.
+    spans : sequence of (int, int)
+        The first and the last step of each place.
+    """
+    values: list[float | None] = [None] * len(spans)
+    marks = [NOTHING] * len(spans)
+    place = 0
+    for step in sorted(known):
+        while place < len(spans) and step > spans[place][1]:
+            place += 1
+        if place == len(spans):
+            break
+        if step < spans[place][0]:
+            continue
+        value, mark = known[step]
+        values[place] = value if value is not None else values[place]
+        marks[place] = (marks[place] | mark) & (NAN | INFINITE | HIT)
+    return LossCurve(address=address, values=tuple(values), marks=tuple(marks))

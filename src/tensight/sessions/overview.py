@@ -1,0 +1,373 @@
+"""The overview: tensors in execution order by steps, in as many cells as a screen can show.
+
+What a session knows comes as one column of numbers for each step; everything here works on whole columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from tensight.errors import InputError
+from tensight.graph import TensorAddress
+from tensight.sessions.records import Overview, OverviewRow, OverviewStatistic, StepSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.sessions.hit_list import SessionHit
+
+NAN, INFINITE, HIT, NOTHING = 1, 2, 4, 8
+"""Marks of a cell, to be added."""
+
+STATISTICS: tuple[OverviewStatistic, ...] = get_args(OverviewStatistic)
+
+DIGITS = 5
+"""Of values: more than colours tell apart."""
+
+Columns = dict[str, "NDArray[np.float64]"]
+
+
+class ListedTensor(NamedTuple):
+    """A tensor of a rank, in whichever graphs its node is.
+
+    Attributes
+    ----------
+    node, io, slot
+    graph : str
+        The newest.
+    graphs : tuple of str
+    type : str
+        Of the operator.
+    position : int or None
+        Of the node in the order of execution.
+    """
+
+    node: str
+    io: Literal["input", "output"]
+    slot: int
+    graph: str
+    graphs: tuple[str, ...] = ()
+    type: str = ""
+    position: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is called in every graph."""
+        return self.node, self.io, self.slot
+
+
+class StepColumn(NamedTuple):
+    """What is known of some tensors at one step.
+
+    Attributes
+    ----------
+    step : int
+    tensors : int array, shape (n,)
+        Places in `OverviewSource.tensors`; of one that is there twice the last counts.
+    values : float array, shape (n,)
+        NaN where there is none.
+    marks : uint8 array, shape (n,)
+    """
+
+    step: int
+    tensors: NDArray[np.int64]
+    values: NDArray[np.float64]
+    marks: NDArray[np.uint8]
+
+
+class OverviewSource(Protocol):
+    """Where the numbers come from: a dump, or what a training has told.
+
+    Attributes
+    ----------
+    rank : int
+    tensors : list of ListedTensor
+    steps : int array
+        Of which statistics are known, in order.
+    """
+
+    rank: int
+    tensors: list[ListedTensor]
+    steps: NDArray[np.int64]
+
+    def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
+        """Yield what is known, step by step; a step may come several times in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewChoice:
+    """What is to be pictured.
+
+    Attributes
+    ----------
+    statistic : OverviewStatistic
+    query : str
+        Words, parts of the node's name or the operator's type in any case; all must be there.
+    offset, limit : int
+        The first tensor, and how many.
+    rows, columns : int
+        Cells at most.
+    """
+
+    statistic: OverviewStatistic = "abs_mean"
+    query: str = ""
+    offset: int = 0
+    limit: int = 2**31 - 1
+    rows: int = 400
+    columns: int = 400
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked for. InputError."""
+        if self.statistic not in STATISTICS:
+            raise InputError(f"there is no overview of {self.statistic[:80]!r}; choose one of {', '.join(STATISTICS)}")
+        if self.offset < 0 or min(self.limit, self.rows, self.columns) < 1:
+            raise InputError("offset must not be negative; limit, rows and columns must be positive")
+
+
+def overview(
+    source: OverviewSource, hits: Mapping[int, Sequence[SessionHit]], choice: OverviewChoice, **unread: int
+) -> Overview:
+    """Return the overview of a rank.
+
+    Parameters
+    ----------
+    source : OverviewSource
+    hits : mapping of int to sequence of SessionHit
+        By step. Tensors that are known only by their hits are pictured as well.
+    choice : OverviewChoice
+    **unread
+        `unread` and `unread_bytes` of the record.
+    """
+    found = {step: own for step, of in hits.items() if (own := [one for one in of if _is_of(one, source.rank)])}
+    tensors = [*source.tensors, *_only_hit(source.tensors, found)]
+    chosen = _in_order(tensors, choice.query)
+    total = len(chosen)
+    chosen = chosen[choice.offset : choice.offset + choice.limit]
+    steps = np.union1d(source.steps, np.fromiter(found, np.int64, len(found)))
+    picture = _Picture(len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns)
+    for column in source.columns(choice.statistic) if chosen else ():
+        picture.add(column)
+    picture.flush()
+    places = {one.key: place for place, one in enumerate(tensors)} if found else {}
+    for step, own in found.items():
+        picture.hit(step, sorted({places[one.node, one.io, one.slot] for one in own}))
+    return Overview(
+        statistic=choice.statistic,
+        total=total,
+        offset=choice.offset,
+        tensors=len(chosen),
+        steps=tuple(StepSpan(first=first, last=last) for first, last in picture.spans()),
+        rows=tuple(_row(tensors[chosen[first]], source.rank, amount) for first, amount in picture.groups()),
+        values=picture.values(),
+        marks=picture.marks(),
+        **unread,
+    )
+
+
+def _is_of(hit: SessionHit, rank: int) -> bool:
+    return hit.hit.hit and hit.rank == rank
+
+
+def _only_hit(known: Sequence[ListedTensor], hits: Mapping[int, Sequence[SessionHit]]) -> list[ListedTensor]:
+    """Return the tensors that hit and of which no statistics are known."""
+    if not hits:
+        return []
+    keys = {one.key for one in known}
+    further: dict[tuple[str, str, int], ListedTensor] = {}
+    for step in sorted(hits):
+        for hit in hits[step]:
+            key = (hit.node, hit.io, hit.slot)
+            if key not in keys:
+                before = further.get(key)
+                graphs = tuple(dict.fromkeys((*(before.graphs if before else ()), hit.graph)))
+                further[key] = ListedTensor(*key, hit.graph, graphs, hit.type, hit.position)
+    return list(further.values())
+
+
+def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
+    """Return the places of the tensors that match, as they ran; inputs before outputs."""
+    words = query.lower().split()[:20]
+    chosen = [
+        place
+        for place, one in enumerate(tensors)
+        if not words or all(word in f"{one.node} {one.type}".lower() for word in words)
+    ]
+
+    def place_in_order(place: int) -> tuple[bool, int, str, bool, int]:
+        one = tensors[place]
+        return one.position is None, one.position or 0, one.node, one.io == "output", one.slot
+
+    return sorted(chosen, key=place_in_order)
+
+
+def _row(tensor: ListedTensor, rank: int, amount: int) -> OverviewRow:
+    address = str(TensorAddress(rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io))
+    return OverviewRow(
+        address=address.rpartition("@")[0],
+        node=tensor.node,
+        slot=tensor.slot,
+        io=tensor.io,
+        graph=tensor.graph,
+        graphs=tensor.graphs or (tensor.graph,),
+        type=tensor.type,
+        position=tensor.position,
+        tensors=amount,
+    )
+
+
+def group_starts(amount: int, most: int) -> NDArray[np.int64]:
+    """Return where groups of neighbours begin, as equal as they can be, if there may only be so many."""
+    groups = min(amount, most)
+    return np.arange(groups, dtype=np.int64) * amount // max(groups, 1)
+
+
+@dataclass(slots=True)
+class _Picture:
+    """The cells, filled step by step; no more of it is in memory than they and one step.
+
+    Attributes
+    ----------
+    tensors : int
+        That there are.
+    chosen : int array
+        Those that are pictured, in order.
+    steps : int array
+    most_rows, most_columns : int
+    """
+
+    tensors: int
+    chosen: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    most_rows: int
+    most_columns: int
+    _row_of: NDArray[np.int64] = field(init=False)
+    _tops: NDArray[np.int64] = field(init=False)
+    _lefts: NDArray[np.int64] = field(init=False)
+    _high: NDArray[np.float64] = field(init=False)
+    _low: NDArray[np.float64] = field(init=False)
+    _marks: NDArray[np.uint8] = field(init=False)
+    _step: int | None = field(init=False, default=None)
+    _values_now: NDArray[np.float64] = field(init=False)
+    _marks_now: NDArray[np.uint8] = field(init=False)
+
+    def __post_init__(self) -> None:
+        amount = len(self.chosen)
+        # Of tensors that are not pictured the place is one behind the last.
+        self._row_of = np.full(self.tensors, amount, np.int64)
+        self._row_of[self.chosen] = np.arange(amount)
+        self._tops = group_starts(amount, self.most_rows)
+        self._lefts = group_starts(len(self.steps), self.most_columns)
+        shape = (len(self._tops), len(self._lefts))
+        self._high, self._low = np.full(shape, np.nan), np.full(shape, np.nan)
+        self._marks = np.zeros(shape, np.uint8)
+        self._values_now, self._marks_now = np.empty(amount + 1), np.empty(amount + 1, np.uint8)
+
+    def add(self, column: StepColumn) -> None:
+        """Take what is known of some tensors at a step; of the same tensor and step the last counts."""
+        if column.step != self._step:
+            self.flush()
+            self._step = column.step
+            self._values_now[:], self._marks_now[:] = np.nan, NOTHING
+        places = self._row_of[column.tensors]
+        self._values_now[places] = column.values
+        self._marks_now[places] = column.marks
+
+    def flush(self) -> None:
+        """Put the step that is being taken into its cells."""
+        if self._step is None or not self._high.size:
+            return
+        at = self._column(self._step)
+        values = self._values_now[:-1]
+        self._high[:, at] = np.fmax(self._high[:, at], np.fmax.reduceat(values, self._tops))
+        self._low[:, at] = np.fmin(self._low[:, at], np.fmin.reduceat(values, self._tops))
+        # Inside, the bit says that there is something: so it can be added up like the others.
+        self._marks[:, at] |= np.bitwise_or.reduceat(self._marks_now[:-1] ^ NOTHING, self._tops)
+        self._step = None
+
+    def hit(self, step: int, tensors: Sequence[int]) -> None:
+        """Mark tensors that hit at a step."""
+        places = self._row_of[np.array(tensors, np.int64)]
+        rows = np.searchsorted(self._tops, places[places < len(self.chosen)], "right") - 1
+        if rows.size:
+            self._marks[rows, self._column(step)] |= HIT
+
+    def _column(self, step: int) -> int:
+        return int(np.searchsorted(self._lefts, np.searchsorted(self.steps, step), "right")) - 1
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the first and the last step of each column."""
+        ends = np.append(self._lefts[1:], len(self.steps)) - 1
+        return list(zip(self.steps[self._lefts].tolist(), self.steps[ends].tolist(), strict=True))
+
+    def groups(self) -> list[tuple[int, int]]:
+        """Return for each row the place of its first tensor among those chosen, and how many it stands for."""
+        amounts = np.diff(np.append(self._tops, len(self.chosen)))
+        return list(zip(self._tops.tolist(), amounts.tolist(), strict=True))
+
+    def values(self) -> tuple[tuple[float | None, ...], ...]:
+        """Return the value of each cell."""
+        values = rounded(np.where(np.abs(self._low) > np.abs(self._high), self._low, self._high))
+        shown = values.astype(object)
+        shown[~np.isfinite(values)] = None
+        return tuple(map(tuple, shown.tolist()))
+
+    def marks(self) -> tuple[tuple[int, ...], ...]:
+        """Return the marks of each cell."""
+        return tuple(map(tuple, (self._marks ^ NOTHING).tolist()))
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers with so few digits that they are short as text."""
+    with np.errstate(all="ignore"):
+        magnitude = np.floor(np.log10(np.abs(values)))
+        scale = 10.0 ** np.clip(DIGITS - 1 - magnitude, -290, 290)
+        short: NDArray[np.float64] = np.round(values * scale) / scale
+    return np.where(np.isfinite(short), short, values)
+
+
+def _abs_max(of: Columns) -> NDArray[np.float64]:
+    return np.fmax(np.abs(of["min"]), np.abs(of["max"]))
+
+
+_DERIVED: dict[OverviewStatistic, tuple[tuple[str, ...], Callable[[Columns], NDArray[np.float64]]]] = {
+    "abs_max": (("min", "max"), _abs_max),
+}
+
+
+def needed(statistic: OverviewStatistic) -> tuple[str, ...]:
+    """Return the columns that a statistic is made of: measures of a tensor, and percentages of its elements."""
+    return _DERIVED[statistic][0] if statistic in _DERIVED else (statistic,)
+
+
+def statistic_of(statistic: OverviewStatistic, columns: Columns) -> NDArray[np.float64]:
+    """Return a statistic, made of the columns that it needs."""
+    return _DERIVED[statistic][1](columns) if statistic in _DERIVED else columns[statistic]
+
+
+def percentages(counts: Mapping[str, NDArray[np.float64]]) -> Columns:
+    """Return what share of the elements is zero, negative and not finite.
+
+    Parameters
+    ----------
+    counts : mapping of str to array
+        The counts of a tensor by name; NaN where one is not known.
+    """
+    with np.errstate(all="ignore"):
+        share = np.where(counts["count"] > 0, 100 / counts["count"], np.nan)
+    return {
+        "zero_percent": counts["zero_count"] * share,
+        "negative_percent": counts["negative_count"] * share,
+        "non_finite_percent": (counts["nan_count"] + counts["neg_inf_count"] + counts["pos_inf_count"]) * share,
+    }
+
+
+def marks_of(counts: Mapping[str, NDArray[np.float64]]) -> NDArray[np.uint8]:
+    """Return the marks of tensors with these counts; what is not known is not marked."""
+    infinite = (counts["neg_inf_count"] > 0) | (counts["pos_inf_count"] > 0)
+    marks: NDArray[np.uint8] = np.where(counts["nan_count"] > 0, NAN, 0).astype(np.uint8)
+    return marks | np.where(infinite, INFINITE, 0).astype(np.uint8)

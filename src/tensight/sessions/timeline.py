@@ -1,0 +1,94 @@
+"""The timeline: the steps of a rank on one line, in as many places as a screen can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.sessions.loss import loss_curve
+from tensight.sessions.overview import group_starts
+from tensight.sessions.records import Timeline, TimelineStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.sessions.hit_list import SessionHit
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSteps:
+    """What is known of the steps of a rank.
+
+    Attributes
+    ----------
+    rank : int
+    last, present : int
+        The last step there is, and where the run stands.
+    statistics, values : iterable of int
+        The steps with statistics, and with values that can be seen.
+    hits : mapping of int to sequence of SessionHit
+        By step.
+    graphs_at : callable
+        Returns for some steps, in order, the name of the graph that ran in each; empty where that is not known.
+    loss : (str, mapping of int to (float or None, int)) or None
+        Address of the loss, and its value and marks by step.
+    """
+
+    rank: int
+    last: int
+    present: int
+    statistics: Iterable[int]
+    values: Iterable[int]
+    hits: Mapping[int, Sequence[SessionHit]]
+    graphs_at: Callable[[Sequence[int]], Sequence[str]]
+    loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None = field(default=None)
+
+
+def timeline(known: KnownSteps, columns: int) -> Timeline:
+    """Return the timeline of a rank, with so many places at most."""
+    hits = {step: _tensors_with_hits(of, known.rank) for step, of in known.hits.items()}
+    statistics, values = _steps(known.statistics), _steps(known.values)
+    ends = [int(steps.max(initial=0)) for steps in (statistics, values, _steps(hits))]
+    last = max(known.last, known.present, *ends)
+    starts = group_starts(last + 1, columns)
+    spans = list(zip(starts.tolist(), (np.append(starts[1:], last + 1) - 1).tolist(), strict=True))
+
+    def place_of(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(starts, steps, "right") - 1
+
+    counted = np.zeros(len(spans), np.int64)
+    np.add.at(counted, place_of(_steps(hits)), np.fromiter(hits.values(), np.int64, len(hits)))
+    with_statistics, with_values = np.zeros(len(spans), np.bool_), np.zeros(len(spans), np.bool_)
+    with_statistics[place_of(statistics)] = True
+    with_values[place_of(values)] = True
+    rows = zip(
+        spans,
+        counted.tolist(),
+        with_statistics.tolist(),
+        with_values.tolist(),
+        known.graphs_at([first for first, _ in spans]),
+        strict=True,
+    )
+    return Timeline(
+        first_step=0,
+        last_step=last,
+        present_step=known.present,
+        steps=tuple(
+            TimelineStep(first=first, last=end, hits=amount, statistics=told, values=kept, graph=graph)
+            for (first, end), amount, told, kept, graph in rows
+        ),
+        loss=None if known.loss is None else loss_curve(*known.loss, spans),
+    )
+
+
+def _steps(steps: Iterable[int]) -> NDArray[np.int64]:
+    found = np.array(list(steps), np.int64)
+    return found[found >= 0]
+
+
+def _tensors_with_hits(hits: Sequence[SessionHit], rank: int) -> int:
+    return len({(hit.graph, hit.node, hit.io, hit.slot) for hit in hits if hit.hit.hit and hit.rank == rank})
