@@ -1,7 +1,236 @@
+import { Skeleton } from '@mantine/core'
+import { lazy, Suspense } from 'react'
+import { useTranslation } from 'react-i18next'
+import { Group, Panel, Separator } from 'react-resizable-panels'
+import { useSession } from '~/api/queries'
+import type { Session, Statistics, TensorRecord } from '~/api/types'
+import { Advice } from '~/parts/Advice'
+import { Failure, Notice } from '~/parts/Notice'
+import { absence, Absent } from './Absent'
+import { Dimensions } from './Dimensions'
+import { gridOf } from './grid'
+import { Heading } from './Heading'
+import { HeatMap } from './HeatMap'
+import { Histogram } from './Histogram'
+import { useProducer, useTensor, useTensorStatistics, type Asked } from './queries'
+import { defaultEntries, parseEntries, rangePart, sliceText, type Entry } from './slices'
+import { StatisticsPane, type Side } from './StatisticsPane'
+import { Table } from './Table'
+import styles from './tensor.module.css'
+import { tensorTexts } from './texts'
+import { Toolbar } from './Toolbar'
+import { useTensorView, useTensorViews, type TensorView } from './views'
+
+const Relations = lazy(() => import('../relations'))
+
+/** All of one tensor at the step that is shown: its values in three forms, statistics, hits, what it is made of. */
 export default function Tensor({ address }: { address: string }) {
+  const { t } = useTranslation(tensorTexts)
+  const { data: record, error, refetch } = useTensor(address)
+  const { data: session } = useSession()
   return (
     <div className="fill" data-testid="panel-tensor">
-      {address}
+      {error && !record ? (
+        <Failure error={error} retry={() => void refetch()} />
+      ) : record === undefined ? (
+        <>
+          <Skeleton h={56} />
+          <Skeleton flex={1} mt={4} />
+        </>
+      ) : record === null ? (
+        <Notice title={t('absent.unknown')} testId="tensor-absent">
+          {t('absent.unknownText', { address })}
+        </Notice>
+      ) : (
+        <Shown address={address} record={record} session={session} />
+      )}
     </div>
   )
+}
+
+function Shown(props: { address: string; record: TensorRecord; session: Session | undefined }) {
+  const { address, record, session } = props
+  const { t } = useTranslation(tensorTexts)
+  const view = useTensorView(address)
+  const change = useTensorViews((state) => state.change)
+  const producer = useProducer(record)
+  const reason = absence(record, view.which, session)
+  const shape = record.shape ?? []
+  const chosen = view.entries?.length === shape.length ? view.entries : defaultEntries(shape)
+  const parsed = parseEntries(chosen, shape)
+  // Another step may have another shape, in which the slice is none.
+  const entries = 'key' in parsed ? defaultEntries(shape) : chosen
+  const asked: Asked = { address: record.address, which: view.which, tolerance: view.tolerance }
+  const shownSlice = reason === null ? sliceText(entries) : null
+  const { sides, statistics, isLoading, error } = useSides(record, view, asked, shownSlice)
+  return (
+    <>
+      <Heading record={record} />
+      <Toolbar address={address} record={record} session={session} />
+      <Group orientation="horizontal" style={{ flex: 1, minHeight: 0 }}>
+        <Panel defaultSize="236px" minSize="160px" maxSize="60%" collapsible>
+          <div className={`scroll ${styles.side ?? ''}`}>
+            <StatisticsPane
+              sides={sides}
+              isLoading={isLoading}
+              error={error}
+              extent={view.extent}
+              onExtent={(extent) => change(address, { extent })}
+              canSlice={shownSlice !== null && shape.length > 0}
+            />
+            <section className={styles.advice} aria-label={t('hits')} data-testid="tensor-hits">
+              <h3>{t('hits')}</h3>
+              {record.abbreviations.length === 0 && <p className={styles.note}>{t('noHits')}</p>}
+              <Advice address={record.address} />
+              {producer !== null && <Advice address={producer} />}
+            </section>
+          </div>
+        </Panel>
+        <Separator className="separator upright" />
+        <Panel minSize="260px">
+          <Group orientation="vertical">
+            <Panel minSize="120px">
+              <div className="fill">
+                {reason === null && (
+                  <Dimensions
+                    shape={shape}
+                    entries={entries}
+                    onApply={(next) => change(address, { entries: next, cell: [0, 0] })}
+                  />
+                )}
+                <div className={styles.value}>
+                  {reason !== null ? (
+                    <Absent record={record} reason={reason} />
+                  ) : (
+                    <Value
+                      address={address}
+                      view={view}
+                      asked={asked}
+                      record={record}
+                      entries={entries}
+                      statistics={statistics}
+                    />
+                  )}
+                </div>
+              </div>
+            </Panel>
+            <Separator className="separator level" />
+            <Panel defaultSize="34%" minSize="80px" collapsible>
+              <div className="fill">
+                <h3 className={styles.subtitle}>{t('relations')}</h3>
+                <div className={styles.relations}>
+                  <Suspense fallback={<Skeleton h="100%" />}>
+                    <Relations address={address} />
+                  </Suspense>
+                </div>
+              </div>
+            </Panel>
+          </Group>
+        </Panel>
+      </Group>
+    </>
+  )
+}
+
+/** The statistics that stand beside a value: of it, and of a difference of both sides. */
+function useSides(record: TensorRecord, view: TensorView, asked: Asked, slice: string | null) {
+  const { t } = useTranslation(tensorTexts)
+  const told = record.statistics
+  const isWhole = view.extent === 'tensor' || slice === null
+  const isTold = view.which === 'current' && isWhole && told !== null && told !== undefined && !told.partial
+  const { data, error, isLoading } = useTensorStatistics(
+    asked,
+    isWhole ? '' : slice,
+    slice !== null && !isTold,
+  )
+  const found = data?.statistics ?? null
+  const statistics: Statistics | null = found ?? (view.which === 'current' && isWhole ? (told ?? null) : null)
+  const sides: Side[] =
+    view.which === 'difference'
+      ? [
+          { title: t('previous'), statistics: data?.previous ?? null },
+          { title: t('current'), statistics: data?.current ?? null },
+          { title: t('difference'), statistics: found },
+        ]
+      : [{ title: t(view.which), statistics }]
+  return { sides, statistics, isLoading, error }
+}
+
+function Value(props: {
+  address: string
+  view: TensorView
+  asked: Asked
+  record: TensorRecord
+  entries: readonly string[]
+  statistics: Statistics | null
+}) {
+  const { address, view, asked, record, entries, statistics } = props
+  const change = useTensorViews((state) => state.change)
+  const parsed = parseEntries(entries, record.shape ?? [])
+  if ('key' in parsed) return null
+  const grid = gridOf(parsed)
+  const slice = sliceText(entries)
+  const largest =
+    statistics && statistics.max !== null && statistics.min !== null
+      ? Math.max(Math.abs(statistics.max ?? 0), Math.abs(statistics.min ?? 0))
+      : null
+  if (view.presentation === 'histogram') {
+    return (
+      <Histogram
+        asked={asked}
+        slice={view.extent === 'slice' ? slice : ''}
+        statistics={statistics}
+        dtype={record.dtype}
+      />
+    )
+  }
+  if (view.presentation === 'table') {
+    return (
+      <Table
+        key={`${slice} ${view.which}`}
+        asked={asked}
+        slice={slice}
+        grid={grid}
+        dtype={record.dtype}
+        largest={largest}
+        cell={view.cell}
+        onCell={(cell) => change(address, { cell })}
+      />
+    )
+  }
+  return (
+    <HeatMap
+      asked={asked}
+      slice={slice}
+      grid={grid}
+      dtype={record.dtype}
+      largest={largest}
+      onOpen={(row, column) =>
+        change(address, {
+          presentation: 'table',
+          cell: grid.isWrapped ? [Math.floor(column / 10), column % 10] : [row, column],
+        })
+      }
+      onZoom={(from, to) =>
+        change(address, { entries: zoomed(parsed, grid.isWrapped, from, to), cell: [0, 0] })
+      }
+    />
+  )
+}
+
+/** The slice of a rectangle of another slice. */
+function zoomed(
+  entries: readonly Entry[],
+  isOneDimension: boolean,
+  from: { row: number; column: number },
+  to: { row: number; column: number },
+): string[] {
+  const places = isOneDimension
+    ? [[from.column, to.column] as const]
+    : [[from.row, to.row] as const, [from.column, to.column] as const]
+  return entries.map((entry) => {
+    if (entry.kind === 'index') return String(entry.index)
+    const [first, last] = places.shift() ?? [0, 0]
+    return rangePart(entry, first, last - first + 1)
+  })
 }

@@ -1,0 +1,124 @@
+import { ActionIcon, Badge, Button, Tooltip } from '@mantine/core'
+import {
+  IconBinaryTree2,
+  IconChartBar,
+  IconCircleCheck,
+  IconCircleDashed,
+  IconCpu,
+  IconDownload,
+} from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { apiUrl } from '~/api/client'
+import { path } from '~/api/queries'
+import type { TensorRecord } from '~/api/types'
+import { CopyButton } from '~/parts/CopyButton'
+import { bytes, count, shapeText } from '~/parts/numbers'
+import { useView } from '~/state/store'
+import styles from './tensor.module.css'
+import { tensorTexts } from './texts'
+
+const ICONS = {
+  available: IconCircleCheck,
+  at_source: IconCpu,
+  statistics_only: IconChartBar,
+  not_kept: IconCircleDashed,
+}
+
+/** Which tensor this is, of which step, and whether its value is there. */
+export function Heading({ record }: { record: TensorRecord }) {
+  const { t } = useTranslation(tensorTexts)
+  const { selectNode } = useView()
+  const name = record.address.replace(/@-?\d+$/, '')
+  const cut = Math.max(name.lastIndexOf('/'), -1) + 1
+  const elements = record.statistics?.count ?? record.shape?.reduce((product, one) => product * one, 1)
+  const Icon = ICONS[record.status]
+  return (
+    <div className={styles.heading}>
+      <div className={styles.title}>
+        <span className={styles.scope} title={record.address}>
+          <bdi>{name.slice(0, cut)}</bdi>
+        </span>
+        <h2 className={styles.name}>{name.slice(cut)}</h2>
+        <CopyButton text={record.address} label={t('copyAddress')} />
+        <Tooltip label={t('showNode')}>
+          <ActionIcon
+            size="sm"
+            aria-label={t('showNode')}
+            onClick={() => selectNode({ rank: record.rank, graph: record.graph, name: record.node })}
+          >
+            <IconBinaryTree2 size={14} />
+          </ActionIcon>
+        </Tooltip>
+      </div>
+      <div className={styles.facts}>
+        <Tooltip
+          label={
+            record.step === 0
+              ? t('initial')
+              : t('iteration', { step: record.step, iteration: record.iteration })
+          }
+        >
+          <Badge size="sm" radius="sm" variant="light" tt="none" data-testid="tensor-step">
+            {t('step', { step: record.step })}
+          </Badge>
+        </Tooltip>
+        <span className="mono">
+          {record.dtype} {shapeText(record.shape)}
+        </span>
+        <span className={styles.quiet}>
+          {[
+            elements === undefined || elements < 0 ? '' : t('elements', { count: count(elements) }),
+            record.size_bytes ? bytes(record.size_bytes) : '',
+          ]
+            .filter(Boolean)
+            .join(' · ')}
+        </span>
+        <Tooltip label={t(`statusLong.${record.status}`)} multiline maw={300}>
+          <span className={styles.status} data-status={record.status} data-testid="tensor-status">
+            <Icon size={13} aria-hidden />
+            {t(`status.${record.status}`)}
+          </span>
+        </Tooltip>
+        <Download record={record} />
+      </div>
+    </div>
+  )
+}
+
+/** The whole tensor as a file; the browser shows how far it is. */
+export function Download({ record }: { record: TensorRecord }) {
+  const { t } = useTranslation(tensorTexts)
+  const run = useView((view) => view.run)
+  const isThere = record.status === 'available' || record.status === 'at_source'
+  const label = record.size_bytes ? t('download', { size: bytes(record.size_bytes) }) : t('downloadPlain')
+  return (
+    <Tooltip label={isThere ? label : t('noDownload')}>
+      {isThere ? (
+        <Button
+          component="a"
+          size="compact-xs"
+          variant="default"
+          leftSection={<IconDownload size={13} />}
+          href={apiUrl(path(run, '/tensor/file'), { address: record.address })}
+          download
+          aria-label={label}
+          data-testid="download"
+        >
+          .npy
+        </Button>
+      ) : (
+        <Button
+          size="compact-xs"
+          variant="default"
+          leftSection={<IconDownload size={13} />}
+          data-disabled
+          aria-disabled
+          aria-label={t('noDownload')}
+          data-testid="download"
+        >
+          .npy
+        </Button>
+      )}
+    </Tooltip>
+  )
+}

@@ -1,0 +1,264 @@
+import { Skeleton, Text, useComputedColorScheme } from '@mantine/core'
+import { useElementSize } from '@mantine/hooks'
+import { useEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from 'react'
+import { useTranslation } from 'react-i18next'
+import { Failure } from '~/parts/Notice'
+import { short } from '~/parts/numbers'
+import { drawPicture, ticks, under } from './drawing'
+import { exactText } from './formats'
+import type { Grid } from './grid'
+import { Legend } from './Legend'
+import { PALETTES } from './palette'
+import { useHeatMap, type Asked } from './queries'
+import styles from './tensor.module.css'
+import { tensorTexts } from './texts'
+import { useTensorViews } from './views'
+
+const LEFT = 46
+const TOP = 18
+const LARGEST_CELL = { width: 72, height: 28 }
+const MOST_CELLS = 512
+/** Sizes of pictures are asked for in such steps, so that moving a border does not ask for a new one each pixel. */
+const SIZE_STEP = 64
+
+interface Cell {
+  row: number
+  column: number
+}
+
+/** A slice as a picture: colours for finite values, marks for NaN and infinities; a dragged rectangle is zoomed to. */
+export function HeatMap(props: {
+  asked: Asked
+  slice: string
+  grid: Grid
+  dtype: string
+  /** Largest magnitude of the whole tensor: what the colours reach to. Null: not known. */
+  largest: number | null
+  onOpen: (row: number, column: number) => void
+  onZoom: (from: Cell, to: Cell) => void
+}) {
+  const { asked, slice, grid } = props
+  const { t } = useTranslation(tensorTexts)
+  const { ref, width, height } = useElementSize()
+  const scheme = useComputedColorScheme('light')
+  const colours = useTensorViews((state) => state.colours)
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const [cell, setCell] = useState<Cell | null>(null)
+  const [drag, setDrag] = useState<{ from: Cell; to: Cell } | null>(null)
+  // A single dimension is one row of a picture.
+  const [rows, columns] = grid.isWrapped ? [1, grid.length] : [grid.rows, grid.columns]
+  const areaWidth = Math.max(0, Math.floor(width) - LEFT - 4)
+  const areaHeight = Math.max(0, Math.floor(height) - TOP - 2)
+  const { data, error, refetch, isPlaceholderData } = useHeatMap(
+    asked,
+    slice,
+    cellsFor(areaHeight, rows),
+    cellsFor(areaWidth, columns),
+  )
+  const shownRows = data?.shape[0] ?? 0
+  const shownColumns = data?.shape[1] ?? 0
+  const cellWidth = Math.min(LARGEST_CELL.width, areaWidth / Math.max(1, shownColumns))
+  const cellHeight = Math.min(LARGEST_CELL.height, areaHeight / Math.max(1, shownRows))
+  const cells = data ? new Float32Array(data.data) : null
+  const largest = props.largest ?? largestOf(cells)
+  const palette = PALETTES[scheme]
+
+  useEffect(() => {
+    const context = canvas.current?.getContext('2d')
+    if (!canvas.current || !context || !data || width === 0) return
+    const ratio = window.devicePixelRatio
+    canvas.current.width = Math.floor(width * ratio)
+    canvas.current.height = Math.floor(height * ratio)
+    context.setTransform(ratio, 0, 0, ratio, 0, 0)
+    const text = (number: number) => short(number)
+    const place = { left: LEFT, top: TOP, cellWidth, cellHeight, text }
+    const values = new Float32Array(data.data)
+    const size = { rows: shownRows, columns: shownColumns }
+    drawPicture(context, {
+      cells: values,
+      ...size,
+      largest,
+      scale: colours,
+      palette: PALETTES[scheme],
+      ...place,
+    })
+  }, [data, width, height, cellWidth, cellHeight, shownRows, shownColumns, largest, colours, scheme])
+
+  if (error && !data) return <Failure error={error} retry={() => void refetch()} />
+  if (grid.length === 0) return <Text className={styles.centred}>{t('nothing')}</Text>
+
+  const rowOf = (row: number) => under(row, shownRows, rows)
+  const columnOf = (column: number) => under(column, shownColumns, columns)
+  const elementAt = (place: Cell): Cell => ({
+    row: rowOf(place.row).first,
+    column: columnOf(place.column).first,
+  })
+  const lastAt = (place: Cell): Cell => {
+    const [row, column] = [rowOf(place.row), columnOf(place.column)]
+    return { row: row.first + row.count - 1, column: column.first + column.count - 1 }
+  }
+  const indexAt = ({ row, column }: Cell) =>
+    grid.isWrapped ? grid.indexOf(0, column) : grid.indexOf(row, column)
+  const cellUnder = (event: PointerEvent | React.MouseEvent): Cell => {
+    const box = event.currentTarget.getBoundingClientRect()
+    const at = (position: number, size: number, count: number) =>
+      Math.max(0, Math.min(count - 1, Math.floor(position / size)))
+    return {
+      row: at(event.clientY - box.top - TOP, cellHeight, shownRows),
+      column: at(event.clientX - box.left - LEFT, cellWidth, shownColumns),
+    }
+  }
+  const open = (place: Cell) => {
+    const element = elementAt(place)
+    props.onOpen(element.row, element.column)
+  }
+  const zoom = (from: Cell, to: Cell) => {
+    const ends = [from, to]
+    const least = {
+      row: Math.min(...ends.map((one) => one.row)),
+      column: Math.min(...ends.map((one) => one.column)),
+    }
+    const most = {
+      row: Math.max(...ends.map((one) => one.row)),
+      column: Math.max(...ends.map((one) => one.column)),
+    }
+    props.onZoom(elementAt(least), lastAt(most))
+  }
+  const pressed = (event: KeyboardEvent) => {
+    const moves: Record<string, [number, number]> = {
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+    }
+    const move = moves[event.key]
+    if (move) {
+      event.preventDefault()
+      const before = cell ?? { row: -move[0], column: -move[1] }
+      setCell({
+        row: Math.max(0, Math.min(shownRows - 1, before.row + move[0])),
+        column: Math.max(0, Math.min(shownColumns - 1, before.column + move[1])),
+      })
+    } else if (event.key === 'Enter' && cell) open(cell)
+    else if (event.key === 'Escape') setDrag(null)
+  }
+  const boxOf = (from: Cell, to: Cell) => ({
+    left: LEFT + Math.min(from.column, to.column) * cellWidth,
+    top: TOP + Math.min(from.row, to.row) * cellHeight,
+    width: (Math.abs(from.column - to.column) + 1) * cellWidth,
+    height: (Math.abs(from.row - to.row) + 1) * cellHeight,
+  })
+  const number = cell ? cells?.[cell.row * shownColumns + cell.column] : undefined
+  return (
+    <div className="fill">
+      <div
+        ref={ref}
+        className={styles.picture}
+        role="application"
+        tabIndex={0}
+        aria-label={t('heatMapLabel', { slice, rows, columns })}
+        aria-busy={isPlaceholderData}
+        data-testid="heat-map"
+        onKeyDown={pressed}
+        onDoubleClick={(event) => open(cellUnder(event))}
+        onPointerDown={(event) => {
+          if (event.button !== 0 || !data) return
+          event.currentTarget.setPointerCapture(event.pointerId)
+          const at = cellUnder(event)
+          setCell(at)
+          setDrag({ from: at, to: at })
+        }}
+        onPointerMove={(event) => {
+          if (!data) return
+          const at = cellUnder(event)
+          if (cell?.row !== at.row || cell.column !== at.column) setCell(at)
+          if (drag) setDrag({ from: drag.from, to: at })
+        }}
+        onPointerUp={() => {
+          if (drag && (drag.from.row !== drag.to.row || drag.from.column !== drag.to.column)) {
+            zoom(drag.from, drag.to)
+          }
+          setDrag(null)
+        }}
+      >
+        {data ? (
+          <>
+            <canvas ref={canvas} aria-hidden className={styles.canvas} />
+            {ticks(shownColumns, cellWidth, 52).map((column) => (
+              <span
+                key={column}
+                className={styles.tick}
+                style={{ left: LEFT + column * cellWidth, top: 2, width: Math.max(cellWidth, 0) }}
+              >
+                {grid.isWrapped
+                  ? String(grid.indexOf(0, columnOf(column).first).at(-1) ?? '')
+                  : grid.columnLabel(columnOf(column).first)}
+              </span>
+            ))}
+            {ticks(shownRows, cellHeight, 20).map((row) => (
+              <span
+                key={row}
+                className={styles.rowTick}
+                style={{ top: TOP + row * cellHeight, width: LEFT - 6, height: Math.max(cellHeight, 0) }}
+              >
+                {grid.isWrapped ? '' : grid.rowLabel(rowOf(row).first)}
+              </span>
+            ))}
+            {cell && <div className={styles.outline} style={boxOf(cell, cell)} />}
+            {drag && <div className={styles.dragged} style={boxOf(drag.from, drag.to)} />}
+          </>
+        ) : (
+          <Skeleton h="100%" />
+        )}
+      </div>
+      <Legend largest={largest} palette={palette} />
+      <div className={styles.bar} aria-live="polite" data-testid="element-bar">
+        {cell && number !== undefined ? (
+          <>
+            <span className="mono">
+              [{indexText(indexAt(elementAt(cell)), indexAt(lastAt(cell)))}] ={' '}
+              <b>{exactText(props.dtype === 'bool' ? number !== 0 : number, 'float32')}</b>
+            </span>
+            <span className={styles.quiet}>
+              {shownRows < rows || shownColumns < columns
+                ? t('largest', { count: rowOf(cell.row).count * columnOf(cell.column).count })
+                : /64|128/.test(props.dtype)
+                  ? t('rounded')
+                  : ''}
+            </span>
+          </>
+        ) : (
+          <span className={styles.quiet}>
+            {shownRows < rows || shownColumns < columns
+              ? t('cellOf', {
+                  rows: Math.ceil(rows / Math.max(1, shownRows)),
+                  columns: Math.ceil(columns / Math.max(1, shownColumns)),
+                })
+              : ''}{' '}
+            {t('zoomHint')}
+          </span>
+        )}
+      </div>
+    </div>
+  )
+}
+
+function cellsFor(pixels: number, elements: number): number {
+  const room = Math.min(MOST_CELLS, Math.max(SIZE_STEP, Math.floor(pixels / SIZE_STEP) * SIZE_STEP))
+  return pixels <= 0 ? 0 : Math.max(1, Math.min(elements, room))
+}
+
+function largestOf(cells: Float32Array | null): number {
+  let largest = 0
+  for (const number of cells ?? []) if (Number.isFinite(number)) largest = Math.max(largest, Math.abs(number))
+  return largest
+}
+
+/** Where a cell is in the tensor; `first…last` where it stands for several elements. */
+function indexText(first: number[], last: number[]): string {
+  return first
+    .map((index, dimension) =>
+      index === last[dimension] ? String(index) : `${index}…${last[dimension] ?? ''}`,
+    )
+    .join(', ')
+}

@@ -1,0 +1,269 @@
+import { Text, useComputedColorScheme } from '@mantine/core'
+import { useElementSize, useMergedRef } from '@mantine/hooks'
+import { useQueries } from '@tanstack/react-query'
+import { useEffect, useId, useRef, useState, type KeyboardEvent } from 'react'
+import { useTranslation } from 'react-i18next'
+import { Failure } from '~/parts/Notice'
+import { count } from '~/parts/numbers'
+import { useView } from '~/state/store'
+import { elementsOf, signOf, sizeOf, type Element } from './elements'
+import { exactText, formatted } from './formats'
+import type { Grid } from './grid'
+import { colourOf, css, inkOn, PALETTES } from './palette'
+import { valuesQuery, type Asked } from './queries'
+import styles from './tensor.module.css'
+import { tensorTexts } from './texts'
+import { columnWidth, moved, MOST_COLUMNS, MOST_ROWS, ROW, tilesOf } from './tableLayout'
+import { useTensorViews } from './views'
+
+const HEADER = 22
+
+/** The elements of a slice as text, read piece by piece as one scrolls in either direction. */
+export function Table(props: {
+  asked: Asked
+  slice: string
+  grid: Grid
+  dtype: string
+  largest: number | null
+  cell: [number, number]
+  onCell: (cell: [number, number]) => void
+}) {
+  const { asked, slice, grid, cell } = props
+  const { t } = useTranslation(tensorTexts)
+  const run = useView((view) => view.run)
+  const format = useTensorViews((state) => state.format)
+  const palette = PALETTES[useComputedColorScheme('light')]
+  const id = useId()
+  const { ref: sized, width, height } = useElementSize()
+  const box = useRef<HTMLDivElement>(null)
+  const ref = useMergedRef(sized, box)
+  const [scroll, setScroll] = useState({ top: 0, left: 0 })
+  const [pointed, setPointed] = useState<[number, number] | null>(null)
+  const rows = Math.min(grid.rows, MOST_ROWS)
+  const columns = Math.min(grid.columns, MOST_COLUMNS)
+  const isDifference = asked.which === 'difference'
+  const cellWidth = columnWidth(format, isDifference ? 'float64' : props.dtype)
+  const gutter = Math.max(44, 14 + 7.3 * grid.rowLabel(rows - 1).length)
+
+  const first = { row: Math.floor(scroll.top / ROW), column: Math.floor(scroll.left / cellWidth) }
+  const last = {
+    row: Math.min(rows - 1, Math.floor((scroll.top + Math.max(height - HEADER, 0)) / ROW)),
+    column: Math.min(columns - 1, Math.floor((scroll.left + Math.max(width - gutter, 0)) / cellWidth)),
+  }
+  const tiles = height > 0 && grid.length > 0 ? tilesOf(grid, first, last) : []
+  const sides = isDifference ? (['difference', 'previous', 'current'] as const) : ([asked.which] as const)
+  const results = useQueries({
+    queries: sides.flatMap((which) =>
+      tiles.map((tile) => valuesQuery(run, { ...asked, which }, grid.part(tile).slice, true)),
+    ),
+  })
+  const pieces = results.map((result, place) => {
+    const tile = tiles[place % tiles.length]
+    if (!tile || !result.data) return null
+    return { tile, place: grid.part(tile).place, elements: elementsOf(result.data.dtype, result.data.data) }
+  })
+  const elementAt = (row: number, column: number, side = 0): Element | null => {
+    for (const piece of pieces.slice(side * tiles.length, (side + 1) * tiles.length)) {
+      if (!piece) continue
+      const { tile } = piece
+      const isInside =
+        row >= tile.row &&
+        row < tile.row + tile.rows &&
+        column >= tile.column &&
+        column < tile.column + tile.columns
+      if (isInside) return piece.elements.at(piece.place(row, column))
+    }
+    return null
+  }
+  const isThere = (row: number, column: number) => !grid.isWrapped || row * 10 + column < grid.length
+
+  // Whoever comes from the picture, or comes back, finds the element in sight.
+  const [start] = useState({ top: (cell[0] - 3) * ROW, left: (cell[1] - 2) * cellWidth })
+  useEffect(() => box.current?.scrollTo(start), [start])
+
+  const failed = results.find((result) => result.error)
+  if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />
+  if (grid.length === 0) return <Text className={styles.centred}>{t('nothing')}</Text>
+
+  const pressed = (event: KeyboardEvent) => {
+    const next = moved(event, cell, rows, columns, Math.max(1, last.row - first.row - 1))
+    if (!next) return
+    event.preventDefault()
+    const [row, column] = isThere(...next) ? next : cell
+    props.onCell([row, column])
+    const view = box.current
+    if (!view) return
+    const [top, left] = [row * ROW, column * cellWidth]
+    const [roomDown, roomAcross] = [view.clientHeight - HEADER - ROW, view.clientWidth - gutter - cellWidth]
+    view.scrollTo({
+      top: Math.max(top - roomDown, Math.min(view.scrollTop, top)),
+      left: Math.max(left - roomAcross, Math.min(view.scrollLeft, left)),
+    })
+  }
+  const shownRows = Array.from(
+    { length: Math.max(0, last.row - first.row + 1) },
+    (_, place) => first.row + place,
+  )
+  const shownColumns = Array.from(
+    { length: Math.max(0, last.column - first.column + 1) },
+    (_, place) => first.column + place,
+  )
+  const inBar = pointed ?? cell
+  const isCut = rows < grid.rows || columns < grid.columns
+  return (
+    <div className="fill">
+      {isCut && (
+        <div className={styles.cut} role="note">
+          {t('cut', { rows: count(rows), columns: count(columns) })}
+        </div>
+      )}
+      <div
+        ref={ref}
+        className={styles.table}
+        role="grid"
+        tabIndex={0}
+        aria-label={t('tableLabel', { slice, rows: grid.rows, columns: grid.columns })}
+        aria-rowcount={grid.rows + 1}
+        aria-colcount={grid.columns + 1}
+        aria-activedescendant={`${id}-${cell[0]}-${cell[1]}`}
+        data-testid="value-table"
+        onScroll={(event) =>
+          setScroll({ top: event.currentTarget.scrollTop, left: event.currentTarget.scrollLeft })
+        }
+        onKeyDown={pressed}
+        onMouseLeave={() => setPointed(null)}
+      >
+        <div
+          className={styles.canvasOfTable}
+          style={{ width: gutter + columns * cellWidth, height: HEADER + rows * ROW }}
+          role="presentation"
+        >
+          <div className={styles.headRow} role="row" aria-rowindex={1} style={{ height: HEADER }}>
+            <span className={styles.corner} role="columnheader" aria-colindex={1} style={{ width: gutter }}>
+              {grid.isWrapped ? t('offset') : ''}
+            </span>
+            {shownColumns.map((column) => (
+              <span
+                key={column}
+                className={styles.head}
+                role="columnheader"
+                aria-colindex={column + 2}
+                style={{ left: gutter + column * cellWidth, width: cellWidth }}
+              >
+                {grid.columnLabel(column)}
+              </span>
+            ))}
+          </div>
+          {shownRows.map((row) => (
+            <div
+              key={row}
+              role="row"
+              aria-rowindex={row + 2}
+              className={styles.row}
+              style={{ top: HEADER + row * ROW }}
+            >
+              <span className={styles.rowHead} role="rowheader" aria-colindex={1} style={{ width: gutter }}>
+                {grid.rowLabel(row)}
+              </span>
+              {shownColumns.map((column) => {
+                if (!isThere(row, column)) return null
+                const element = elementAt(row, column)
+                const isActive = row === cell[0] && column === cell[1]
+                return (
+                  <ValueCell
+                    key={column}
+                    id={`${id}-${row}-${column}`}
+                    element={element}
+                    text={element === null ? '' : formatted(element, format)}
+                    colour={
+                      element === null
+                        ? null
+                        : colourOf(sizeOf(element), props.largest ?? 0, 'linear', palette)
+                    }
+                    isActive={isActive}
+                    column={column}
+                    left={gutter + column * cellWidth}
+                    width={cellWidth}
+                    onPoint={() => setPointed([row, column])}
+                    onChoose={() => props.onCell([row, column])}
+                  />
+                )
+              })}
+            </div>
+          ))}
+        </div>
+      </div>
+      <ElementBar
+        index={isThere(...inBar) ? grid.indexOf(...inBar) : []}
+        element={elementAt(...inBar)}
+        sides={isDifference ? [elementAt(inBar[0], inBar[1], 1), elementAt(inBar[0], inBar[1], 2)] : null}
+        dtype={props.dtype}
+      />
+    </div>
+  )
+}
+
+function ValueCell(props: {
+  id: string
+  element: Element | null
+  text: string
+  colour: readonly [number, number, number] | null
+  isActive: boolean
+  column: number
+  left: number
+  width: number
+  onPoint: () => void
+  onChoose: () => void
+}) {
+  const { element, colour } = props
+  const sign = element === null ? 'zero' : signOf(element)
+  const isMarked = sign === 'nan' || sign === 'inf' || sign === '-inf'
+  const look = colour && sign !== 'zero' ? { background: css(colour), color: inkOn(colour) } : {}
+  return (
+    <span
+      id={props.id}
+      role="gridcell"
+      aria-colindex={props.column + 2}
+      aria-selected={props.isActive}
+      className={styles.cell}
+      data-sign={element === null ? 'unread' : sign}
+      data-active={props.isActive || undefined}
+      style={{ left: props.left, width: props.width, ...look, ...(isMarked ? { fontWeight: 700 } : {}) }}
+      onMouseEnter={props.onPoint}
+      onMouseDown={props.onChoose}
+    >
+      {props.text}
+    </span>
+  )
+}
+
+/** All of one element, and of a difference both sides of it. */
+function ElementBar(props: {
+  index: number[]
+  element: Element | null
+  sides: [Element | null, Element | null] | null
+  dtype: string
+}) {
+  const { t } = useTranslation(tensorTexts)
+  const { element, sides, dtype } = props
+  const told = (side: Element | null | undefined) =>
+    side === null || side === undefined ? t('reading') : exactText(side, dtype)
+  return (
+    <div className={styles.bar} aria-live="polite" data-testid="element-bar">
+      <span className="mono">
+        [{props.index.join(', ')}] ={' '}
+        {sides ? (
+          <>
+            <span>{t('wasIs', { previous: told(sides[0]), current: told(sides[1]) })}</span>
+            {' · '}
+            <b>
+              {t('change', { difference: element === null ? t('reading') : exactText(element, 'float64') })}
+            </b>
+          </>
+        ) : (
+          <b>{told(element)}</b>
+        )}
+      </span>
+    </div>
+  )
+}

@@ -1,0 +1,110 @@
+import { signOf } from './elements'
+import { colourOf, css, inkOn, MARKS, type Palette } from './palette'
+
+/** A heat map and where it is drawn, in CSS pixels. */
+export interface Picture {
+  cells: Float32Array
+  rows: number
+  columns: number
+  largest: number
+  scale: 'linear' | 'logarithmic'
+  palette: Palette
+  left: number
+  top: number
+  cellWidth: number
+  cellHeight: number
+  /** What a cell says where there is room for it. */
+  text: (number: number) => string
+}
+
+/** Below this size a mark is not readable. */
+const LEAST_MARK = 7
+/** So many marks are drawn larger than their cells, so that a single NaN among thousands is seen. */
+const MOST_LARGE_MARKS = 300
+const TEXT_WIDTH = 46
+const TEXT_HEIGHT = 15
+
+export function drawPicture(context: CanvasRenderingContext2D, picture: Picture): void {
+  const { rows, columns, left, top, cellWidth, cellHeight } = picture
+  if (rows === 0 || columns === 0) return
+  const image = paint(picture)
+  context.imageSmoothingEnabled = false
+  context.drawImage(image, left, top, columns * cellWidth, rows * cellHeight)
+  drawMarks(context, picture)
+  if (cellWidth >= TEXT_WIDTH && cellHeight >= TEXT_HEIGHT) drawTexts(context, picture)
+}
+
+function paint({ cells, rows, columns, largest, scale, palette }: Picture): HTMLCanvasElement {
+  const image = document.createElement('canvas')
+  image.width = columns
+  image.height = rows
+  const context = image.getContext('2d')
+  if (!context) return image
+  const pixels = context.createImageData(columns, rows)
+  for (let place = 0; place < rows * columns; place += 1) {
+    const [red, green, blue] = colourOf(cells[place] ?? 0, largest, scale, palette)
+    pixels.data.set([red, green, blue, 255], 4 * place)
+  }
+  context.putImageData(pixels, 0, 0)
+  return image
+}
+
+function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
+  const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
+  const found: number[] = []
+  for (const [place, number] of cells.entries()) if (!Number.isFinite(number)) found.push(place)
+  const room = Math.min(cellWidth, cellHeight)
+  if (room < LEAST_MARK && found.length > MOST_LARGE_MARKS) return
+  const size = Math.max(LEAST_MARK, Math.min(room, 18))
+  context.font = `bold ${size}px sans-serif`
+  context.textAlign = 'center'
+  context.textBaseline = 'middle'
+  for (const place of found) {
+    const number = cells[place] ?? NaN
+    const colour = Number.isNaN(number) ? palette.nan : palette.infinite
+    const x = left + ((place % columns) + 0.5) * cellWidth
+    const y = top + (Math.floor(place / columns) + 0.5) * cellHeight
+    if (room < LEAST_MARK) {
+      context.fillStyle = css(colour)
+      context.fillRect(x - LEAST_MARK / 2, y - LEAST_MARK / 2, LEAST_MARK, LEAST_MARK)
+    }
+    if (cellWidth >= TEXT_WIDTH && cellHeight >= TEXT_HEIGHT) continue
+    context.fillStyle = inkOn(colour)
+    context.fillText(MARKS[signOf(number)] ?? '', x, y + 0.5)
+  }
+}
+
+function drawTexts(context: CanvasRenderingContext2D, picture: Picture): void {
+  const { cells, columns, left, top, cellWidth, cellHeight, largest, scale, palette } = picture
+  context.font = '11px ui-monospace, "DejaVu Sans Mono", monospace'
+  context.textAlign = 'center'
+  context.textBaseline = 'middle'
+  for (const [place, number] of cells.entries()) {
+    const mark = MARKS[signOf(number)]
+    context.fillStyle = inkOn(colourOf(number, largest, scale, palette))
+    const x = left + ((place % columns) + 0.5) * cellWidth
+    const y = top + (Math.floor(place / columns) + 0.5) * cellHeight
+    context.fillText(
+      mark ? `${mark} ${picture.text(number)}` : picture.text(number),
+      x,
+      y + 0.5,
+      cellWidth - 4,
+    )
+  }
+}
+
+/** Where labels of an axis stand: every so many cells that they do not touch. */
+export function ticks(cells: number, cellSize: number, room: number): number[] {
+  if (cells === 0) return []
+  const least = Math.max(1, room / cellSize)
+  const decade = 10 ** Math.floor(Math.log10(least))
+  const every = [1, 2, 5, 10].map((factor) => factor * decade).find((one) => one >= least) ?? least
+  const step = Math.max(1, Math.round(every))
+  return Array.from({ length: Math.ceil(cells / step) }, (_, place) => place * step)
+}
+
+/** The first element under a cell of a picture, as the server cuts it, and how many there are. */
+export function under(cell: number, cells: number, length: number): { first: number; count: number } {
+  const first = Math.floor((cell * length) / cells)
+  return { first, count: Math.floor(((cell + 1) * length) / cells) - first }
+}

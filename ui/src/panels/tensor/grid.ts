@@ -1,0 +1,90 @@
+import { rangeLength, rangePart, sliceText, type Entry } from './slices'
+
+/** A slice laid out in rows and columns. */
+export interface Grid {
+  rows: number
+  columns: number
+  /** Elements in all; the last row of a wrapped dimension may not be full. */
+  length: number
+  /** One dimension, wrapped: row labels are where a row begins, column labels how far on. */
+  isWrapped: boolean
+  rowLabel: (row: number) => string
+  columnLabel: (column: number) => string
+  /** Where an element is in the tensor. */
+  indexOf: (row: number, column: number) => number[]
+  /** A rectangle of it as a slice for the server, and where in the answer an element of the rectangle lies. */
+  part: (rectangle: Rectangle) => { slice: string; place: (row: number, column: number) => number }
+}
+
+export interface Rectangle {
+  row: number
+  column: number
+  rows: number
+  columns: number
+}
+
+/** Elements of one dimension that stand in a row. */
+export const WRAPPED = 10
+
+/** Lay out a slice: two ranges as rows and columns, one wrapped into rows, none as one element. */
+export function gridOf(entries: readonly Entry[]): Grid {
+  const ranges = entries.filter((entry) => entry.kind === 'range')
+  const [first, second] = ranges
+  const texts = (parts: string[]) =>
+    sliceText(entries.map((entry) => (entry.kind === 'index' ? String(entry.index) : (parts.shift() ?? ':'))))
+  const indices = (places: number[]) =>
+    entries.map((entry) =>
+      entry.kind === 'index' ? entry.index : entry.start + (places.shift() ?? 0) * entry.step,
+    )
+  if (first && second) {
+    const [rows, columns] = [rangeLength(first), rangeLength(second)]
+    return {
+      rows,
+      columns,
+      length: rows * columns,
+      isWrapped: false,
+      rowLabel: (row) => String(first.start + row * first.step),
+      columnLabel: (column) => String(second.start + column * second.step),
+      indexOf: (row, column) => indices([row, column]),
+      part: (part) => ({
+        slice: texts([rangePart(first, part.row, part.rows), rangePart(second, part.column, part.columns)]),
+        place: (row, column) => (row - part.row) * part.columns + column - part.column,
+      }),
+    }
+  }
+  if (first) {
+    const length = rangeLength(first)
+    const columns = Math.min(length, WRAPPED)
+    return {
+      rows: Math.ceil(length / WRAPPED),
+      columns,
+      length,
+      isWrapped: true,
+      rowLabel: (row) => String(first.start + row * WRAPPED * first.step),
+      columnLabel: (column) => `${first.step < 0 ? '-' : '+'}${Math.abs(column * first.step)}`,
+      indexOf: (row, column) => indices([row * WRAPPED + column]),
+      part: (part) => {
+        const from = part.row * WRAPPED
+        const count = Math.min(part.rows * WRAPPED, length - from)
+        return {
+          slice: texts([rangePart(first, from, count)]),
+          place: (row, column) => (row - part.row) * WRAPPED + column,
+        }
+      },
+    }
+  }
+  const one = {
+    slice: texts([]),
+    place: () => 0,
+  }
+  return {
+    rows: 1,
+    columns: 1,
+    length: 1,
+    isWrapped: false,
+    rowLabel: () => '',
+    columnLabel: () => '',
+    indexOf: () => indices([]),
+    part: () => one,
+  }
+}

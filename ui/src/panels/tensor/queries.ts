@@ -1,0 +1,101 @@
+import { keepPreviousData, useQuery, type UseQueryOptions } from '@tanstack/react-query'
+import { get, getRaw, type RawArray } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
+import { parseAddress } from '~/parts/tensorAddress'
+import { useView } from '~/state/store'
+
+/** A value that is asked for: a tensor at its step, or the difference to the step before. */
+export interface Asked {
+  /** With its iteration, so that an answer can never be of another step than the one it is shown for. */
+  address: string
+  which: Which
+  tolerance: number
+}
+
+/** The tensor of an address at the step that is shown; null if its node has no such input or output. */
+export function useTensor(address: string) {
+  const run = useView((view) => view.run)
+  const parts = parseAddress(address)
+  const node = parts && { rank: parts.rank, graph: parts.graph, name: parts.node }
+  return useQuery({
+    queryKey: keys.step(run, 'tensors', node),
+    queryFn: ({ signal }) =>
+      get<TensorRecord[]>(
+        path(run, '/tensors'),
+        { node: node?.name, rank: node?.rank, graph: node?.graph },
+        signal,
+      ),
+    enabled: run !== '' && node !== null,
+    select: (records) =>
+      records.find((record) => record.io === parts?.io && record.slot === parts.slot) ?? null,
+  })
+}
+
+function query(asked: Asked) {
+  const { address, which, tolerance } = asked
+  return { address, which, ...(which === 'difference' && tolerance > 0 ? { tolerance } : {}) }
+}
+
+export function useTensorStatistics(asked: Asked, slice: string, enabled: boolean) {
+  const run = useView((view) => view.run)
+  return useQuery({
+    queryKey: keys.step(run, 'value', query(asked), 'statistics', slice),
+    queryFn: ({ signal }) =>
+      get<TensorStatistics>(path(run, '/tensor/statistics'), { ...query(asked), slice }, signal),
+    enabled,
+  })
+}
+
+export function useHistogram(asked: Asked, slice: string, bins: number) {
+  const run = useView((view) => view.run)
+  return useQuery({
+    queryKey: keys.step(run, 'value', query(asked), 'histogram', slice, bins),
+    queryFn: ({ signal }) =>
+      get<Histogram>(path(run, '/tensor/histogram'), { ...query(asked), slice, bins }, signal),
+  })
+}
+
+/** The picture of a slice in at most so many cells; while another size is read, the one before stands. */
+export function useHeatMap(asked: Asked, slice: string, rows: number, columns: number) {
+  const run = useView((view) => view.run)
+  const key = keys.step(run, 'value', query(asked), 'heat-map', slice)
+  return useQuery({
+    queryKey: [...key, rows, columns],
+    queryFn: ({ signal }) =>
+      getRaw(path(run, '/tensor/heat-map'), { ...query(asked), slice, rows, columns }, signal),
+    enabled: rows > 0 && columns > 0,
+    placeholderData: (before, last) =>
+      last && JSON.stringify(last.queryKey.slice(0, -2)) === JSON.stringify(key)
+        ? keepPreviousData(before)
+        : undefined,
+  })
+}
+
+/** A piece of a slice, for the table; to be given to `useQueries`. */
+export function valuesQuery(
+  run: string,
+  asked: Asked,
+  slice: string,
+  enabled: boolean,
+): UseQueryOptions<RawArray> {
+  return {
+    queryKey: keys.step(run, 'value', query(asked), 'values', slice),
+    queryFn: ({ signal }) => getRaw(path(run, '/tensor/values'), { ...query(asked), slice }, signal),
+    enabled,
+    gcTime: 30_000,
+  }
+}
+
+/** The output that an input of an operator is made from; null for outputs, and while it is not known. */
+export function useProducer(record: TensorRecord | undefined): string | null {
+  const run = useView((view) => view.run)
+  const node = record && { rank: record.rank, graph: record.graph, name: record.node }
+  const { data } = useQuery({
+    queryKey: keys.graphs(run, 'node', node),
+    queryFn: ({ signal }) => get<NodeRecord>(path(run, '/node'), { ...node }, signal),
+    enabled: record?.io === 'input',
+  })
+  const slot = record?.io === 'input' ? data?.inputs.find((one) => one.slot === record.slot) : undefined
+  return record && slot?.peer ? `${record.rank}/${record.graph}/${slot.peer}:${slot.peer_slot}` : null
+}

@@ -1,0 +1,91 @@
+/** One entry of a slice, for one dimension: an index, or a range that keeps the dimension. */
+export type Entry =
+  { kind: 'index'; index: number } | { kind: 'range'; start: number; end: number; step: number }
+
+/** Why a text is no slice; the key of a text with what it needs. */
+export interface SliceError {
+  dimension: number
+  key: 'empty' | 'form' | 'index' | 'bound' | 'step' | 'ranges'
+  values: Record<string, number | string>
+}
+
+const INTEGER = /^[+-]?\d{1,15}$/
+/** Dimensions that a table or picture has. */
+export const MOST_RANGES = 2
+
+/** The slice that is shown first: the last two dimensions, index 0 of the others. */
+export function defaultEntries(shape: readonly number[]): string[] {
+  return shape.map((length, dimension) => (dimension < shape.length - MOST_RANGES && length > 0 ? '0' : ':'))
+}
+
+/** As the server takes it: `[0, :, 2:8]`. */
+export function sliceText(entries: readonly string[]): string {
+  return `[${entries.map((entry) => entry.trim()).join(', ')}]`
+}
+
+/** Read what was typed for one dimension, by the rules of Python. */
+export function parseEntry(text: string, dimension: number, length: number): Entry | SliceError {
+  const parts = text.split(':').map((part) => part.trim())
+  if (text.trim() === '') return { dimension, key: 'empty', values: { length } }
+  const isRange = parts.length > 1
+  if (parts.length > 3 || parts.some((part) => !(INTEGER.test(part) || (isRange && part === '')))) {
+    return { dimension, key: 'form', values: { text: text.trim().slice(0, 40) } }
+  }
+  const numbers = parts.map((part) => (part === '' ? null : Number(part)))
+  if (!isRange) {
+    const index = numbers[0] ?? 0
+    if (index < -length || index >= length) {
+      return { dimension, key: 'index', values: { text: index, least: -length, most: length - 1 } }
+    }
+    return { kind: 'index', index: index < 0 ? index + length : index }
+  }
+  const step = numbers[2] ?? 1
+  if (step === 0) return { dimension, key: 'step', values: {} }
+  for (const bound of numbers.slice(0, 2)) {
+    if (bound !== null && (bound < -length || bound > length)) {
+      return { dimension, key: 'bound', values: { text: bound, least: -length, most: length } }
+    }
+  }
+  const placed = (bound: number | null | undefined, otherwise: number) =>
+    bound === null || bound === undefined ? otherwise : bound < 0 ? bound + length : bound
+  if (step > 0) {
+    return { kind: 'range', start: placed(numbers[0], 0), end: placed(numbers[1], length), step }
+  }
+  return {
+    kind: 'range',
+    start: Math.min(placed(numbers[0], length - 1), length - 1),
+    end: placed(numbers[1], -1),
+    step,
+  }
+}
+
+/** How many elements a range has. */
+export function rangeLength(range: Entry & { kind: 'range' }): number {
+  return Math.max(0, Math.ceil((range.end - range.start) / range.step))
+}
+
+/** Read a whole slice; the first thing that is wrong with it if it is none. */
+export function parseEntries(entries: readonly string[], shape: readonly number[]): Entry[] | SliceError {
+  const parsed: Entry[] = []
+  for (const [dimension, length] of shape.entries()) {
+    const entry = parseEntry(entries[dimension] ?? ':', dimension, length)
+    if ('key' in entry) return entry
+    parsed.push(entry)
+  }
+  const ranges = parsed.flatMap((entry, dimension) => (entry.kind === 'range' ? [dimension] : []))
+  const surplus = ranges.at(MOST_RANGES)
+  if (surplus !== undefined) {
+    return { dimension: surplus, key: 'ranges', values: { found: ranges.length, most: MOST_RANGES } }
+  }
+  return parsed
+}
+
+/** Part of a range, as text for the server: `count` of its elements from the `first` on. */
+export function rangePart(range: Entry & { kind: 'range' }, first: number, count: number): string {
+  const start = range.start + first * range.step
+  const last = start + count * range.step
+  const end = range.step > 0 ? Math.min(last, range.end) : last
+  if (range.step === 1) return `${start}:${end}`
+  // Down to the first element, which no number says: -1 is the last.
+  return end < 0 ? `${start}::${range.step}` : `${start}:${end}:${range.step}`
+}

@@ -1,0 +1,73 @@
+import type { NumberFormat } from './formats'
+import { WRAPPED, type Grid, type Rectangle } from './grid'
+
+export const ROW = 20
+/** Browsers lay out no element that is much higher or wider than so many rows and columns. */
+export const MOST_ROWS = 400_000
+export const MOST_COLUMNS = 60_000
+const TILE = { rows: 128, columns: 64 }
+const TILE_OF_WRAPPED = 512
+
+/** Pieces of a slice that cover what is in sight. */
+export function tilesOf(
+  grid: Grid,
+  first: { row: number; column: number },
+  last: { row: number; column: number },
+): Rectangle[] {
+  const height = grid.isWrapped ? TILE_OF_WRAPPED : TILE.rows
+  const width = grid.isWrapped ? WRAPPED : TILE.columns
+  const tiles: Rectangle[] = []
+  for (let row = first.row - (first.row % height); row <= last.row; row += height) {
+    for (let column = first.column - (first.column % width); column <= last.column; column += width) {
+      tiles.push({
+        row,
+        column,
+        rows: Math.min(height, grid.rows - row),
+        columns: Math.min(width, grid.columns - column),
+      })
+    }
+  }
+  return tiles
+}
+
+/** Pixels for the longest text that a format writes. */
+export function columnWidth({ notation, digits }: NumberFormat, dtype: string): number {
+  const whole = /^u?int(\d+)/.exec(dtype)
+  const isComplex = dtype.startsWith('complex')
+  const letters =
+    dtype === 'bool'
+      ? 5
+      : notation === 'scientific'
+        ? digits + 8
+        : whole
+          ? { '8': 4, '16': 6, '32': 11, '64': 20 }[whole[1] ?? '64']
+          : notation === 'decimal'
+            ? digits + 8
+            : digits + 6
+  return Math.round(Math.max(48, 12 + 7.3 * (letters ?? 20) * (isComplex ? 2 : 1)))
+}
+
+/** Where a key moves to; null if it is no key that moves. */
+export function moved(
+  event: { key: string; ctrlKey: boolean; metaKey: boolean },
+  [row, column]: readonly [number, number],
+  rows: number,
+  columns: number,
+  page: number,
+): [number, number] | null {
+  const isFar = event.ctrlKey || event.metaKey
+  const targets: Record<string, [number, number]> = {
+    ArrowUp: [row - 1, column],
+    ArrowDown: [row + 1, column],
+    ArrowLeft: [row, column - 1],
+    ArrowRight: [row, column + 1],
+    PageUp: [row - page, column],
+    PageDown: [row + page, column],
+    Home: [isFar ? 0 : row, 0],
+    End: [isFar ? rows - 1 : row, columns - 1],
+  }
+  const target = targets[event.key]
+  if (!target) return null
+  const within = (place: number, length: number) => Math.max(0, Math.min(length - 1, place))
+  return [within(target[0], rows), within(target[1], columns)]
+}
