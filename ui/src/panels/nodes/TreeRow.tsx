@@ -2,24 +2,21 @@ import { IconAlertTriangleFilled, IconChevronRight, IconPlayerPlayFilled } from 
 import type { TFunction } from 'i18next'
 import { memo, useEffect } from 'react'
 import { count } from '~/parts/numbers'
+import tree from '~/parts/TreeView.module.css'
+import { Indent } from '~/parts/TreeIndent'
+import type { LineAttributes } from '~/parts/TreeView'
 import { entryKind, KindIcon } from './KindIcon'
 import classes from './nodes.module.css'
 import { isBranch, type EntryRow, type Row } from './rows'
 import { useTreeState } from './treeState'
-
-export const ROW_HEIGHT = 22
-const INDENT = 12
 
 /** How far the box of a row is ticked; null: it has none. */
 export type Tick = 'none' | 'some' | 'all' | 'never' | 'unknown' | null
 
 interface TreeRowProps {
   t: TFunction
-  id: string
   row: Row
-  index: number
-  top: number
-  isCursor: boolean
+  attributes: LineAttributes
   isSelected: boolean
   /** The process stands at this node. */
   isHere: boolean
@@ -30,58 +27,50 @@ interface TreeRowProps {
   searched: string
 }
 
-export const TreeRow = memo(function TreeRow(props: TreeRowProps) {
-  const { row } = props
-  if (row.kind === 'entry') return <Entry {...props} row={row} />
-  if (row.kind === 'loading') return <Loading {...props} row={row} />
-  return (
-    <div {...common(props)} className={classes['row']} title={row.message} data-part="again">
-      <Indent depth={row.depth} />
-      <span className={classes['twist']} />
-      <IconAlertTriangleFilled size={12} aria-hidden />
-      <span className={classes['more']}>{row.message}</span>
-      <span className={classes['end']}>{props.t('again')}</span>
-    </div>
-  )
-})
+export const TreeRow = memo(
+  function TreeRow(props: TreeRowProps) {
+    const { row } = props
+    if (row.kind === 'entry') return <Entry {...props} row={row} />
+    if (row.kind === 'loading') return <Loading {...props} row={row} />
+    return (
+      <div {...props.attributes} className={tree['row']} title={row.message}>
+        <Indent depth={row.depth} />
+        <span className={tree['twist']} />
+        <IconAlertTriangleFilled size={12} aria-hidden />
+        <span className={tree['more']}>{row.message}</span>
+        <span className={tree['end']}>{props.t('again')}</span>
+      </div>
+    )
+  },
+  ({ attributes, ...one }, { attributes: others, ...other }) =>
+    Object.entries(one).every(([name, value]) => value === other[name as keyof typeof other]) &&
+    attributes.id === others.id &&
+    attributes.style.top === others.style.top &&
+    attributes['data-cursor'] === others['data-cursor'],
+)
 
-function common({ id, row, index, top, isCursor }: TreeRowProps) {
-  return {
-    id,
-    role: 'treeitem',
-    'aria-level': row.depth + 1,
-    'aria-posinset': row.nth,
-    'aria-setsize': row.siblings,
-    'data-index': index,
-    'data-cursor': isCursor || undefined,
-    style: { top },
-  } as const
-}
-
-function Loading(props: TreeRowProps & { row: Extract<Row, { kind: 'loading' }> }) {
-  const { page, depth, nth } = props.row
-  const want = useTreeState((tree) => tree.want)
+function Loading({ row, attributes }: TreeRowProps & { row: Extract<Row, { kind: 'loading' }> }) {
+  const { page, depth, nth } = row
+  const want = useTreeState((state) => state.want)
   useEffect(() => want(page), [want, page])
   return (
-    <div {...common(props)} className={classes['row']} aria-busy>
+    <div {...attributes} className={tree['row']} aria-busy>
       <Indent depth={depth} />
-      <span className={classes['twist']} />
+      <span className={tree['twist']} />
       {/* As uneven as names are. */}
-      <span className={classes['waiting']} style={{ width: 60 + ((nth * 37) % 70) }} />
+      <span className={tree['waiting']} style={{ width: 60 + ((nth * 37) % 70) }} />
     </div>
   )
 }
 
 function Entry(props: TreeRowProps & { row: EntryRow }) {
-  const { t, row, isSelected, isHere, tick, locked, searched } = props
+  const { t, row, attributes, isSelected, isHere, tick, locked, searched } = props
   const { entry } = row
   const kind = entryKind(entry)
   const branch = isBranch(entry)
   const hits = entry.hits > 0 ? t('hits', { count: entry.hits }) : ''
   const below = branch && entry.nodes > 0 ? t('below', { count: entry.nodes, nodes: count(entry.nodes) }) : ''
   const name = entry.path.startsWith('@') ? t(`kind.${entry.kind}`) : entry.label || entry.path
-  const type = kind === 'parameter' || branch || isToldByName(entry) ? '' : entry.type
-  const note = row.below ?? (branch || entry.kind !== 'operator' ? '' : type)
   const title = [
     entry.path.startsWith('@') || entry.kind === 'graph' ? name : entry.path,
     [t(`kind.${kind}`), entry.kind === 'operator' ? entry.type : ''].filter(Boolean).join(' · '),
@@ -89,21 +78,20 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
   ]
   return (
     <div
-      {...common(props)}
-      className={classes['row']}
+      {...attributes}
+      className={tree['row']}
       data-testid="node-row"
       data-path={entry.path}
       data-graph={row.graph}
       data-kind={entry.kind}
       data-hits={entry.hits || undefined}
       aria-label={[name, t(`kind.${kind}`), hits].filter(Boolean).join(', ')}
-      aria-expanded={row.isOpen ?? undefined}
       aria-selected={isSelected}
       aria-checked={tick === null ? undefined : tick === 'some' ? 'mixed' : tick === 'all'}
       title={title.filter(Boolean).join('\n')}
     >
       <Indent depth={row.depth} />
-      <span className={classes['twist']} data-part={row.isOpen === null ? undefined : 'twist'}>
+      <span className={tree['twist']} data-part={row.isOpen === null ? undefined : 'twist'}>
         {row.isOpen !== null && <IconChevronRight size={13} aria-hidden />}
       </span>
       {tick !== null && (
@@ -123,18 +111,18 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
         />
       )}
       <KindIcon kind={kind} />
-      <span className={classes['label']}>
+      <span className={tree['label']}>
         <Searched text={name} searched={searched} />
       </span>
-      <span className={classes['more']}>{note}</span>
-      <span className={classes['end']}>
+      <span className={tree['more']}>{note(row)}</span>
+      <span className={tree['end']}>
         {isHere && (
           <span className={classes['here']} role="img" aria-label={t('here')} title={t('here')}>
             <IconPlayerPlayFilled size={11} />
           </span>
         )}
         {entry.hits > 0 && (
-          <span className={classes['hits']} title={hits}>
+          <span className={tree['hits']} title={hits}>
             <IconAlertTriangleFilled size={11} aria-hidden />
             {count(entry.hits)}
           </span>
@@ -145,17 +133,11 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
   )
 }
 
-function Indent({ depth }: { depth: number }) {
-  return depth === 0 ? (
-    <span style={{ width: 2, flex: 'none' }} />
-  ) : (
-    <span className={classes['indent']} style={{ width: depth * INDENT - 8 }} />
-  )
-}
-
-/** `Conv2D-op12` need not be said to be a Conv2D. */
-function isToldByName(entry: EntryRow['entry']): boolean {
-  return entry.label.toLowerCase().startsWith(entry.type.toLowerCase())
+/** What the name does not say: where a found node is, or of what type, unless it is called `Conv2D-op12`. */
+function note({ entry, below }: EntryRow): string {
+  if (below !== undefined) return below
+  if (entry.kind !== 'operator') return ''
+  return entry.label.toLowerCase().startsWith(entry.type.toLowerCase()) ? '' : entry.type
 }
 
 function Searched({ text, searched }: { text: string; searched: string }) {

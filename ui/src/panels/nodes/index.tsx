@@ -7,6 +7,7 @@ import { Button } from '@mantine/core'
 import { useSession } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
+import { TreeView, type TreeHandle } from '~/parts/TreeView'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
 import type { Action } from '~/state/actions'
@@ -15,17 +16,18 @@ import classes from './nodes.module.css'
 import { noNodeFilter, type Filter } from './filter'
 import { forgetPages, treePage, useGraphs, useTreeView } from './pages'
 import { openBelow, openChain } from './reveal'
-import { isBranch, rowKey, type EntryRow, type PageName } from './rows'
+import { isBranch, rowKey, type EntryRow, type Row } from './rows'
 import { RowMenu, type AskedMenu } from './RowMenu'
 import { FoundStrip, TickStrip } from './Strips'
 import { nodesTexts } from './texts'
-import { Tree, type TreeHandle } from './Tree'
+import { TreeRow } from './TreeRow'
 import { useTreeState } from './treeState'
 import { useRows } from './useRows'
 import { useSelection } from './useSelection'
 import { useTicking } from './useTicking'
 
 const TYPING_MS = 150
+const ROW_HEIGHT = 22
 
 /** The tree of all nodes: filtered, ticked for a watchpoint, and always at the node that is selected. */
 export function Nodes() {
@@ -36,6 +38,8 @@ export function Nodes() {
   const setView = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
   const parts = useTreeState((tree) => tree.filter)
+  const cursor = useTreeState((tree) => tree.cursor)
+  const target = useTreeState((tree) => tree.target)
   const setTree = useTreeState((tree) => tree.set)
   const { data: session } = useSession()
   const graphs = useGraphs()
@@ -70,8 +74,15 @@ export function Nodes() {
   }
   const show = (row: EntryRow) =>
     selectNode({ rank: row.rank, graph: row.graph, name: row.entry.path }, 'graph')
-  const again = (page: PageName) =>
-    void client.refetchQueries({ queryKey: treePage(view, page).queryKey, exact: true })
+  const act = (row: Row, part: string | undefined) => {
+    if (row.kind === 'failed') {
+      void client.refetchQueries({ queryKey: treePage(view, row.page).queryKey, exact: true })
+    } else if (row.kind === 'entry') {
+      if (part === 'tick') ticking.onTick(row)
+      else if (row.isOpen === null) selection.select(row)
+      else open(row, !row.isOpen)
+    }
+  }
 
   const { show: reveal, node } = selection
   const actions = useMemo(
@@ -115,6 +126,7 @@ export function Nodes() {
   useActions(actions)
 
   const rank = session?.ranks.find((one) => one.rank === view.rank)
+  const here = rank?.node ? rowKey(rank.graph, rank.node, false) : ''
   return (
     <div className="fill" data-testid="panel-nodes">
       <div className={classes['head']}>
@@ -155,23 +167,39 @@ export function Nodes() {
           </Button>
         </Notice>
       ) : (
-        <Tree
+        <TreeView<Row>
           ref={tree}
           label={t(isFiltered ? 'list' : 'tree')}
+          testId="node-tree"
           rows={rows}
-          selected={selection.selected}
-          here={rank?.node ? rowKey(rank.graph, rank.node, false) : ''}
-          searched={isFiltered ? settled.name.trim() : ''}
-          tickOf={ticking.tickOf}
-          locked={ticking.locked}
-          onOpen={open}
-          onOpenMany={(many) => many.forEach((row) => open(row, true))}
-          onSelect={selection.select}
-          onShow={show}
-          onTick={ticking.onTick}
-          onAgain={again}
-          onMenu={(row, x, y) => setMenu({ row, x, y })}
+          rowHeight={ROW_HEIGHT}
+          cursor={cursor}
+          target={target}
+          initialOffset={() => useTreeState.getState().scrollOffset}
+          onStand={setTree}
+          onOpen={(row, isOpen) => row.kind === 'entry' && open(row, isOpen)}
+          onAct={act}
+          onSpace={(row) =>
+            act(row, row.kind === 'entry' && ticking.tickOf(row) !== null ? 'tick' : undefined)
+          }
+          onDouble={(row, part) => {
+            if (row.kind === 'entry' && row.isOpen === null && part === undefined) show(row)
+          }}
+          onMenu={(row, x, y) => row.kind === 'entry' && setMenu({ row, x, y })}
           onType={() => input.current?.focus()}
+          draw={(row, attributes) => (
+            <TreeRow
+              key={row.key}
+              t={t}
+              row={row}
+              attributes={attributes}
+              isSelected={row.key === selection.selected}
+              isHere={row.key === here}
+              tick={row.kind === 'entry' ? ticking.tickOf(row) : null}
+              locked={ticking.locked}
+              searched={isFiltered ? settled.name.trim() : ''}
+            />
+          )}
         />
       )}
       <RowMenu

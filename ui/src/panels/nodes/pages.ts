@@ -23,6 +23,7 @@ export const MOST_FOUND_IN_TREE = 3000
 // Pages as they last were. They stand in for those being read, so that a tick or a step does not empty the tree.
 const last = new Map<string, { page: TreePage; watchpoint: number | null }>()
 const IN_MEMORY_MS = 60_000
+const MOST_GRAPHS_TOLD = 20
 
 /** Whose rows are read, and with what on them. */
 export interface TreeView {
@@ -91,6 +92,10 @@ export function usePages(view: TreeView, graphs: readonly GraphRecord[], enabled
   const names = useMemo(() => {
     const graphNames = graphs.map((graph) => graph.name)
     const scopes = openScopes(open, graphNames)
+    // A graph tells its hits before it is opened.
+    if (graphs.length > 1 && graphs.length <= MOST_GRAPHS_TOLD) {
+      scopes.push(...graphNames.map((graph) => ({ graph, scope: '', number: 0 })))
+    }
     const visible = new Set(scopes.map(pageKey))
     const more = [...wanted.values()].filter((page) => visible.has(pageKey({ ...page, number: 0 })))
     return [...new Map([...scopes, ...more].map((page) => [pageKey(page), page])).values()]

@@ -93,18 +93,18 @@ export function openScopes(open: ReadonlySet<string>, graphs: readonly string[])
   return visible
 }
 
-export function graphEntry(record: GraphRecord): RowEntry {
+function graphEntry(record: GraphRecord, root: TreePage | undefined): RowEntry {
   return {
     path: '',
     label: record.name,
     kind: 'graph',
     type: '',
     roles: [],
-    children: 1,
+    children: root?.total ?? ROWS_OF_UNKNOWN_SCOPE,
     nodes: record.nodes,
     dynamic_shape: false,
     watched: null,
-    hits: 0,
+    hits: root?.entries.reduce((sum, entry) => sum + entry.hits, 0) ?? 0,
   }
 }
 
@@ -153,8 +153,7 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
     const isOpen = branch ? open.has(key) : null
     rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale })
     if (isOpen) {
-      const expected = entry.kind === 'graph' ? ROWS_OF_UNKNOWN_SCOPE : entry.children
-      addScope(place.graph, entry.path, place.depth + 1, rows.length - 1, expected)
+      addScope(place.graph, entry.path, place.depth + 1, rows.length - 1, entry.children)
     }
   }
 
@@ -168,7 +167,8 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
         nth: index + 1,
         siblings: graphs.length,
       }
-      addEntry(graphEntry(record), place, false)
+      const root = known.get(pageKey({ graph: record.name, scope: '', number: 0 }))?.page
+      addEntry(graphEntry(record, root), place, false)
     } else {
       addScope(record.name, '', 0, -1, ROWS_OF_UNKNOWN_SCOPE)
     }

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect } from 'react'
-import { useNode } from '~/api/queries'
+import { useNode, useSession } from '~/api/queries'
 import { useView } from '~/state/store'
 import type { TreeView } from './pages'
 import { openChain, reveal } from './reveal'
@@ -20,13 +20,17 @@ export function useSelection(view: TreeView, { graphs, hasGraphRows, isFiltered 
   const graph = node?.graph === '' ? (only ?? '') : (node?.graph ?? '')
   const selected = node?.rank === rank ? rowKey(graph, node.name, false) : ''
 
-  // Scopes of which there is only one are opened at once; of several graphs none is.
+  // Of several graphs the one that ran last is open at first.
+  const { data: session } = useSession()
+  const lastRun = session?.ranks.find((one) => one.rank === rank)?.graph ?? ''
+  const first = only ?? (graphs.some((one) => one.name === lastRun) ? lastRun : undefined)
   useEffect(() => {
-    if (run === '' || hasGraphRows || only === undefined) return
-    if (useTreeState.getState().open.has(rowKey(only, '', true))) return
+    if (run === '' || first === undefined) return
+    const { open } = useTreeState.getState()
+    if (open.has(rowKey(first, '', true)) || (hasGraphRows && open.size > 0)) return
     // What cannot be read has a row that says why.
-    openChain(client, view, only, '').catch(() => undefined)
-  }, [client, view, run, hasGraphRows, only])
+    openChain(client, view, first, '').catch(() => undefined)
+  }, [client, view, run, hasGraphRows, first])
 
   const show = useCallback(() => {
     if (record) reveal(client, view, record).catch(() => undefined)

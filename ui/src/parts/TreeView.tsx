@@ -1,0 +1,208 @@
+import { useVirtualizer } from '@tanstack/react-virtual'
+import {
+  useEffect,
+  useId,
+  useImperativeHandle,
+  useMemo,
+  useRef,
+  type KeyboardEvent,
+  type MouseEvent,
+  type ReactNode,
+  type Ref,
+} from 'react'
+import classes from './TreeView.module.css'
+
+export interface TreeLine {
+  /** Unique among the rows. */
+  key: string
+  depth: number
+  /** Index of the row around this one; −1 at the top. */
+  parent: number
+  /** Which of its siblings this is, from 1, and how many they are. */
+  nth: number
+  siblings: number
+  /** null: there is nothing to open. */
+  isOpen?: boolean | null
+}
+
+export interface TreeHandle {
+  focus: () => void
+}
+
+/** How a tree stands; the caller keeps it, for the tree may be gone while another tab is looked at. */
+export interface TreeStand {
+  /** Key of the row that the keyboard acts on. */
+  cursor: string
+  /** Key of the row to scroll to as soon as it is there. */
+  target: string
+  scrollOffset: number
+}
+
+interface TreeViewProps<Row extends TreeLine> {
+  ref?: Ref<TreeHandle>
+  label: string
+  testId: string
+  rows: readonly Row[]
+  rowHeight: number
+  cursor: string
+  target: string
+  initialOffset: () => number
+  onStand: (change: Partial<TreeStand>) => void
+  /** The row is an element with these attributes; what is clicked in it is told by `data-part`. */
+  draw: (row: Row, attributes: ReturnType<typeof lineAttributes>) => ReactNode
+  onOpen: (row: Row, isOpen: boolean) => void
+  /** A row was clicked, or Enter was pressed at it. */
+  onAct: (row: Row, part: string | undefined) => void
+  onSpace: (row: Row) => void
+  onDouble?: (row: Row, part: string | undefined) => void
+  onMenu?: (row: Row, x: number, y: number) => void
+  /** A letter was pressed: it is meant for the field above. */
+  onType: () => void
+}
+
+export function lineAttributes(row: TreeLine, id: string, index: number, top: number, isCursor: boolean) {
+  return {
+    id,
+    role: 'treeitem',
+    'aria-level': row.depth + 1,
+    'aria-posinset': row.nth,
+    'aria-setsize': row.siblings,
+    'aria-expanded': row.isOpen ?? undefined,
+    'data-index': index,
+    'data-cursor': isCursor || undefined,
+    style: { top },
+  } as const
+}
+
+export type LineAttributes = ReturnType<typeof lineAttributes>
+
+/** Rows of a tree, of which only those on the screen are drawn; keyboard and mouse are as in an IDE. */
+export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
+  const { rows, rowHeight, cursor, target, onStand } = props
+  const id = useId()
+  const scroller = useRef<HTMLDivElement>(null)
+  const places = useMemo(() => new Map(rows.map((row, index) => [row.key, index])), [rows])
+  // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    getItemKey: (index) => rows[index]?.key ?? index,
+    overscan: 16,
+    initialOffset: props.initialOffset,
+  })
+  useImperativeHandle(props.ref, () => ({ focus: () => scroller.current?.focus() }), [])
+
+  useEffect(() => {
+    const index = target === '' ? undefined : places.get(target)
+    if (index === undefined) return
+    const { scrollTop: first = 0, clientHeight: height = 0 } = scroller.current ?? {}
+    const isVisible = index * rowHeight >= first && (index + 1) * rowHeight <= first + height
+    if (!isVisible) virtual.scrollToIndex(index, { align: 'center' })
+    onStand({ target: '' })
+  }, [target, places, rowHeight, virtual, onStand])
+
+  const at = places.get(cursor) ?? -1
+  const move = (index: number) => {
+    const next = Math.max(0, Math.min(index, rows.length - 1))
+    const row = rows[next]
+    if (!row) return
+    onStand({ cursor: row.key })
+    virtual.scrollToIndex(next)
+  }
+
+  const keyPressed = (event: KeyboardEvent) => {
+    const row = rows[at]
+    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / rowHeight) - 1)
+    const acts: Record<string, () => void> = {
+      ArrowDown: () => move(at + 1),
+      ArrowUp: () => move(at - 1),
+      PageDown: () => move(at + page),
+      PageUp: () => move(at - page),
+      Home: () => move(0),
+      End: () => move(rows.length - 1),
+      ArrowRight: () => {
+        if (row?.isOpen === false) props.onOpen(row, true)
+        else if (row?.isOpen) move(at + 1)
+      },
+      ArrowLeft: () => {
+        if (row?.isOpen) props.onOpen(row, false)
+        else if (row && row.parent >= 0) move(row.parent)
+      },
+      Enter: () => row && props.onAct(row, undefined),
+      ' ': () => row && props.onSpace(row),
+      '*': () => {
+        const siblings = rows.filter((one) => one.parent === row?.parent && one.isOpen === false)
+        for (const one of siblings) props.onOpen(one, true)
+      },
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key.startsWith('F')))
+      return
+    const pressed = acts[event.key]
+    if (pressed) {
+      event.preventDefault()
+      event.stopPropagation()
+      pressed()
+    } else if (event.key.length === 1 && /[\p{L}\p{N}_.]/u.test(event.key)) {
+      // The letter itself then goes to the field, which has the focus before it is typed.
+      props.onType()
+    }
+  }
+
+  const rowOf = (event: MouseEvent) => {
+    const element = event.target as HTMLElement
+    const index = Number(element.closest<HTMLElement>('[data-index]')?.dataset['index'] ?? -1)
+    return { row: rows[index], part: element.closest<HTMLElement>('[data-part]')?.dataset['part'] }
+  }
+  const clicked = (event: MouseEvent) => {
+    const { row, part } = rowOf(event)
+    if (!row) return
+    onStand({ cursor: row.key })
+    if (part === 'twist' && row.isOpen !== null) props.onOpen(row, !row.isOpen)
+    else props.onAct(row, part)
+  }
+  const menuAsked = (event: MouseEvent) => {
+    const { row = rows[at] } = rowOf(event)
+    if (!row || !props.onMenu) return
+    event.preventDefault()
+    onStand({ cursor: row.key })
+    // From the keyboard it opens below the row.
+    const box = event.button === 2 ? undefined : document.getElementById(`${id}-${places.get(row.key) ?? 0}`)
+    const { left, bottom } = box?.getBoundingClientRect() ?? {
+      left: event.clientX - 40,
+      bottom: event.clientY,
+    }
+    props.onMenu(row, left + 40, bottom)
+  }
+
+  const items = virtual.getVirtualItems()
+  const isCursorThere = items.some((item) => item.index === at)
+  return (
+    <div
+      ref={scroller}
+      className={classes['tree']}
+      role="tree"
+      aria-label={props.label}
+      aria-activedescendant={isCursorThere ? `${id}-${at}` : undefined}
+      tabIndex={0}
+      data-testid={props.testId}
+      onKeyDown={keyPressed}
+      onClick={clicked}
+      onDoubleClick={(event) => {
+        const { row, part } = rowOf(event)
+        if (row) props.onDouble?.(row, part)
+      }}
+      onContextMenu={menuAsked}
+      onScroll={(event) => onStand({ scrollOffset: event.currentTarget.scrollTop })}
+    >
+      <div className={classes['rows']} style={{ height: virtual.getTotalSize() }} role="presentation">
+        {items.map((item) => {
+          const row = rows[item.index]
+          if (!row) return null
+          const isCursor = row.key === cursor
+          return props.draw(row, lineAttributes(row, `${id}-${item.index}`, item.index, item.start, isCursor))
+        })}
+      </div>
+    </div>
+  )
+}
