@@ -35,8 +35,18 @@ function SideText({ side }: { side: Side }) {
   return (
     <>
       <b className="mono">{range}</b>
-      {side.nan > 0 && <b className={classes['bad']}> {count(side.nan)} × NaN</b>}
-      {side.inf > 0 && <b className={classes['bad']}> {count(side.inf)} × ±Inf</b>}
+      {[
+        { what: 'NaN', amount: side.nan },
+        { what: '−Inf', amount: side.negInf },
+        { what: '+Inf', amount: side.posInf },
+      ]
+        .filter(({ amount }) => amount > 0)
+        .map(({ what, amount }) => (
+          <b key={what} className={`${classes['bad'] ?? ''} mono`}>
+            {' '}
+            {count(amount)} × {what}
+          </b>
+        ))}
     </>
   )
 }

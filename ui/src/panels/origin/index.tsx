@@ -71,7 +71,10 @@ function Banner({ found, nodes }: Findings) {
         {isWarning ? <IconAlertTriangle size={20} /> : <IconAlertOctagon size={20} />}
       </div>
       <div className={classes['body']}>
-        <Sentence finding={finding} nodes={nodes} isOneOfManyRanks={(session?.ranks.length ?? 1) > 1} />
+        <div className={classes['head']}>
+          <Sentence finding={finding} nodes={nodes} isOneOfManyRanks={(session?.ranks.length ?? 1) > 1} />
+          {found.length > 1 && <Chips found={found} chosen={finding.key} choose={setChosen} />}
+        </div>
         <SourceLine finding={finding} />
         <ValuesLine finding={finding} />
         <NextStep finding={finding} />
@@ -87,7 +90,6 @@ function Banner({ found, nodes }: Findings) {
             icon={isOpen ? <IconChevronUp size={14} /> : <IconChevronDown size={14} />}
             withLabel
           />
-          {found.length > 1 && <Chips found={found} chosen={finding.key} choose={setChosen} />}
         </div>
         {isOpen && <Details finding={finding} />}
       </div>

@@ -23,20 +23,22 @@ export interface Side {
   min: number | null
   max: number | null
   nan: number
-  inf: number
+  negInf: number
+  posInf: number
   /** Elements with a statistic; 0: nothing is known. */
   known: number
 }
 
 export function sideOf(tensors: readonly TensorRecord[], io: 'input' | 'output'): Side {
-  const side: Side = { min: null, max: null, nan: 0, inf: 0, known: 0 }
+  const side: Side = { min: null, max: null, nan: 0, negInf: 0, posInf: 0, known: 0 }
   for (const { statistics } of tensors.filter((one) => one.io === io)) {
     if (!statistics || !isFloating(statistics)) continue
     const { min, max } = statistics
     if (min != null) side.min = side.min === null ? min : Math.min(side.min, min)
     if (max != null) side.max = side.max === null ? max : Math.max(side.max, max)
     side.nan += statistics.nan_count
-    side.inf += statistics.neg_inf_count + statistics.pos_inf_count
+    side.negInf += statistics.neg_inf_count
+    side.posInf += statistics.pos_inf_count
     side.known += statistics.count
   }
   return side

@@ -1,0 +1,60 @@
+import { Select } from '@mantine/core'
+import { useTranslation } from 'react-i18next'
+import { useSession, useWatchpoints } from '~/api/queries'
+import { useConditionWords } from '~/parts/conditionWords'
+import { noFilter, type HitFilter } from './hitPages'
+import classes from './hits.module.css'
+import { hitsTexts } from './texts'
+
+/** Only hits of one rank, graph or watchpoint; what there is only one of is not asked for. */
+export function HitFilters({ filter, change }: { filter: HitFilter; change: (filter: HitFilter) => void }) {
+  const { t } = useTranslation(hitsTexts)
+  const words = useConditionWords()
+  const { data: session } = useSession()
+  const { data: watchpoints = [] } = useWatchpoints()
+  const ranks = session?.ranks ?? []
+  const graphs = [...new Set(ranks.flatMap((one) => one.graphs))]
+  const hitting = watchpoints.filter((one) => one.hits > 0 || one.id === filter.watchpoint)
+  const set = (part: Partial<HitFilter>) => {
+    const next = { ...filter, ...part }
+    change(Object.values(next).every((one) => one === null) ? noFilter : next)
+  }
+  if (ranks.length < 2 && graphs.length < 2 && hitting.length < 2 && filter === noFilter) return null
+  return (
+    <div className={classes['filters']} role="group" aria-label={t('filters')}>
+      {ranks.length > 1 && (
+        <Select
+          aria-label={t('rank')}
+          placeholder={t('anyRank')}
+          clearable
+          data={ranks.map((one) => ({ value: String(one.rank), label: t('rankOf', { rank: one.rank }) }))}
+          value={filter.rank === null ? null : String(filter.rank)}
+          onChange={(rank) => set({ rank: rank === null ? null : Number(rank) })}
+        />
+      )}
+      {graphs.length > 1 && (
+        <Select
+          aria-label={t('graph')}
+          placeholder={t('anyGraph')}
+          clearable
+          searchable
+          data={graphs}
+          value={filter.graph}
+          onChange={(graph) => set({ graph })}
+        />
+      )}
+      <Select
+        aria-label={t('watchpoint')}
+        placeholder={t('anyWatchpoint')}
+        clearable
+        comboboxProps={{ width: 260, position: 'bottom-start' }}
+        data={hitting.map((one) => ({
+          value: String(one.id),
+          label: `${one.id} · ${words.label(one.condition)} (${one.hits})`,
+        }))}
+        value={filter.watchpoint === null ? null : String(filter.watchpoint)}
+        onChange={(watchpoint) => set({ watchpoint: watchpoint === null ? null : Number(watchpoint) })}
+      />
+    </div>
+  )
+}

@@ -1,0 +1,61 @@
+import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query'
+import { get } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { HitPage, NodeHits } from '~/api/types'
+import { useView, type NodeChoice } from '~/state/store'
+
+/** Nodes that are read at a time. */
+export const PAGE = 50
+
+export interface HitFilter {
+  rank: number | null
+  graph: string | null
+  watchpoint: number | null
+}
+
+export const noFilter: HitFilter = { rank: null, graph: null, watchpoint: null }
+
+function pageQuery(run: string, filter: HitFilter, page: number) {
+  return {
+    queryKey: keys.hits(run, 'rows', filter, page),
+    queryFn: ({ signal }: { signal: AbortSignal }) =>
+      get<HitPage>(path(run, '/hits'), { ...filter, offset: page * PAGE, limit: PAGE }, signal),
+    enabled: run !== '',
+    placeholderData: keepPreviousData,
+  }
+}
+
+/** The first page, which says how many nodes there are. */
+export function useFirstHits(filter: HitFilter) {
+  const run = useView((view) => view.run)
+  return useQuery(pageQuery(run, filter, 0))
+}
+
+/** The nodes at some places of the list, those that have been read. */
+export function useHitsAt(filter: HitFilter, places: readonly number[]): Map<number, NodeHits> {
+  const run = useView((view) => view.run)
+  const pages = [...new Set(places.map((place) => Math.floor(place / PAGE)))]
+  const read = useQueries({ queries: pages.map((page) => pageQuery(run, filter, page)) })
+  const found = new Map<number, NodeHits>()
+  for (const { data } of read) data?.nodes.forEach((node, place) => found.set(data.offset + place, node))
+  return found
+}
+
+/** Where the selected node is in the list; null if it has no hits that are listed. */
+export function usePlaceOf(node: NodeChoice | null, filter: HitFilter): number | null {
+  const run = useView((view) => view.run)
+  const { data } = useQuery({
+    queryKey: keys.hits(run, 'place', filter, node),
+    queryFn: ({ signal }) =>
+      get<HitPage>(path(run, '/hits'), { ...filter, focus: node?.name, limit: PAGE }, signal),
+    enabled: run !== '' && node !== null,
+  })
+  if (!data || !node) return null
+  const named = data.nodes.findIndex((one) => one.node === node.name)
+  const exact = data.nodes.findIndex(
+    (one) => one.node === node.name && one.rank === node.rank && one.graph === node.graph,
+  )
+  // The same node of a further rank may be on the next page.
+  const place = exact >= 0 ? exact : named
+  return place < 0 ? null : data.offset + place
+}
