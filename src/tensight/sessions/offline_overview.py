@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.analysis import Analysis
-    from tensight.dumps import Dump
+    from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph
     from tensight.sessions.offline_index import TensorIndex
     from tensight.sessions.overview import Columns
@@ -44,6 +44,11 @@ _FIRST_READ = 64
 
 MOST_LOSSES = 2000
 """Files that are read for a loss curve."""
+
+
+def _is_parameter(index: TensorIndex, file: TensorFile) -> bool:
+    node = index.node(file.rank, file.graph, file.node) if file.node is not None else None
+    return node is not None and node.is_parameter
 
 
 class DumpSource:
@@ -73,7 +78,7 @@ class DumpSource:
         files = analysis.known.files
         for row in rows.tolist():
             file = files[row]
-            if file.iteration == INITIAL and file.op_type != "Parameter":
+            if file.iteration == INITIAL and not _is_parameter(index, file):
                 # A constant is the same in every step.
                 continue
             key = (file.node or file.op_name, file.io, file.slot)

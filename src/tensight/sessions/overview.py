@@ -301,7 +301,7 @@ class _Picture:
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the first and the last step of each column."""
-        ends = np.append(self._lefts[1:], len(self.steps)) - 1
+        ends = np.append(self._lefts[1:], len(self.steps))[: len(self._lefts)] - 1
         return list(zip(self.steps[self._lefts].tolist(), self.steps[ends].tolist(), strict=True))
 
     def groups(self) -> list[tuple[int, int]]:
