@@ -1,0 +1,125 @@
+import {
+  IconAlertTriangle,
+  IconChevronDown,
+  IconEye,
+  IconEyeDotted,
+  IconPlayerPlay,
+} from '@tabler/icons-react'
+import type { Node, NodeProps } from '@xyflow/react'
+import { memo, useEffect, useRef } from 'react'
+import { useTranslation } from 'react-i18next'
+import { count } from '~/parts/numbers'
+import css from './graph.module.css'
+import { useMarks } from './marks'
+import type { Box as BoxRecord } from './picture'
+import { graphTexts } from './texts'
+
+export type BoxNode = Node<{ box: BoxRecord; toggle: (box: BoxRecord) => void }, 'box'>
+
+/** A box of the picture: a node, a closed scope or cluster, or the frame of an open one. */
+export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNode>) {
+  const { t } = useTranslation(graphTexts)
+  const isChosen = useMarks((marks) => marks.chosen === box.id)
+  const isCurrent = useMarks((marks) => marks.current === box.id)
+  const isDim = useMarks((marks) => marks.reach !== null && !marks.reach.boxes.has(box.id))
+  const takesFocus = useMarks((marks) => marks.chosen === box.id && marks.takesFocus)
+  const self = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (takesFocus) self.current?.focus({ preventScroll: true })
+  }, [takesFocus])
+  const label = nameOf(box, t)
+  const holdsMore = box.kind === 'scope' || box.kind === 'cluster'
+  const told = [
+    label,
+    box.detail,
+    holdsMore ? t('nodes', { count: box.nodes }) : t(box.kind),
+    ...(box.hits ? [t('hits', { count: box.hits })] : []),
+    ...(isCurrent ? [t('runHere')] : []),
+    ...(box.watched === 'all' ? [t('watchedAll')] : box.watched === 'some' ? [t('watchedSome')] : []),
+    ...(box.isDynamic ? [t('dynamic')] : []),
+  ].filter(Boolean)
+  const common = {
+    className: css['box'],
+    'data-testid': 'graph-node',
+    'data-path': box.path,
+    'data-kind': box.kind,
+    'data-role': box.roles.find((role) => role === 'gradient' || role === 'activation'),
+    'data-open': box.isOpen || undefined,
+    'data-hit': box.hits > 0 || undefined,
+    'data-chosen': isChosen || undefined,
+    'data-current': isCurrent || undefined,
+    'data-dim': (isDim && !box.isOpen) || undefined,
+    'data-proxy': box.isProxy || undefined,
+    'data-dynamic': box.isDynamic || undefined,
+    title: [holdsMore && box.kind === 'cluster' ? label : box.path, ...told.slice(1)].join('\n'),
+  }
+  const marks = (
+    <>
+      {isCurrent && (
+        <span className={css['here']} aria-hidden>
+          <IconPlayerPlay size={11} fill="currentColor" />
+        </span>
+      )}
+      {(box.watched === 'all' || box.watched === 'some') && (
+        <span className={css['watched']} aria-hidden>
+          {box.watched === 'all' ? <IconEye size={12} /> : <IconEyeDotted size={12} />}
+        </span>
+      )}
+      {box.hits > 0 && (
+        <span className={css['hits']} aria-hidden>
+          <IconAlertTriangle size={11} />
+          {box.hits > 1 && count(box.hits)}
+        </span>
+      )}
+    </>
+  )
+  if (box.isOpen) {
+    return (
+      <div {...common} role="group" aria-label={told.join(', ')}>
+        <div className={css['header']}>
+          <button
+            type="button"
+            className={css['fold']}
+            aria-label={`${t('close')}: ${label}`}
+            aria-expanded
+            onClick={(event) => {
+              event.stopPropagation()
+              toggle(box)
+            }}
+          >
+            <IconChevronDown size={14} />
+          </button>
+          <span className={css['name']}>{label}</span>
+          <span className={css['detail']}>{box.detail || count(box.nodes)}</span>
+        </div>
+        {marks}
+      </div>
+    )
+  }
+  return (
+    <div
+      {...common}
+      ref={self}
+      role="button"
+      tabIndex={isChosen ? 0 : -1}
+      aria-label={told.join(', ')}
+      aria-pressed={isChosen}
+      {...(holdsMore && { 'aria-expanded': false })}
+    >
+      <span className={css['name']}>{label}</span>
+      {holdsMore && (
+        <span className={css['detail']}>
+          {box.detail && `${box.detail} · `}
+          {t('nodes', { count: box.nodes })}
+        </span>
+      )}
+      {marks}
+    </div>
+  )
+})
+
+function nameOf(box: BoxRecord, t: (key: string) => string): string {
+  if (box.path === '@parameters') return t('parameters')
+  if (box.path === '@constants') return t('constants')
+  return box.label
+}

@@ -1,0 +1,125 @@
+import { Menu } from '@mantine/core'
+import { notifications } from '@mantine/notifications'
+import {
+  IconArrowDown,
+  IconArrowUp,
+  IconChevronDown,
+  IconCopy,
+  IconEyePlus,
+  IconPlayerTrackNext,
+  IconTable,
+} from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { useCommand, useSession } from '~/api/queries'
+import { useView } from '~/state/store'
+import { useMarks } from './marks'
+import type { Box, Wire } from './picture'
+import { reach, type Direction } from './reach'
+import { graphTexts } from './texts'
+
+/** Where on the page the menu stands, and of which box it is. */
+export interface MenuPlace {
+  x: number
+  y: number
+  box: Box
+}
+
+interface Props {
+  place: MenuPlace | null
+  close: () => void
+  rank: number
+  graph: string
+  wires: readonly Wire[]
+  toggle: (box: Box) => void
+}
+
+/** What can be done with a box; what cannot be done now says why. */
+export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
+  const { t } = useTranslation(graphTexts)
+  const { data: session } = useSession()
+  const openTensor = useView((view) => view.openTensor)
+  const set = useView((view) => view.set)
+  const command = useCommand()
+  if (!place) return null
+  const { box } = place
+  const isNode = box.kind !== 'scope' && box.kind !== 'cluster'
+  const address = isNode ? `${rank}/${graph}/${box.path}:0` : `${rank}/${graph}/${box.path}`
+  const runNot =
+    box.kind !== 'operator'
+      ? t('runToOnlyOperators')
+      : session?.capabilities.can_run_to_node
+        ? undefined
+        : t('runToNot')
+  const watchNot =
+    box.kind === 'constant' || box.path === '@constants'
+      ? t('watchConstant')
+      : session?.capabilities.can_edit_watchpoints
+        ? undefined
+        : t('watchNot')
+  const show = (direction: Direction) =>
+    useMarks.getState().set({ reach: { from: box.id, direction, boxes: reach(wires, box.id, direction) } })
+  const copy = () => {
+    void navigator.clipboard.writeText(address)
+    notifications.show({ message: t('copied', { text: address }) })
+  }
+  return (
+    <Menu opened onClose={close} position="bottom-start" offset={2} shadow="md" width={220} returnFocus>
+      <Menu.Target>
+        <span style={{ position: 'fixed', left: place.x, top: place.y, width: 1, height: 1 }} />
+      </Menu.Target>
+      <Menu.Dropdown data-testid="graph-menu">
+        <Menu.Label className="mono" style={{ overflowWrap: 'anywhere' }}>
+          {box.label}
+        </Menu.Label>
+        {isNode ? (
+          <Menu.Item leftSection={<IconTable size={14} />} onClick={() => openTensor(address)}>
+            {t('openTensor')}
+          </Menu.Item>
+        ) : (
+          <Menu.Item leftSection={<IconChevronDown size={14} />} onClick={() => toggle(box)}>
+            {box.isOpen ? t('close') : t('open')}
+          </Menu.Item>
+        )}
+        {isNode && (
+          <Menu.Item
+            leftSection={<IconPlayerTrackNext size={14} />}
+            disabled={runNot !== undefined}
+            title={runNot}
+            onClick={() => command.mutate({ action: 'run_to_node', node: box.path, graph, rank })}
+          >
+            {t('runTo')}
+          </Menu.Item>
+        )}
+        {box.kind !== 'cluster' && (
+          <Menu.Item
+            leftSection={<IconEyePlus size={14} />}
+            disabled={watchNot !== undefined}
+            title={watchNot}
+            onClick={() => set({ dialog: 'watchpoint', edited: null })}
+          >
+            {t('watch')}
+          </Menu.Item>
+        )}
+        {!box.isOpen && (
+          <>
+            <Menu.Divider />
+            <Menu.Item leftSection={<IconArrowUp size={14} />} onClick={() => show('up')}>
+              {t('upstream')}
+            </Menu.Item>
+            <Menu.Item leftSection={<IconArrowDown size={14} />} onClick={() => show('down')}>
+              {t('downstream')}
+            </Menu.Item>
+          </>
+        )}
+        {box.kind !== 'cluster' && (
+          <>
+            <Menu.Divider />
+            <Menu.Item leftSection={<IconCopy size={14} />} onClick={copy}>
+              {t('copyAddress')}
+            </Menu.Item>
+          </>
+        )}
+      </Menu.Dropdown>
+    </Menu>
+  )
+}

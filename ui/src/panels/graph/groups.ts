@@ -1,0 +1,86 @@
+import type { TreeEntry } from '~/api/types'
+
+/** Alike siblings that are drawn as one box until somebody opens it. */
+export interface Cluster {
+  /** Unique in its scope, and the same for the same siblings. */
+  key: string
+  label: string
+  /** Which of the alike ones, or how many. */
+  detail: string
+  entries: TreeEntry[]
+}
+
+/** A scope with at most so many entries is drawn as it is. */
+const FEW = 30
+/** So many siblings of one type become a cluster, as MindSpore's users know it. */
+const ALIKE = 5
+/** A cluster has no more entries than these, so that an open one can be taken in and laid out quickly. */
+const LARGEST = 60
+const SLICE = 50
+/** More boxes than these in one scope are clustered even if they are not alike. */
+const MANY = 120
+
+const byNumber = new Intl.Collator('en', { numeric: true })
+
+/** What is drawn for the entries of a scope: the entries, with clusters in the place of alike ones where there are many. */
+export function clustered(entries: readonly TreeEntry[]): (TreeEntry | Cluster)[] {
+  const ordered = inOrder(entries)
+  if (ordered.length <= FEW) return ordered
+  const kinds = new Map<string, TreeEntry[]>()
+  for (const entry of ordered) {
+    const alike = kinds.get(likeness(entry))
+    if (alike) alike.push(entry)
+    else kinds.set(likeness(entry), [entry])
+  }
+  const items: (TreeEntry | Cluster)[] = []
+  for (const entry of ordered) {
+    const kind = likeness(entry)
+    const alike = kinds.get(kind)
+    if (!alike) continue
+    if (alike.length < ALIKE) items.push(entry)
+    else {
+      items.push(...slices(kind, alike))
+      kinds.delete(kind)
+    }
+  }
+  if (items.length <= MANY) return items
+  const singles = items.filter((item): item is TreeEntry => !isCluster(item))
+  return [...items.filter(isCluster), ...slices('', singles)]
+}
+
+export function isCluster(item: TreeEntry | Cluster): item is Cluster {
+  return 'entries' in item
+}
+
+/** Scopes as people count them (`2-Block` before `10-Block`), then the rest as it comes: in topological order. */
+function inOrder(entries: readonly TreeEntry[]): TreeEntry[] {
+  const scopes = entries.filter((entry) => entry.kind === 'scope')
+  scopes.sort((one, other) => byNumber.compare(one.label, other.label))
+  return [...scopes, ...entries.filter((entry) => entry.kind !== 'scope')]
+}
+
+function likeness(entry: TreeEntry): string {
+  if (entry.kind === 'scope') return `scope ${entry.label.replace(/\d+/g, '#')}`
+  if (entry.kind === 'operator') return `operator ${entry.type}`
+  return entry.kind
+}
+
+function slices(kind: string, entries: TreeEntry[]): Cluster[] {
+  const isOneType = kind.startsWith('operator ')
+  const made: Cluster[] = []
+  const size = entries.length > LARGEST ? SLICE : entries.length
+  for (let start = 0; start < entries.length; start += size) {
+    const slice = entries.slice(start, start + size)
+    const first = slice[0]
+    const last = slice.at(-1)
+    if (!first || !last) break
+    const numbers = size < entries.length ? `${start + 1}–${start + slice.length}` : ''
+    made.push({
+      key: `${kind}#${start / size}`,
+      label: isOneType ? first.type : slice.length > 1 ? `${first.label} … ${last.label}` : first.label,
+      detail: isOneType && numbers ? numbers : `×${slice.length}`,
+      entries: slice,
+    })
+  }
+  return made
+}

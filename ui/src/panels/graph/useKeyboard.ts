@@ -1,0 +1,80 @@
+import type { KeyboardEvent } from 'react'
+import type { Layout, Place } from './layout'
+import { useMarks } from './marks'
+import type { Box, Picture } from './picture'
+import type { Viewport } from './useViewport'
+
+interface Drawn {
+  picture: Picture | undefined
+  layout: Layout | undefined
+  viewport: Viewport
+  choose: (box: Box, takesFocus: boolean) => void
+  enter: (box: Box) => void
+  leave: () => void
+}
+
+const TOWARDS: Record<string, readonly [number, number]> = {
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+}
+
+/** Arrow keys walk: up and down along the wires, else to the nearest box that way; Enter opens, Escape leaves. */
+export function useKeyboard({ picture, layout, viewport, choose, enter, leave }: Drawn) {
+  return (event: KeyboardEvent) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return
+    if (!(event.target instanceof Element) || event.target.closest('button, input, [role=toolbar]')) return
+    const chosen = picture?.boxes.find((box) => box.id === useMarks.getState().chosen)
+    const towards = TOWARDS[event.key]
+    if (event.key === 'Escape') leave()
+    else if ((event.key === 'Enter' || event.key === ' ') && chosen) enter(chosen)
+    else if (towards && picture && layout) {
+      const next = chosen
+        ? nextBox(picture, layout, chosen, towards)
+        : picture.boxes.find((box) => !box.isOpen)
+      if (next) {
+        choose(next, true)
+        const place = layout.places.get(next.id)
+        if (place && !viewport.isInView(place)) viewport.goTo(place)
+      }
+    } else return
+    event.preventDefault()
+  }
+}
+
+function nextBox(
+  picture: Picture,
+  layout: Layout,
+  from: Box,
+  [dx, dy]: readonly [number, number],
+): Box | undefined {
+  const here = layout.places.get(from.id)
+  if (!here) return undefined
+  const along = picture.wires.flatMap((wire) =>
+    dy > 0 && wire.source === from.id
+      ? [wire.target]
+      : dy < 0 && wire.target === from.id
+        ? [wire.source]
+        : [],
+  )
+  const linked = new Set(along)
+  const candidates = picture.boxes.filter((box) => !box.isOpen && (linked.size === 0 || linked.has(box.id)))
+  let nearest: Box | undefined
+  let least = Infinity
+  for (const box of candidates) {
+    const place = layout.places.get(box.id)
+    if (!place || box === from) continue
+    const [x, y] = [middle(place)[0] - middle(here)[0], middle(place)[1] - middle(here)[1]]
+    const ahead = x * dx + y * dy
+    if (ahead <= 1 && linked.size === 0) continue
+    // Far to the side counts more than far ahead.
+    const distance = Math.abs(ahead) + 3 * Math.abs(dx ? y : x)
+    if (distance < least) [nearest, least] = [box, distance]
+  }
+  return nearest
+}
+
+function middle({ x, y, width, height }: Place): readonly [number, number] {
+  return [x + width / 2, y + height / 2]
+}

@@ -1,0 +1,43 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { get } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { GraphLevel, GraphRecord } from '~/api/types'
+import { useView } from '~/state/store'
+
+/** The graphs of the rank that is shown. */
+export function useGraphs() {
+  const run = useView((view) => view.run)
+  const rank = useView((view) => view.rank)
+  return useQuery({
+    queryKey: keys.graphs(run, 'list', rank),
+    queryFn: ({ signal }) => get<GraphRecord[]>(path(run, '/graphs'), { rank }, signal),
+    enabled: run !== '',
+  })
+}
+
+export interface LevelQuery {
+  run: string
+  rank: number
+  graph: string
+  watchpoint: number | null
+  scopes: readonly string[]
+}
+
+/** A graph with some of its scopes open. Hits and what is watched are part of it, so it is read anew with the hits. */
+export function useLevel(query: LevelQuery) {
+  const { run, rank, graph, watchpoint, scopes } = query
+  return useQuery({
+    queryKey: keys.hits(run, 'level', rank, graph, watchpoint, scopes),
+    queryFn: ({ signal }) => readLevel(query, signal),
+    enabled: run !== '' && graph !== '',
+    placeholderData: keepPreviousData,
+  })
+}
+
+export function readLevel(
+  { run, rank, graph, watchpoint, scopes }: LevelQuery,
+  signal?: AbortSignal,
+): Promise<GraphLevel> {
+  const open = new URLSearchParams(scopes.map((scope) => ['open', scope]))
+  return get(path(run, `/level?${open}`), { rank, graph, beside: true, watchpoint, limit: 5000 }, signal)
+}

@@ -1,0 +1,75 @@
+import { useEffect, useRef } from 'react'
+import { useNode, useSession } from '~/api/queries'
+import { useView } from '~/state/store'
+import type { Layout } from './layout'
+import { useMarks } from './marks'
+import { openPart, scopesAround, useOpenParts, withOpen } from './openPart'
+import { boxFor, boxHolding, type Picture } from './picture'
+import type { Viewport } from './useViewport'
+
+interface Drawn {
+  part: string
+  rank: number
+  graph: string
+  picture: Picture | undefined
+  layout: Layout | undefined
+  viewport: Viewport
+}
+
+/** Have the picture follow the selection: open what is around a node that was selected elsewhere, and go to it. */
+export function useSelection({ part, rank, graph, picture, layout, viewport }: Drawn): void {
+  const node = useView((view) => view.node)
+  const { data: record } = useNode()
+  const { data: session } = useSession()
+  const stand = session?.ranks.find((one) => one.rank === rank)
+  const current = stand?.graph === graph ? stand.node : ''
+  const wanted = useRef('')
+  const name = node?.rank === rank && node.graph === graph ? node.name : ''
+
+  useEffect(() => {
+    wanted.current = name
+  }, [name])
+
+  useEffect(() => {
+    if (name === '' || wanted.current !== name || record?.name !== name || record.graph !== graph) return
+    const inside = record.kind === 'operator' ? record.scope : scopeOf(record.consumers[0] ?? '')
+    const open = openPart(part)
+    if (scopesAround(inside).some((scope) => !open.scopes.includes(scope))) {
+      useOpenParts.getState().set(part, withOpen(open, scopesAround(inside)))
+    }
+    if (record.kind === 'parameter') useOpenParts.getState().show({ parameters: true })
+    if (record.kind === 'constant') useOpenParts.getState().show({ constants: true })
+  }, [name, record, graph, part])
+
+  useEffect(() => {
+    if (!picture || !layout) return
+    const marks = useMarks.getState()
+    const standing = current === '' ? undefined : boxHolding(picture, current)
+    const box = name === '' ? undefined : boxHolding(picture, name)
+    marks.set({ current: standing?.id ?? '' })
+    if (!box) {
+      if (name === '' && picture.boxes.find((one) => one.id === marks.chosen)?.kind === 'operator') {
+        marks.set({ chosen: '' })
+      }
+      return
+    }
+    const isKept = picture.boxes.some(
+      (one) => one.id === marks.chosen && (one.path === name || one.members.includes(name)),
+    )
+    if (!isKept) marks.set({ chosen: box.id })
+    if (wanted.current !== name) return
+    if (box.kind === 'cluster' && boxFor(picture, name) === box) {
+      const open = openPart(part)
+      useOpenParts.getState().set(part, withOpen(open, [], [box.path]))
+      return
+    }
+    if (box.path !== name) return
+    wanted.current = ''
+    const place = layout.places.get(isKept ? marks.chosen : box.id)
+    if (place && !viewport.isInView(place)) viewport.goTo(place)
+  }, [picture, layout, name, current, part, viewport])
+}
+
+function scopeOf(name: string): string {
+  return name.slice(0, Math.max(0, name.lastIndexOf('/')))
+}
