@@ -1,0 +1,79 @@
+import { expect, test } from 'vitest'
+import { stackText } from './filter'
+import { foundListRows, foundTreeRows, type FoundNode } from './found'
+import type { Row } from './rows'
+import { covers, expected, type Edit } from './ticks'
+
+function node(path: string, change: Partial<FoundNode['entry']> = {}): FoundNode {
+  const label = path.split('/').at(-1) ?? ''
+  const entry = {
+    path,
+    label,
+    kind: 'operator' as const,
+    type: '',
+    roles: [],
+    children: 0,
+    nodes: 1,
+    hits: 0,
+  }
+  return { rank: 0, graph: 'g', entry: { ...entry, dynamic_shape: false, ...change } }
+}
+
+const nodes = [
+  node('net/fc/MatMul', { hits: 1, watched: 'all' }),
+  node('net/Add', { watched: 'none' }),
+  node('fc.weight', { kind: 'parameter', watched: 'all' }),
+  node('net/fc/Relu', { watched: 'all' }),
+]
+const shape = { rank: 0, nodes, hasGraphRows: false, closed: new Set<string>(), isStale: false }
+const drawn = (rows: Row[]) =>
+  rows.map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
+
+test('what is found stands in its scopes as in the whole tree', () => {
+  expect(drawn(foundTreeRows(shape))).toEqual([
+    'net',
+    ' net/fc',
+    '  net/fc/MatMul',
+    '  net/fc/Relu',
+    ' net/Add',
+    '@parameters',
+    ' fc.weight',
+  ])
+})
+
+test('a scope counts only what was found in it', () => {
+  const [net, fc] = foundTreeRows(shape)
+  expect(net).toMatchObject({ entry: { nodes: 3, hits: 1, watched: 'some' }, siblings: 2 })
+  expect(fc).toMatchObject({ entry: { nodes: 2, hits: 1, watched: 'all' } })
+})
+
+test('a scope that was closed hides what is in it', () => {
+  const rows = foundTreeRows({ ...shape, closed: new Set(['g\nnet\n']) })
+  expect(drawn(rows)).toEqual(['net', '@parameters', ' fc.weight'])
+})
+
+test('a list has a row for each node, also of pages that are not there yet', () => {
+  const rows = foundListRows(0, 5, new Map([[1, nodes.slice(0, 2)]]), 2, false)
+  expect(rows.map((row) => row.kind)).toEqual(['loading', 'loading', 'entry', 'entry', 'loading'])
+  expect(rows[2]).toMatchObject({ below: 'net/fc', nth: 3, siblings: 5 })
+  expect(rows[4]).toMatchObject({ page: { number: 2 } })
+})
+
+test('a tick covers a scope, and in a search only what matches', () => {
+  const edit: Edit = { add: true, graph: 'g', path: 'net', containing: '' }
+  const at = (path: string) => ({ graph: 'g', entry: node(path).entry })
+  expect(covers(edit, at('net/fc/MatMul'))).toBe(true)
+  expect(covers(edit, at('network/Add'))).toBe(false)
+  expect(covers({ ...edit, containing: 'matmul' }, at('net/Add'))).toBe(false)
+  expect(covers({ ...edit, graph: 'h' }, at('net/Add'))).toBe(false)
+  const parameters = { ...edit, path: '@parameters' }
+  expect(covers(parameters, { graph: 'g', entry: node('fc.weight', { kind: 'parameter' }).entry })).toBe(true)
+  expect(covers(parameters, at('net/Add'))).toBe(false)
+  expect(expected(at('net/Add'), [edit, { ...edit, add: false, path: 'net/Add' }])).toBe(false)
+})
+
+test('a line of code is not found by the beginning of its number', () => {
+  expect(stackText('/home/me/net.py:4')).toBe('/home/me/net.py:4  ')
+  expect(stackText('relu')).toBe('relu')
+  expect(stackText(`${'x'.repeat(300)}.py:4`)).toHaveLength(255)
+})

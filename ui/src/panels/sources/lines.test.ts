@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest'
+import type { SourceFile } from '~/api/types'
+import { originLines, ownFrame, sourceRows, type SourceShape } from './lines'
+
+const net: SourceFile = {
+  file: '/home/me/net.py',
+  is_library: false,
+  has_text: true,
+  lines: [
+    { line: 14, end_line: null, code: 'return self.relu(x)', has_substack: false, nodes: 2 },
+    { line: 140, end_line: null, code: 'loss.backward()', has_substack: false, nodes: 9 },
+  ],
+}
+const library: SourceFile = { ...net, file: '/x/site-packages/nn.py', is_library: true }
+
+const nothing: SourceShape = {
+  files: [net, library],
+  turned: new Set(),
+  isSearch: false,
+  openLines: new Set(),
+  nodes: new Map(),
+  hits: new Map(),
+  origins: new Map(),
+}
+
+const keys = (shape: Partial<SourceShape>) => sourceRows({ ...nothing, ...shape }).map((row) => row.key)
+
+test('files of libraries are closed until they are opened, or found', () => {
+  const lines = ['/home/me/net.py', '/home/me/net.py:14', '/home/me/net.py:140']
+  const below = ['/x/site-packages/nn.py:14', '/x/site-packages/nn.py:140']
+  expect(keys({})).toEqual([...lines, library.file])
+  expect(keys({ turned: new Set([library.file]) })).toEqual([...lines, library.file, ...below])
+  expect(keys({ isSearch: true })).toEqual([...lines, library.file, ...below])
+  expect(keys({ turned: new Set([net.file]) })).toEqual([net.file, library.file])
+})
+
+test('a line that is opened lists its nodes, and says how many more there are', () => {
+  const name = '/home/me/net.py:14'
+  const entry = {
+    path: 'a/Relu',
+    label: 'Relu',
+    kind: 'operator' as const,
+    type: 'Relu',
+    roles: [],
+    children: 0,
+  }
+  const found = { rank: 0, graph: 'g', entry: { ...entry, nodes: 1, dynamic_shape: false, hits: 0 } }
+  const page = { total: 3, offset: 0, nodes: [found] }
+  const waiting = sourceRows({ ...nothing, openLines: new Set([name]) })
+  expect(waiting[2]).toMatchObject({ kind: 'waiting', parent: 1, depth: 2 })
+  const there = sourceRows({ ...nothing, openLines: new Set([name]), nodes: new Map([[name, { page }]]) })
+  expect(there[2]).toMatchObject({ kind: 'node', found, nth: 1, siblings: 2 })
+  expect(there[3]).toMatchObject({ kind: 'more', rest: 2, nth: 2 })
+})
+
+test('hits of the lines of a file are summed at the file', () => {
+  const [file, first, second] = sourceRows({ ...nothing, hits: new Map([['/home/me/net.py:140', 3]]) })
+  expect([file, first, second].map((row) => row && 'hits' in row && row.hits)).toEqual([3, 0, 3])
+})
+
+test('of the stack of a node the own line counts, however often it is called', () => {
+  const frame = { end_line: null, code: '', has_substack: false }
+  const stack = [
+    { ...frame, file: '/lib/nn.py', line: 7, is_user_code: false },
+    { ...frame, file: '/home/me/net.py', line: 14, is_user_code: true },
+    { ...frame, file: '/home/me/net.py', line: 14, is_user_code: false },
+  ]
+  expect(ownFrame({ stack })).toEqual(stack[1])
+  expect([...originLines({ stack })]).toEqual([
+    ['/lib/nn.py:7', 'outer'],
+    ['/home/me/net.py:14', 'own'],
+  ])
+})

@@ -1,0 +1,129 @@
+import type { Frame, NodeHits, NodeRecord, SearchPage, SourceFile } from '~/api/types'
+
+type SourceLine = SourceFile['lines'][number]
+type FoundNode = SearchPage['nodes'][number]
+
+/** How a line of code is named in filters: `/home/me/net.py:49`. */
+export function lineName(file: string, line: number | null | undefined): string {
+  return `${file}:${line ?? 0}`
+}
+
+export function baseName(file: string): string {
+  return file.slice(file.lastIndexOf('/') + 1)
+}
+
+/** The folder of a file; the end of it says most. */
+export function folderName(file: string): string {
+  return file.slice(0, Math.max(file.lastIndexOf('/'), 0))
+}
+
+/** How many nodes with hits came from each line. */
+export function hitsByLine(nodes: readonly NodeHits[]): ReadonlyMap<string, number> {
+  const hits = new Map<string, number>()
+  for (const { line } of nodes) {
+    if (!line) continue
+    const name = lineName(line.file, line.line)
+    hits.set(name, (hits.get(name) ?? 0) + 1)
+  }
+  return hits
+}
+
+/** How the selected node came from a line: it is in it, or was called from it. */
+export type Origin = 'own' | 'outer'
+
+export function originLines(node: Pick<NodeRecord, 'stack'> | undefined): ReadonlyMap<string, Origin> {
+  const lines = new Map<string, Origin>()
+  for (const frame of node?.stack ?? []) {
+    const name = lineName(frame.file, frame.line)
+    if (frame.file && lines.get(name) !== 'own') lines.set(name, frame.is_user_code ? 'own' : 'outer')
+  }
+  return lines
+}
+
+/** The person's own line of a node; the innermost of its lines if none is. */
+export function ownFrame(node: Pick<NodeRecord, 'stack'> | undefined): Frame | undefined {
+  return (
+    node?.stack.find((frame) => frame.is_user_code && frame.file) ?? node?.stack.find((frame) => frame.file)
+  )
+}
+
+interface Place {
+  key: string
+  depth: number
+  parent: number
+  nth: number
+  siblings: number
+  isOpen?: boolean | null
+}
+
+export type SourceRow = Place &
+  (
+    | { kind: 'file'; file: SourceFile; hits: number }
+    | { kind: 'line'; file: string; line: SourceLine; name: string; hits: number; origin: Origin | undefined }
+    | { kind: 'node'; found: FoundNode; name: string }
+    | { kind: 'more'; rest: number; name: string }
+    | { kind: 'waiting'; name: string; message: string | undefined }
+  )
+
+/** The nodes of a line as far as they are there. */
+export interface NodesOfLine {
+  page?: SearchPage | undefined
+  message?: string | undefined
+}
+
+export interface SourceShape {
+  files: readonly SourceFile[]
+  /** Files that are not as they are at first: libraries are closed, others open. */
+  turned: ReadonlySet<string>
+  /** A search shows what it finds, whatever was closed. */
+  isSearch: boolean
+  openLines: ReadonlySet<string>
+  nodes: ReadonlyMap<string, NodesOfLine>
+  hits: ReadonlyMap<string, number>
+  origins: ReadonlyMap<string, Origin>
+}
+
+export function isFileOpen(file: SourceFile, turned: ReadonlySet<string>, isSearch: boolean): boolean {
+  return isSearch || file.is_library === turned.has(file.file)
+}
+
+/** Files, their lines, and the nodes of the lines that are open. */
+export function sourceRows(shape: SourceShape): SourceRow[] {
+  const { files, turned, isSearch, openLines, nodes, hits, origins } = shape
+  const rows: SourceRow[] = []
+  files.forEach((file, index) => {
+    const isOpen = isFileOpen(file, turned, isSearch)
+    const names = file.lines.map((line) => lineName(file.file, line.line))
+    const total = names.reduce((sum, name) => sum + (hits.get(name) ?? 0), 0)
+    const place = { depth: 0, parent: -1, nth: index + 1, siblings: files.length }
+    const parent = rows.push({ kind: 'file', key: file.file, ...place, isOpen, file, hits: total }) - 1
+    if (!isOpen) return
+    file.lines.forEach((line, lineIndex) => {
+      const name = names[lineIndex] ?? ''
+      const isLineOpen = openLines.has(name)
+      const linePlace = { depth: 1, parent, nth: lineIndex + 1, siblings: file.lines.length }
+      const extra = { line, name, hits: hits.get(name) ?? 0, origin: origins.get(name) }
+      rows.push({ kind: 'line', key: name, ...linePlace, isOpen: isLineOpen, file: file.file, ...extra })
+      if (isLineOpen) addNodes(rows, name, nodes.get(name))
+    })
+  })
+  return rows
+}
+
+function addNodes(rows: SourceRow[], name: string, { page, message }: NodesOfLine = {}): void {
+  const parent = rows.length - 1
+  if (page === undefined) {
+    const place = { key: `${name}?`, depth: 2, parent, nth: 1, siblings: 1 }
+    rows.push({ kind: 'waiting', ...place, name, message })
+    return
+  }
+  const rest = page.total - page.nodes.length
+  const siblings = page.nodes.length + (rest > 0 ? 1 : 0)
+  page.nodes.forEach((found, index) => {
+    const key = `${name}\n${found.graph}\n${found.entry.path}`
+    rows.push({ kind: 'node', key, depth: 2, parent, nth: index + 1, siblings, found, name })
+  })
+  if (rest > 0) {
+    rows.push({ kind: 'more', key: `${name}+`, depth: 2, parent, nth: siblings, siblings, rest, name })
+  }
+}
