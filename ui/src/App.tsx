@@ -3,10 +3,10 @@ import { notifications } from '@mantine/notifications'
 import { useConnection } from './api/connection'
 import { useSession } from './api/queries'
 import { useFollowing } from './api/useFollowing'
-import type { Message } from './api/types'
+import type { Message, Session } from './api/types'
 import { Connection, Dialogs } from './panels/dialogs'
 import { Header } from './panels/header'
-import { Runs } from './panels/runs'
+import { NotOpened, Opening, Runs } from './panels/runs'
 import { Failure } from './parts/Notice'
 import { showStep } from './state/address'
 import { useHotkeys } from './state/useHotkeys'
@@ -29,6 +29,8 @@ export function App() {
   let content
   if (run === '' || gone?.run === run) content = <Runs />
   else if (!session && error) content = <Failure error={error} retry={again} />
+  else if (session?.state === 'failed') content = <NotOpened session={session} />
+  else if (session && isEmpty(session)) content = <Opening session={session} />
   else content = <Workspace key={run} />
   return (
     <div className="app" data-testid="app">
@@ -38,6 +40,11 @@ export function App() {
       <Dialogs />
     </div>
   )
+}
+
+/** Nothing of it is there to be looked at yet. */
+function isEmpty(session: Session): boolean {
+  return session.state === 'connecting' && session.ranks.every((rank) => rank.graphs.length === 0)
 }
 
 /** What a session tells that is no state of it: a remark on a check, that the disk is full. */

@@ -1,5 +1,5 @@
 import { keepPreviousData, skipToken, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { notifications } from '@mantine/notifications'
+import { showRefusal } from '~/parts/refusal'
 import { useView } from '~/state/store'
 import { newer } from './changes'
 import { change, get } from './client'
@@ -140,7 +140,7 @@ export function useCommand() {
     mutationFn: (command: Partial<Command> & Pick<Command, 'action'>) =>
       change<Session>('POST', path(run, '/command'), command),
     onSuccess: (session) => client.setQueryData<Session>(keys.record(run), (known) => newer(known, session)),
-    onError: (error) => notifications.show({ color: 'red', message: error.message }),
+    onError: showRefusal,
   })
 }
 

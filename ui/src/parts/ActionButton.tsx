@@ -8,28 +8,50 @@ export function ActionButton({
   id,
   icon,
   withLabel = false,
+  isPrimary = false,
+  colour,
 }: {
   id: string
   icon: ReactNode
   withLabel?: boolean
+  /** What a person most likely wants next. */
+  isPrimary?: boolean
+  /** Of the icon while the action can be done. */
+  colour?: string
 }) {
   const action = useOffered((offered) => offered.actions[id])
   if (!action) return null
-  const keys = action.keys === undefined ? '' : ` (${shortcutText(action.keys)})`
+  const isOff = action.disabled !== undefined
+  const name = action.keys === undefined ? action.label : `${action.label} (${shortcutText(action.keys)})`
   const common = {
     'aria-label': action.label,
     'data-testid': `action-${id.replaceAll('.', '-')}`,
-    // Not `disabled`: a tooltip could not say why.
-    'aria-disabled': action.disabled !== undefined,
+    // Not `disabled`: a tooltip could not say why, and the keyboard could not reach it.
+    'aria-disabled': isOff,
     onClick: () => {
-      if (action.disabled === undefined) action.run()
+      if (!isOff) action.run()
     },
-    style: action.disabled === undefined ? undefined : { opacity: 0.45, cursor: 'not-allowed' },
+    ...(isOff ? { style: { opacity: 0.45, cursor: 'not-allowed' } } : {}),
+    ...(colour === undefined || isOff ? {} : { c: colour }),
   }
   return (
-    <Tooltip label={action.disabled ?? `${action.label}${keys}`} multiline maw={320}>
+    <Tooltip
+      multiline
+      maw={340}
+      label={
+        isOff ? (
+          <>
+            {name}
+            <br />
+            {action.disabled}
+          </>
+        ) : (
+          name
+        )
+      }
+    >
       {withLabel ? (
-        <Button variant="default" leftSection={icon} {...common}>
+        <Button variant={isPrimary ? 'filled' : 'default'} leftSection={icon} {...common}>
           {action.label}
         </Button>
       ) : (

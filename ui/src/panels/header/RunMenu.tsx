@@ -1,0 +1,56 @@
+import { Button, Menu } from '@mantine/core'
+import { IconChevronDown, IconList } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { useSession, useSessions } from '~/api/queries'
+import { StateBadge } from '~/parts/StateBadge'
+import { useView } from '~/state/store'
+import classes from './header.module.css'
+import { headerTexts } from './texts'
+
+/** Which run is open, and the others. */
+export function RunMenu() {
+  const { t } = useTranslation(headerTexts)
+  const run = useView((view) => view.run)
+  const openRun = useView((view) => view.openRun)
+  const { data: session } = useSession()
+  const { data: sessions = [] } = useSessions()
+  const name = run === '' ? t('noRun') : (session?.name ?? '…')
+  return (
+    <Menu position="bottom-start" width={380} shadow="md">
+      <Menu.Target>
+        <Button
+          variant="default"
+          className={classes['run'] ?? ''}
+          rightSection={<IconChevronDown size={12} />}
+          justify="space-between"
+          data-testid="run-menu"
+          aria-label={`${t('run')}: ${name}`}
+          title={name}
+        >
+          {name}
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown mah="70vh" style={{ overflowY: 'auto' }}>
+        {[...sessions].reverse().map((one) => (
+          <Menu.Item
+            key={one.id}
+            data-testid="run-choice"
+            data-id={one.id}
+            aria-current={one.id === run}
+            onClick={() => openRun(one.id)}
+            rightSection={<StateBadge state={one.state} message={one.message} />}
+          >
+            <span className={classes['choice']} title={one.name}>
+              {one.name}
+            </span>
+            <span className={classes['quiet']}>{t('step', { step: one.step })}</span>
+          </Menu.Item>
+        ))}
+        {sessions.length > 0 && <Menu.Divider />}
+        <Menu.Item leftSection={<IconList size={14} />} onClick={() => openRun('')}>
+          {t('runs')}
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  )
+}

@@ -1,0 +1,45 @@
+import type { Capabilities, Session } from '~/api/types'
+
+/** Texts below `why` of the header. */
+export type Reason =
+  | Session['state']
+  | 'server'
+  | 'still'
+  | 'atEnd'
+  | 'nodes'
+  | 'firstStep'
+  | 'nothingRan'
+  | 'back'
+  | 'noWatchpoint'
+
+type Can = {
+  [K in keyof Capabilities]-?: K extends `can_${string}` ? K : never
+}[keyof Capabilities]
+
+/** Why something cannot be done in a session now; undefined if it can. */
+export function whyNot(session: Session, can: Can, isConnected: boolean): Reason | undefined {
+  if (!isConnected) return 'server'
+  if (session.capabilities[can]) return undefined
+  if (can === 'can_pause') return session.state === 'paused' ? 'still' : session.state
+  if (session.state !== 'paused') return session.state
+  switch (can) {
+    case 'can_step':
+      return 'atEnd'
+    case 'can_next_node':
+    case 'can_previous_node':
+    case 'can_run_to_node':
+      return session.capabilities.live ? 'nodes' : 'nothingRan'
+    case 'can_step_back':
+    case 'can_go_to_step':
+      return session.step === 0 ? 'firstStep' : 'back'
+    case 'can_recheck':
+      return 'noWatchpoint'
+    default:
+      return 'paused'
+  }
+}
+
+/** The last step that can be gone to; null if that is not known. */
+export function lastStep(session: Session): number | null {
+  return session.total_steps ?? (session.capabilities.live ? (session.present_step ?? session.step) : null)
+}

@@ -1,0 +1,92 @@
+import { Button, Table, TextInput } from '@mantine/core'
+import { IconAlertTriangle, IconSearch } from '@tabler/icons-react'
+import { useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import type { DumpRecord } from '~/api/types'
+import { Notice } from '~/parts/Notice'
+import { ago, moment } from '~/parts/times'
+import { useView } from '~/state/store'
+import { useOpenDump } from './queries'
+import classes from './runs.module.css'
+import { runsTexts } from './texts'
+
+const MOST_SHOWN = 200
+
+/** What is on disk: dumps that were found, and runs that were recorded; the newest first. */
+export function DumpTable({ dumps }: { dumps: DumpRecord[] }) {
+  const { t } = useTranslation(runsTexts)
+  const [filter, setFilter] = useState('')
+  const found = dumps
+    .filter((one) => one.name.toLowerCase().includes(filter.trim().toLowerCase()))
+    .sort((a, b) => (b.modified ?? 0) - (a.modified ?? 0))
+  return (
+    <>
+      {dumps.length > 8 && (
+        <TextInput
+          aria-label={t('filter')}
+          placeholder={t('filter')}
+          leftSection={<IconSearch size={13} />}
+          value={filter}
+          onChange={(event) => setFilter(event.currentTarget.value)}
+          mb={6}
+          w={280}
+        />
+      )}
+      <Table highlightOnHover className={classes['table'] ?? ''} layout="fixed">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>{t('name')}</Table.Th>
+            <Table.Th w={60}>{t('ranks')}</Table.Th>
+            <Table.Th w={130}>{t('framework')}</Table.Th>
+            <Table.Th w={120}>{t('modified')}</Table.Th>
+            <Table.Th w={104} aria-label={t('openDump')} />
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {found.slice(0, MOST_SHOWN).map((one) => (
+            <DumpRow key={one.name} dump={one} />
+          ))}
+        </Table.Tbody>
+      </Table>
+      {found.length > MOST_SHOWN && (
+        <p className={classes['note']}>{t('hidden', { more: found.length - MOST_SHOWN })}</p>
+      )}
+      {dumps.length > 0 && found.length === 0 && <Notice title={t('noneMatches')} />}
+    </>
+  )
+}
+
+function DumpRow({ dump }: { dump: DumpRecord }) {
+  const { t } = useTranslation(runsTexts)
+  const openRun = useView((view) => view.openRun)
+  const { mutate: open, isPending } = useOpenDump()
+  const isOpen = typeof dump.session === 'string'
+  return (
+    <Table.Tr data-testid="dump-row" data-name={dump.name}>
+      <Table.Td className={classes['name'] ?? ''} title={dump.name}>
+        {dump.name}
+        {dump.problem && (
+          <div className={classes['problem']}>
+            <IconAlertTriangle size={12} aria-hidden /> {dump.problem}
+          </div>
+        )}
+      </Table.Td>
+      <Table.Td className={classes['number'] ?? ''}>{dump.ranks.length}</Table.Td>
+      <Table.Td>{dump.framework_version}</Table.Td>
+      <Table.Td title={typeof dump.modified === 'number' ? moment(dump.modified) : ''}>
+        {typeof dump.modified === 'number' ? ago(dump.modified) : '–'}
+      </Table.Td>
+      <Table.Td>
+        <Button
+          size="compact-xs"
+          variant={isOpen ? 'filled' : 'default'}
+          loading={isPending}
+          disabled={dump.problem !== ''}
+          onClick={() => (isOpen ? openRun(dump.session ?? '') : open(dump.name))}
+        >
+          {t(isOpen ? 'show' : 'openDump')}
+        </Button>
+      </Table.Td>
+    </Table.Tr>
+  )
+}

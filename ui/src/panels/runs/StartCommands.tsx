@@ -1,0 +1,45 @@
+import { Text } from '@mantine/core'
+import { useTranslation } from 'react-i18next'
+import { useServer } from '~/api/queries'
+import { CopyButton } from '~/parts/CopyButton'
+import { attachment, startCommands } from './commands'
+import classes from './runs.module.css'
+import { runsTexts } from './texts'
+
+const LISTED = ['pytorch', 'pytorchOps', 'pytorchRecommended', 'environment', 'mindspore'] as const
+
+/** How to start a training that attaches to this server, ready to copy. */
+export function StartCommands() {
+  const { t } = useTranslation(runsTexts)
+  const { data: server } = useServer()
+  if (!server) return null
+  const address = server.debugger_address
+  if (!address) return <Text c="var(--quiet)">{t('noTrainings')}</Text>
+  const where = attachment(address, window.location.hostname)
+  const commands = startCommands(where)
+  return (
+    <>
+      <Text c="var(--quiet)">{t('startText', { address: `${where.host}:${where.port}` })}</Text>
+      {LISTED.map((name) => (
+        <Command key={name} label={t(name)} command={commands[name]} />
+      ))}
+      <Text c="var(--quiet)" mt="sm">
+        {t('demo')}
+      </Text>
+      <Command label="" command="tensight demo" />
+    </>
+  )
+}
+
+function Command({ label, command }: { label: string; command: string }) {
+  const { t } = useTranslation(runsTexts)
+  return (
+    <div className={classes['command']}>
+      {label && <div className={classes['label']}>{label}</div>}
+      <div className={classes['code']}>
+        <code>{command}</code>
+        <CopyButton text={command} label={t('copy')} />
+      </div>
+    </div>
+  )
+}

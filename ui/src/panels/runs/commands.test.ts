@@ -1,0 +1,20 @@
+import { expect, test } from 'vitest'
+import { attachment, startCommands } from './commands'
+
+test.each([
+  ['127.0.0.1:50051', 'localhost', { host: 'localhost', port: '50051' }],
+  ['0.0.0.0:50051', 'gpu-7', { host: 'gpu-7', port: '50051' }],
+  ['[::]:6000', '127.0.0.1', { host: 'localhost', port: '6000' }],
+  ['10.0.0.7:50051', 'gpu-7', { host: '10.0.0.7', port: '50051' }],
+])('a training attaches to %s, seen from a page of %s', (address, page, expected) => {
+  expect(attachment(address, page)).toEqual(expected)
+})
+
+test('the commands name the port always, and the host where it is another machine', () => {
+  expect(startCommands({ host: 'localhost', port: '50051' }).pytorch).toBe(
+    'tensight run --port 50051 --break-at-start train.py',
+  )
+  expect(startCommands({ host: 'gpu-7', port: '6000' }).mindspore).toBe(
+    'ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=gpu-7 MS_DEBUGGER_PORT=6000 python train.py',
+  )
+})
