@@ -1,3 +1,224 @@
+import { Badge, Button, SegmentedControl, Skeleton, Tooltip } from '@mantine/core'
+import { IconPointer } from '@tabler/icons-react'
+import { useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import { API } from '~/api/client'
+import { useNode, useNodeTensors, useSession } from '~/api/queries'
+import type { NodeRecord, TensorRecord } from '~/api/types'
+import { Advice } from '~/parts/Advice'
+import { CopyButton } from '~/parts/CopyButton'
+import { Failure, Notice } from '~/parts/Notice'
+import { count } from '~/parts/numbers'
+import { useView } from '~/state/store'
+import { Follow } from './Follow'
+import styles from './inspector.module.css'
+import { dumpSnippet, serverSnippet } from './snippets'
+import { Source } from './Source'
+import { Tensors } from './Tensors'
+import { inspectorTexts } from './texts'
+
+/** Consumers that are listed at first. */
+const FEW = 12
+
+/** All of the selected node: what it is, its tensors, its code, how to get at it from Python. */
 export function Inspector() {
-  return <div className="fill" data-testid="panel-inspector" />
+  const { t } = useTranslation(inspectorTexts)
+  const node = useView((view) => view.node)
+  return (
+    <div className="fill" data-testid="panel-inspector">
+      {node === null ? (
+        <Notice icon={<IconPointer size={28} aria-hidden />} title={t('nothing')}>
+          {t('nothingText')}
+        </Notice>
+      ) : (
+        <Inspected key={`${node.rank}/${node.graph}/${node.name}`} name={node.name} />
+      )}
+    </div>
+  )
+}
+
+function Inspected({ name }: { name: string }) {
+  const { t } = useTranslation(inspectorTexts)
+  const selected = useView((view) => view.node)
+  const { data: node, error, refetch } = useNode()
+  const { data: records, error: tensorsError } = useNodeTensors()
+  const [slot, setSlot] = useState<string | null>(null)
+  const chosen = chosenOf(records ?? [], slot)
+  if (error && !node) return <Failure error={error} retry={() => void refetch()} />
+  const hasHits = records?.some((record) => record.abbreviations.length > 0) === true
+  return (
+    <>
+      <Head name={name} node={node} />
+      <div className="scroll">
+        {node?.value && (
+          <section>
+            <h3 className={styles.subtitle}>{t('value')}</h3>
+            <code className={styles.code}>{node.value}</code>
+          </section>
+        )}
+        <Tensors
+          node={node}
+          records={records ?? (tensorsError ? [] : undefined)}
+          chosen={chosen}
+          onChoose={(record) => setSlot(`${record.io}.${record.slot}`)}
+        />
+        {tensorsError && <p className={styles.note}>{tensorsError.message}</p>}
+        {hasHits && (
+          <section>
+            <h3 className={styles.subtitle}>{t('advice')}</h3>
+            <Advice node={selected} />
+          </section>
+        )}
+        {chosen && <Follow record={chosen} />}
+        {node && <Source node={node} />}
+        {chosen && <Snippet record={chosen} />}
+        {node && <More node={node} />}
+      </div>
+    </>
+  )
+}
+
+/** The tensor that was chosen, else the first output on which something hit, else the first output. */
+function chosenOf(records: TensorRecord[], slot: string | null): TensorRecord | null {
+  const outputs = records.filter((record) => record.io === 'output')
+  return (
+    records.find((record) => `${record.io}.${record.slot}` === slot) ??
+    outputs.find((record) => record.abbreviations.length > 0) ??
+    outputs[0] ??
+    records[0] ??
+    null
+  )
+}
+
+function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
+  const { t } = useTranslation(inspectorTexts)
+  const cut = name.lastIndexOf('/') + 1
+  return (
+    <header className={styles.head}>
+      <div className={styles.line}>
+        <h2 className={styles.name} title={name}>
+          {name.slice(cut)}
+        </h2>
+        <CopyButton text={name} label={t('copyName')} />
+      </div>
+      <div className={styles.scope} title={name}>
+        {name.slice(0, cut - 1) || ' '}
+      </div>
+      {node ? (
+        <div className={styles.badges}>
+          <Badge size="sm" radius="sm" variant="light" tt="none">
+            {node.type}
+          </Badge>
+          <span>{t(`kind.${node.kind}`)}</span>
+          {node.roles.map((role) => (
+            <span key={role}>· {t(`roles.${role}`, { defaultValue: role })}</span>
+          ))}
+          {node.position !== null && node.position !== undefined && (
+            <Tooltip label={t('positionLong')}>
+              <span>· {t('position', { position: count(node.position + 1) })}</span>
+            </Tooltip>
+          )}
+          <span className={styles.quiet}>
+            {t('rank', { rank: node.rank })} · {node.graph}
+          </span>
+        </div>
+      ) : (
+        <Skeleton h={18} />
+      )}
+    </header>
+  )
+}
+
+/** Ready-made Python for the chosen tensor. */
+function Snippet({ record }: { record: TensorRecord }) {
+  const { t } = useTranslation(inspectorTexts)
+  const run = useView((view) => view.run)
+  const { data: session } = useSession()
+  const [from, setFrom] = useState<'live' | 'dump'>('live')
+  const server = API.replace(/\/api\/v1\/$/, '')
+  const isDump = from === 'dump' && session?.dump
+  const text = isDump ? dumpSnippet(record, session.dump) : serverSnippet(record, run, server)
+  return (
+    <section data-testid="snippet">
+      <div className={styles.sectionHead}>
+        <h3>{t('snippet')}</h3>
+        {session?.dump && (
+          <SegmentedControl
+            className={styles.segments ?? ''}
+            ml="auto"
+            aria-label={t('snippet')}
+            value={from}
+            onChange={(value) => setFrom(value === 'dump' ? 'dump' : 'live')}
+            data={[
+              { value: 'live', label: t('live') },
+              { value: 'dump', label: t('dump') },
+            ]}
+          />
+        )}
+        <CopyButton text={text} label={t('copySnippet')} />
+      </div>
+      <div className={styles.line}>
+        <span className={styles.address} title={record.address}>
+          {record.address}
+        </span>
+        <CopyButton text={record.address} label={t('copyAddress')} />
+      </div>
+      <pre className={styles.snippet} tabIndex={0}>
+        {text}
+      </pre>
+    </section>
+  )
+}
+
+function More({ node }: { node: NodeRecord }) {
+  const { t } = useTranslation(inspectorTexts)
+  const selectNode = useView((view) => view.selectNode)
+  const [isAll, setAll] = useState(false)
+  const shown = isAll ? node.consumers : node.consumers.slice(0, FEW)
+  const attributes = Object.entries(node.attributes ?? {})
+  return (
+    <>
+      {node.consumers.length > 0 && (
+        <section>
+          <h3 className={styles.subtitle}>
+            {t('consumers')} <span className={styles.quiet}>{count(node.consumer_count)}</span>
+          </h3>
+          <ul className={styles.consumers}>
+            {shown.map((name) => (
+              <li key={name}>
+                <button
+                  type="button"
+                  className={styles.peer}
+                  title={name}
+                  onClick={() => selectNode({ rank: node.rank, graph: node.graph, name })}
+                >
+                  {name}
+                </button>
+              </li>
+            ))}
+          </ul>
+          {shown.length < node.consumers.length && (
+            <Button size="compact-xs" variant="subtle" onClick={() => setAll(true)}>
+              {t('more', { count: node.consumers.length })}
+            </Button>
+          )}
+        </section>
+      )}
+      {attributes.length > 0 && (
+        <section>
+          <h3 className={styles.subtitle}>
+            {t('attributes')} <span className={styles.quiet}>{count(attributes.length)}</span>
+          </h3>
+          <dl className={styles.attributes}>
+            {attributes.map(([name, value]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+      )}
+    </>
+  )
 }

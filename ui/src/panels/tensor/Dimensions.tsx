@@ -53,11 +53,15 @@ export function Dimensions(props: {
           <TextInput
             label={
               <>
-                {t('dimension', { dimension })} <span className={styles.quiet}>{count(length)}</span>
+                {t('dimension', { dimension })} <span className={styles.quiet}>/ {count(length)}</span>
               </>
             }
             aria-label={t('dimensionLong', { dimension, length })}
-            classNames={{ label: styles.boxLabel ?? '', input: styles.boxInput ?? '' }}
+            classNames={{
+              root: styles.box ?? '',
+              label: styles.boxLabel ?? '',
+              input: styles.boxInput ?? '',
+            }}
             value={typed[dimension] ?? ''}
             error={problem?.dimension === dimension}
             onChange={(event) => {
@@ -68,12 +72,18 @@ export function Dimensions(props: {
           />
         </Tooltip>
       ))}
-      <Button variant="default" disabled={!isChanged || problem !== null} onClick={() => apply(typed)}>
+      <Button
+        size="compact-sm"
+        fz="sm"
+        variant="default"
+        disabled={!isChanged || problem !== null}
+        onClick={() => apply(typed)}
+      >
         {t('apply')}
       </Button>
       <Tooltip label={isChanged ? t('revert') : t('reset')}>
         <ActionIcon
-          size={30}
+          size={26}
           variant="default"
           aria-label={isChanged ? t('revert') : t('reset')}
           disabled={!isChanged && isFirst}

@@ -148,6 +148,8 @@ export function HeatMap(props: {
     width: (Math.abs(from.column - to.column) + 1) * cellWidth,
     height: (Math.abs(from.row - to.row) + 1) * cellHeight,
   })
+  // Of a single dimension: which one it is.
+  const dimension = grid.indexOf(0, 0).findIndex((index, place) => index !== grid.indexOf(0, 1)[place])
   const number = cell ? cells?.[cell.row * shownColumns + cell.column] : undefined
   return (
     <div className="fill">
@@ -184,24 +186,26 @@ export function HeatMap(props: {
         {data ? (
           <>
             <canvas ref={canvas} aria-hidden className={styles.canvas} />
-            {ticks(shownColumns, cellWidth, 52).map((column) => (
+            {ticks(columns, (cellWidth * shownColumns) / columns, 56).map((column) => (
               <span
                 key={column}
                 className={styles.tick}
-                style={{ left: LEFT + column * cellWidth, top: 2, width: Math.max(cellWidth, 0) }}
+                style={{ left: LEFT + (column / columns) * cellWidth * shownColumns, top: 2 }}
               >
-                {grid.isWrapped
-                  ? String(grid.indexOf(0, columnOf(column).first).at(-1) ?? '')
-                  : grid.columnLabel(columnOf(column).first)}
+                {grid.isWrapped ? grid.indexOf(0, column)[dimension] : grid.columnLabel(column)}
               </span>
             ))}
-            {ticks(shownRows, cellHeight, 20).map((row) => (
+            {ticks(rows, (cellHeight * shownRows) / rows, 20).map((row) => (
               <span
                 key={row}
                 className={styles.rowTick}
-                style={{ top: TOP + row * cellHeight, width: LEFT - 6, height: Math.max(cellHeight, 0) }}
+                style={{
+                  top: TOP + (row / rows) * cellHeight * shownRows,
+                  width: LEFT - 6,
+                  height: Math.max(cellHeight, 12),
+                }}
               >
-                {grid.isWrapped ? '' : grid.rowLabel(rowOf(row).first)}
+                {grid.isWrapped ? '' : grid.rowLabel(row)}
               </span>
             ))}
             {cell && <div className={styles.outline} style={boxOf(cell, cell)} />}

@@ -42,6 +42,7 @@ export function Legend({ largest, palette }: { largest: number; palette: Palette
         </span>
       ))}
       <SegmentedControl
+        className={styles.segments ?? ''}
         ml="auto"
         aria-label={t('colours')}
         value={colours}

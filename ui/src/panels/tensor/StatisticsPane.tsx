@@ -34,6 +34,7 @@ export function StatisticsPane(props: {
   return (
     <section aria-label={t('statistics')} data-testid="tensor-statistics">
       <SegmentedControl
+        className={styles.segments ?? ''}
         fullWidth
         m={6}
         aria-label={t('extent')}

@@ -66,6 +66,7 @@ export function Toolbar(props: { address: string; record: TensorRecord; session:
   return (
     <div className={styles.toolbar} role="toolbar" aria-label={t('group')}>
       <SegmentedControl
+        className={styles.segments ?? ''}
         aria-label={t('which')}
         value={which}
         onChange={(value) => change(address, { which: value as Which })}
@@ -73,6 +74,7 @@ export function Toolbar(props: { address: string; record: TensorRecord; session:
         data-testid="tensor-which"
       />
       <SegmentedControl
+        className={styles.segments ?? ''}
         aria-label={t('presentation')}
         value={presentation}
         onChange={(value) => change(address, { presentation: value as Presentation })}

@@ -93,14 +93,13 @@ function drawTexts(context: CanvasRenderingContext2D, picture: Picture): void {
   }
 }
 
-/** Where labels of an axis stand: every so many cells that they do not touch. */
-export function ticks(cells: number, cellSize: number, room: number): number[] {
-  if (cells === 0) return []
-  const least = Math.max(1, room / cellSize)
+/** The elements of an axis that are labelled: round numbers, so far apart that labels of `room` pixels do not touch. */
+export function ticks(elements: number, elementSize: number, room: number): number[] {
+  if (elements === 0 || !(elementSize > 0)) return []
+  const least = Math.max(1, room / elementSize)
   const decade = 10 ** Math.floor(Math.log10(least))
-  const every = [1, 2, 5, 10].map((factor) => factor * decade).find((one) => one >= least) ?? least
-  const step = Math.max(1, Math.round(every))
-  return Array.from({ length: Math.ceil(cells / step) }, (_, place) => place * step)
+  const step = [1, 2, 5, 10].map((factor) => factor * decade).find((one) => one >= least) ?? 10 * decade
+  return Array.from({ length: Math.ceil(elements / step) }, (_, place) => place * step)
 }
 
 /** The first element under a cell of a picture, as the server cuts it, and how many there are. */

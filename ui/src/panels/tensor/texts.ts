@@ -69,8 +69,8 @@ export const tensorTexts = texts(
     toleranceLong:
       'Differences within this share of the largest difference count as none. 0 % shows every difference.',
     colours: 'Colours',
-    linear: 'linear',
-    logarithmic: 'logarithmic',
+    linear: 'lin',
+    logarithmic: 'log',
     colourScale: 'Colours from {{least}} to {{most}}',
     logScale: 'logarithmic, six decades',
     cellOf: 'each cell shows, of {{rows}} × {{columns}} elements, the one of largest magnitude',

@@ -1,0 +1,147 @@
+import { Select, Skeleton } from '@mantine/core'
+import { useElementSize } from '@mantine/hooks'
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { useState, type KeyboardEvent } from 'react'
+import { useTranslation } from 'react-i18next'
+import { get } from '~/api/client'
+import { keys, path, useSession } from '~/api/queries'
+import type { StatisticsRow, TensorRecord } from '~/api/types'
+import { short } from '~/parts/numbers'
+import { useView, withoutIteration } from '~/state/store'
+import { pointsOf, segments, STATISTICS, type Point, type StatisticName } from './history'
+import styles from './inspector.module.css'
+import { inspectorTexts } from './texts'
+
+const HEIGHT = 68
+const MARGIN = { left: 4, right: 4, top: 12, bottom: 4 }
+
+/** A statistic of a tensor over all steps where it is known. */
+export function Follow({ record }: { record: TensorRecord }) {
+  const { t } = useTranslation(inspectorTexts)
+  const run = useView((view) => view.run)
+  const { data: session } = useSession()
+  const [statistic, setStatistic] = useState<StatisticName>('abs_mean')
+  const address = withoutIteration(record.address)
+  // While a run goes on its history would be read over and over; it is read again when the run stands.
+  const at = session?.state === 'running' ? 'running' : `${session?.step ?? 0} ${session?.node ?? ''}`
+  const { data, isPending } = useQuery({
+    queryKey: keys.graphs(run, 'history', address, at),
+    queryFn: ({ signal }) =>
+      get<StatisticsRow[]>(path(run, '/tensor/history'), { address: record.address }, signal),
+    placeholderData: (before, last) =>
+      last?.queryKey.includes(address) ? keepPreviousData(before) : undefined,
+  })
+  return (
+    <section data-testid="tensor-history">
+      <div className={styles.sectionHead}>
+        <h3>{t('follow')}</h3>
+        <Select
+          w={112}
+          ml="auto"
+          aria-label={t('statistic')}
+          allowDeselect={false}
+          value={statistic}
+          onChange={(value) => setStatistic(value ?? 'abs_mean')}
+          data={STATISTICS.map((name) => ({ value: name, label: t(`statistics.${name}`) }))}
+        />
+      </div>
+      {isPending ? (
+        <Skeleton h={HEIGHT + 18} />
+      ) : (
+        <Curve points={pointsOf(data ?? [], statistic)} step={record.step} statistic={statistic} />
+      )}
+    </section>
+  )
+}
+
+function Curve({ points, step, statistic }: { points: Point[]; step: number; statistic: StatisticName }) {
+  const { t } = useTranslation(inspectorTexts)
+  const { ref, width } = useElementSize()
+  const [place, setPlace] = useState<number | null>(null)
+  const first = points[0]
+  const last = points.at(-1)
+  if (!first || !last) return <p className={styles.note}>{t('noHistory')}</p>
+  const values = points.flatMap((point) => point.value ?? [])
+  const [least, most] = [Math.min(...values), Math.max(...values)]
+  const area = {
+    width: Math.max(0, width - MARGIN.left - MARGIN.right),
+    height: HEIGHT - MARGIN.top - MARGIN.bottom,
+  }
+  const across = (one: number) =>
+    MARGIN.left +
+    (last.step === first.step ? 0.5 : (one - first.step) / (last.step - first.step)) * area.width
+  const down = (value: number) =>
+    MARGIN.top + (most === least ? 0.5 : (most - value) / (most - least)) * area.height
+  const told = points[place ?? points.findIndex((one) => one.step === step)] ?? last
+  const marks = [told.hasNan ? 'NaN' : '', told.hasInf ? 'Inf' : ''].filter(Boolean).join(', ')
+  const pressed = (event: KeyboardEvent) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
+    if (move === undefined) return
+    event.preventDefault()
+    setPlace(Math.max(0, Math.min(points.length - 1, (place ?? points.indexOf(told)) + move)))
+  }
+  return (
+    <>
+      <svg
+        ref={ref}
+        className={styles.curve}
+        height={HEIGHT}
+        role="application"
+        tabIndex={0}
+        aria-label={t('curve', {
+          statistic: t(`statistics.${statistic}`),
+          count: points.length,
+          first: first.step,
+          last: last.step,
+        })}
+        onKeyDown={pressed}
+        onMouseLeave={() => setPlace(null)}
+        onMouseMove={(event) => {
+          const at = event.clientX - event.currentTarget.getBoundingClientRect().left
+          const distances = points.map((point) => Math.abs(across(point.step) - at))
+          setPlace(distances.indexOf(Math.min(...distances)))
+        }}
+      >
+        <line x1={across(step)} x2={across(step)} y2={HEIGHT} className={styles.present} />
+        {segments(points).map((part) =>
+          part.length === 1 && part[0]?.value !== undefined ? (
+            <circle
+              key={part[0].step}
+              cx={across(part[0].step)}
+              cy={down(part[0].value ?? 0)}
+              r={2.5}
+              className={styles.point}
+            />
+          ) : (
+            <polyline
+              key={part[0]?.step}
+              className={styles.polyline}
+              points={part.map((one) => `${across(one.step)},${down(one.value ?? 0)}`).join(' ')}
+            />
+          ),
+        )}
+        {points
+          .filter((one) => one.hasNan || one.hasInf)
+          .map((one) => (
+            <text key={one.step} x={across(one.step)} y={9} className={styles.curveMark} textAnchor="middle">
+              {one.hasNan ? '✕' : '▲'}
+            </text>
+          ))}
+        {told.value !== null && (
+          <circle cx={across(told.step)} cy={down(told.value)} r={3.5} className={styles.told} />
+        )}
+      </svg>
+      <div className={styles.curveText} aria-live="polite">
+        <span className="mono">
+          {t(points.length === 1 ? 'oneStep' : 'atStep', { step: told.step, value: short(told.value) })}
+        </span>
+        {marks && <b className={styles.alarm}>{t('stepMarks', { marks })}</b>}
+        {values.length > 1 && (
+          <span className={styles.range}>
+            {short(least)} … {short(most)}
+          </span>
+        )}
+      </div>
+    </>
+  )
+}

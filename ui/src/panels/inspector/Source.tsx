@@ -1,0 +1,74 @@
+import { Button, Tooltip } from '@mantine/core'
+import { IconListSearch } from '@tabler/icons-react'
+import { useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import type { Frame, NodeRecord } from '~/api/types'
+import { useView } from '~/state/store'
+import styles from './inspector.module.css'
+import { inspectorTexts } from './texts'
+
+/** The lines of code that made a node, one's own first; each leads to all nodes that it made. */
+export function Source({ node }: { node: NodeRecord }) {
+  const { t } = useTranslation(inspectorTexts)
+  const [isAll, setAll] = useState(false)
+  const own = node.stack.filter((frame) => frame.is_user_code)
+  const few = own.length > 0 ? own : node.stack.slice(0, 1)
+  const frames = isAll ? node.stack : few
+  return (
+    <section data-testid="node-source">
+      <div className={styles.sectionHead}>
+        <h3>{t('source')}</h3>
+        {node.stack.length > few.length && (
+          <Button
+            ml="auto"
+            size="compact-xs"
+            variant="subtle"
+            onClick={() => setAll(!isAll)}
+            aria-expanded={isAll}
+          >
+            {isAll ? t('fewerFrames') : t('allFrames', { count: node.stack.length })}
+          </Button>
+        )}
+      </div>
+      {node.stack.length === 0 && (
+        <p className={styles.note}>
+          {t('noSource')} {t('noSourceMade')}
+        </p>
+      )}
+      <ol className={styles.stack}>
+        {frames.map((frame, place) => (
+          <FrameRow key={place} frame={frame} />
+        ))}
+      </ol>
+    </section>
+  )
+}
+
+function FrameRow({ frame }: { frame: Frame }) {
+  const { t } = useTranslation(inspectorTexts)
+  const set = useView((view) => view.set)
+  const line = frame.line === null || frame.line === undefined ? '' : `:${frame.line}`
+  return (
+    <li className={styles.frame} data-own={frame.is_user_code || undefined}>
+      <div className={styles.line}>
+        <span className={styles.file} title={`${frame.file}${line}`}>
+          {frame.file.split(/[\\/]/).at(-1)}
+          {line}
+        </span>
+        <Tooltip label={t('sameLine')}>
+          <Button
+            size="compact-xs"
+            variant="subtle"
+            ml="auto"
+            leftSection={<IconListSearch size={13} />}
+            data-testid="same-line"
+            onClick={() => set({ stackFilter: `${frame.file}${line}`, left: 'nodes' })}
+          >
+            {t('sameLine')}
+          </Button>
+        </Tooltip>
+      </div>
+      {frame.code && <code className={styles.code}>{frame.code.trim()}</code>}
+    </li>
+  )
+}

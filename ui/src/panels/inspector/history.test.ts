@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest'
+import type { StatisticsRow } from '~/api/types'
+import { pointsOf, segments } from './history'
+
+const row = (iteration: number, statistics: object) =>
+  ({
+    iteration,
+    statistics: { count: 8, nan_count: 0, pos_inf_count: 0, neg_inf_count: 0, unknown: [], ...statistics },
+  }) as unknown as StatisticsRow
+
+it('draws no line where a number is not known', () => {
+  const rows = [
+    row(0, { mean: 1 }),
+    row(1, { mean: 2 }),
+    row(2, { mean: null, nan_count: 8 }),
+    row(3, { mean: 3 }),
+  ]
+  const points = pointsOf(rows, 'mean')
+  expect(points[2]).toEqual({ step: 3, value: null, hasNan: true, hasInf: false })
+  expect(segments(points).map((part) => part.map((one) => one.step))).toEqual([[1, 2], [4]])
+})
+
+it('takes a count that was not recorded for unknown, not for 0', () => {
+  const rows = [row(0, { zero_count: 4 }), row(1, { zero_count: 0, unknown: ['zero_count'] })]
+  expect(pointsOf(rows, 'zeros').map((one) => one.value)).toEqual([50, null])
+})

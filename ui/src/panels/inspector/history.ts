@@ -1,0 +1,61 @@
+import type { Statistics, StatisticsRow } from '~/api/types'
+
+export const STATISTICS = [
+  'abs_mean',
+  'mean',
+  'max',
+  'min',
+  'std',
+  'l2_norm',
+  'zeros',
+  'nan_count',
+  'inf_count',
+] as const
+export type StatisticName = (typeof STATISTICS)[number]
+
+/** One step of a curve; null where the number does not exist or was not recorded. */
+export interface Point {
+  step: number
+  value: number | null
+  hasNan: boolean
+  hasInf: boolean
+}
+
+export function pointsOf(rows: readonly StatisticsRow[], statistic: StatisticName): Point[] {
+  return rows.map(({ iteration, statistics }) => ({
+    step: iteration + 1,
+    value: numberOf(statistics, statistic),
+    hasNan: statistics.nan_count > 0,
+    hasInf: statistics.pos_inf_count + statistics.neg_inf_count > 0,
+  }))
+}
+
+function numberOf(statistics: Statistics, name: StatisticName): number | null {
+  const isKnown = (count: string) => !statistics.unknown.includes(count)
+  if (name === 'zeros') {
+    return statistics.count > 0 && isKnown('zero_count')
+      ? (100 * statistics.zero_count) / statistics.count
+      : null
+  }
+  if (name === 'inf_count') {
+    const isCounted = isKnown('pos_inf_count') && isKnown('neg_inf_count')
+    return isCounted ? statistics.pos_inf_count + statistics.neg_inf_count : null
+  }
+  if (name === 'nan_count') return isKnown(name) ? statistics.nan_count : null
+  return statistics[name] ?? null
+}
+
+/** The runs of points between gaps, so that no line is drawn where nothing is known. */
+export function segments(points: readonly Point[]): Point[][] {
+  const found: Point[][] = []
+  let last: Point[] = []
+  for (const point of points) {
+    if (point.value === null) {
+      last = []
+      continue
+    }
+    if (last.length === 0) found.push(last)
+    last.push(point)
+  }
+  return found
+}
