@@ -1,9 +1,18 @@
-/** The strip below the header: the server is gone, the run has ended, versions differ. */
-export function Connection() {
-  return <div />
-}
+import { Login } from './Login'
+import { Palette } from './Palette'
+import { Recommended } from './Recommended'
+import { Shortcuts } from './Shortcuts'
+
+export { Connection } from './Connection'
 
 /** Whatever opens over the page. */
 export function Dialogs() {
-  return null
+  return (
+    <>
+      <Recommended />
+      <Shortcuts />
+      <Palette />
+      <Login />
+    </>
+  )
 }

@@ -1,0 +1,104 @@
+import { Badge, Button, Group, Modal, Skeleton, Text } from '@mantine/core'
+import { IconAlertTriangle, IconExclamationCircle } from '@tabler/icons-react'
+import { useMutation, useQuery } from '@tanstack/react-query'
+import { useMemo, useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import { change, get } from '~/api/client'
+import { keys, path, useSession } from '~/api/queries'
+import type { Session, Watchpoint } from '~/api/types'
+import { showRefusal } from '~/parts/refusal'
+import { useConditionWords } from '~/parts/conditionWords'
+import { useView } from '~/state/store'
+import { useActions } from '~/state/useActions'
+import classes from './dialogs.module.css'
+import { dialogTexts } from './texts'
+
+/** Asked once for a run, before anything is watched: whether the recommended watchpoints are wanted. */
+export function Recommended() {
+  const { data: session } = useSession()
+  const run = useView((view) => view.run)
+  return session?.id === run ? <Question key={run} session={session} /> : null
+}
+
+function Question({ session }: { session: Session }) {
+  const { t } = useTranslation(dialogTexts)
+  const run = session.id
+  // Null: nobody has said anything here; it is asked where nothing is watched yet.
+  const [isAsked, ask] = useState<boolean | null>(null)
+  const canAsk = !session.recommended_offered && session.capabilities.can_edit_watchpoints
+  const isOpen = canAsk && (isAsked ?? session.watchpoints === 0)
+  const { data: offered } = useQuery({
+    queryKey: keys.graphs(run, 'recommended'),
+    queryFn: ({ signal }) => get<Watchpoint[]>(path(run, '/watchpoints/recommended'), {}, signal),
+    enabled: isOpen,
+  })
+  const { mutate: answer, isPending } = useMutation({
+    mutationFn: (accept: boolean) => change('POST', path(run, '/watchpoints/recommended'), { accept }),
+    onError: showRefusal,
+  })
+  useActions(
+    useMemo(
+      () =>
+        canAsk
+          ? [
+              {
+                id: 'watchpoints.recommended',
+                label: t('action.recommended'),
+                run: () => ask(true),
+                group: t('group.watchpoints'),
+              },
+            ]
+          : [],
+      [canAsk, t],
+    ),
+  )
+  // Where none fits there is nothing to ask.
+  const isShown = isOpen && offered?.length !== 0
+  return (
+    <Modal
+      opened={isShown}
+      onClose={() => ask(false)}
+      title={t('recommended')}
+      size={680}
+      data-testid="recommended"
+      closeButtonProps={{ 'aria-label': t('later') }}
+    >
+      <Text c="var(--quiet)" mb="sm">
+        {t('recommendedText')}
+      </Text>
+      <ul className={classes['offered']}>
+        {offered?.map((one) => <Offer key={one.id} watchpoint={one} />) ?? <Skeleton h={320} />}
+      </ul>
+      <Group justify="flex-end" mt="md">
+        <Button variant="subtle" color="gray" onClick={() => ask(false)}>
+          {t('later')}
+        </Button>
+        <Button variant="default" loading={isPending} onClick={() => answer(false)}>
+          {t('without')}
+        </Button>
+        <Button loading={isPending} disabled={!offered} data-autofocus onClick={() => answer(true)}>
+          {t('use', { count: offered?.length ?? 0 })}
+        </Button>
+      </Group>
+    </Modal>
+  )
+}
+
+function Offer({ watchpoint }: { watchpoint: Watchpoint }) {
+  const { t } = useTranslation(dialogTexts)
+  const words = useConditionWords()
+  const isError = watchpoint.severity === 'error'
+  const Icon = isError ? IconExclamationCircle : IconAlertTriangle
+  return (
+    <li data-testid="recommended-watchpoint" data-condition={watchpoint.condition}>
+      <Icon size={15} color={isError ? 'var(--hit)' : 'var(--past)'} aria-label={t(watchpoint.severity)} />
+      <Badge variant="default" size="sm" radius="sm" className={classes['abbreviation'] ?? ''}>
+        {watchpoint.abbreviation}
+      </Badge>
+      <span>{words.sentence(watchpoint)}</span>
+      <span className={classes['nodes']}>
+        {watchpoint.nodes > 0 ? t('nodes', { count: watchpoint.nodes }) : t('nodesLater')}
+      </span>
+    </li>
+  )
+}
