@@ -54,7 +54,6 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
   const [frame, setFrame] = useState<HTMLDivElement | null>(null)
   const viewport = useViewport(frame, layout)
   const [isLarge, setLarge] = useState(false)
-  const [isLegendOpen, setLegendOpen] = useState(true)
   const [menu, setMenu] = useState<MenuPlace | null>(null)
   const [isFar, setFar] = useState(false)
 
@@ -63,7 +62,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
   const { hold } = viewport
   const toggle = useCallback(
     (box: BoxRecord) => {
-      hold(box.id)
+      hold(box.id, !box.isOpen)
       const before = openPart(part)
       const after = box.isOpen
         ? withClosed(before, box.path)
@@ -236,8 +235,8 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
           allowDeselect={false}
         />
       )}
-      <Toolbar isLarge={isLarge} isLegendOpen={isLegendOpen} setLegendOpen={setLegendOpen} />
-      {isLegendOpen && <Legend isTruncated={picture?.isTruncated ?? false} />}
+      <Toolbar isLarge={isLarge} />
+      <Legend isTruncated={picture?.isTruncated ?? false} />
       <ReachStrip picture={picture} />
       <BoxMenu
         place={menu}

@@ -1,8 +1,7 @@
-import { ActionIcon, Checkbox, Popover, Stack, Tooltip } from '@mantine/core'
+import { ActionIcon, Checkbox, Popover, Stack } from '@mantine/core'
 import {
   IconAdjustmentsHorizontal,
   IconFold,
-  IconInfoCircle,
   IconArrowsMaximize,
   IconArrowsMinimize,
   IconFocusCentered,
@@ -16,13 +15,7 @@ import css from './graph.module.css'
 import { useOpenParts } from './openPart'
 import { graphTexts } from './texts'
 
-interface Props {
-  isLarge: boolean
-  isLegendOpen: boolean
-  setLegendOpen: (isOpen: boolean) => void
-}
-
-export function Toolbar({ isLarge, isLegendOpen, setLegendOpen }: Props) {
+export function Toolbar({ isLarge }: { isLarge: boolean }) {
   const { t } = useTranslation(graphTexts)
   const parameters = useOpenParts((parts) => parts.parameters)
   const constants = useOpenParts((parts) => parts.constants)
@@ -59,15 +52,6 @@ export function Toolbar({ isLarge, isLegendOpen, setLegendOpen }: Props) {
         id="graph.fullScreen"
         icon={isLarge ? <IconArrowsMinimize size={16} /> : <IconArrowsMaximize size={16} />}
       />
-      <Tooltip label={isLegendOpen ? t('legendHide') : t('legendShow')}>
-        <ActionIcon
-          aria-label={isLegendOpen ? t('legendHide') : t('legendShow')}
-          aria-pressed={isLegendOpen}
-          onClick={() => setLegendOpen(!isLegendOpen)}
-        >
-          <IconInfoCircle size={16} />
-        </ActionIcon>
-      </Tooltip>
     </div>
   )
 }

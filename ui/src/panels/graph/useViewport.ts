@@ -3,7 +3,7 @@ import { useCallback, useLayoutEffect, useMemo, useRef } from 'react'
 import type { Layout, Place } from './layout'
 
 const MARGIN = 28
-const LARGEST_ZOOM = 1.1
+const LARGEST_ZOOM = 1
 /** Below this nothing can be read; a tall graph shows its beginning first. */
 const READABLE = 0.55
 const LEAST_ZOOM = 0.04
@@ -11,7 +11,7 @@ const LEAST_ZOOM = 0.04
 /** Move the picture: fit it, go to a box, and hold a box in its place while what is around it is laid out anew. */
 export function useViewport(frame: HTMLElement | null, layout: Layout | undefined) {
   const { getViewport, setViewport } = useReactFlow()
-  const held = useRef<{ id: string; x: number; y: number } | null>(null)
+  const held = useRef<{ id: string; x: number; y: number; isOpening: boolean } | null>(null)
   const last = useRef<Layout | undefined>(undefined)
 
   const fit = useCallback(
@@ -59,12 +59,30 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
   )
 
   const hold = useCallback(
-    (id: string) => {
+    (id: string, isOpening: boolean) => {
       const place = layout?.places.get(id)
       const { x, y, zoom } = getViewport()
-      if (place) held.current = { id, x: (place.x + place.width / 2) * zoom + x, y: place.y * zoom + y }
+      if (!place) return
+      const middle = (place.x + place.width / 2) * zoom + x
+      held.current = { id, x: middle, y: place.y * zoom + y, isOpening }
     },
     [layout, getViewport],
+  )
+
+  /** Show an opened box as far as there is room: smaller if that helps, and near the place where it was opened. */
+  const showOpened = useCallback(
+    (place: Place, x: number, y: number) => {
+      const room = frame?.getBoundingClientRect()
+      if (!room) return
+      const before = getViewport().zoom
+      const inner = { width: room.width - 2 * MARGIN, height: room.height - 2 * MARGIN }
+      const whole = Math.min(inner.width / place.width, inner.height / place.height)
+      const zoom = Math.min(before, Math.max(whole, READABLE))
+      const left = within(x - (place.width / 2) * zoom, inner.width - place.width * zoom)
+      const top = within(y, inner.height - place.height * zoom)
+      void setViewport({ zoom, x: left - place.x * zoom, y: top - place.y * zoom })
+    },
+    [frame, getViewport, setViewport],
   )
 
   useLayoutEffect(() => {
@@ -74,13 +92,19 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
     const place = held.current && layout.places.get(held.current.id)
     if (held.current && place) {
       const { zoom } = getViewport()
-      const { x, y } = held.current
-      void setViewport({ zoom, x: x - (place.x + place.width / 2) * zoom, y: y - place.y * zoom })
+      const { x, y, isOpening } = held.current
+      if (isOpening) showOpened(place, x, y)
+      else void setViewport({ zoom, x: x - (place.x + place.width / 2) * zoom, y: y - place.y * zoom })
     } else if (isFirst) fit(READABLE)
     held.current = null
-  }, [layout, fit, getViewport, setViewport])
+  }, [layout, fit, showOpened, getViewport, setViewport])
 
   return useMemo(() => ({ fitAll: () => fit(LEAST_ZOOM), goTo, isInView, hold }), [fit, goTo, isInView, hold])
 }
 
 export type Viewport = ReturnType<typeof useViewport>
+
+/** A place for something along a way of `room`, the nearest to `wanted`; at the margin if there is no room. */
+function within(wanted: number, room: number): number {
+  return room <= 0 ? MARGIN : Math.max(MARGIN, Math.min(wanted, MARGIN + room))
+}
