@@ -43,18 +43,20 @@ export function HitFilters({ filter, change }: { filter: HitFilter; change: (fil
           onChange={(graph) => set({ graph })}
         />
       )}
-      <Select
-        aria-label={t('watchpoint')}
-        placeholder={t('anyWatchpoint')}
-        clearable
-        comboboxProps={{ width: 260, position: 'bottom-start' }}
-        data={hitting.map((one) => ({
-          value: String(one.id),
-          label: `${one.id} · ${words.label(one.condition)} (${one.hits})`,
-        }))}
-        value={filter.watchpoint === null ? null : String(filter.watchpoint)}
-        onChange={(watchpoint) => set({ watchpoint: watchpoint === null ? null : Number(watchpoint) })}
-      />
+      {(hitting.length > 1 || filter.watchpoint !== null) && (
+        <Select
+          aria-label={t('watchpoint')}
+          placeholder={t('anyWatchpoint')}
+          clearable
+          comboboxProps={{ width: 260, position: 'bottom-start' }}
+          data={hitting.map((one) => ({
+            value: String(one.id),
+            label: `${one.id} · ${words.label(one.condition)} (${one.hits})`,
+          }))}
+          value={filter.watchpoint === null ? null : String(filter.watchpoint)}
+          onChange={(watchpoint) => set({ watchpoint: watchpoint === null ? null : Number(watchpoint) })}
+        />
+      )}
     </div>
   )
 }

@@ -1,0 +1,53 @@
+import { notifications } from '@mantine/notifications'
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { change } from '~/api/client'
+import { keys, path } from '~/api/queries'
+import type { Watchpoint, WatchpointChange, WatchpointSpec } from '~/api/types'
+import { useView } from '~/state/store'
+
+/** What changes the watchpoints of the open session; what the server says against it is shown where it was asked. */
+export function useWatchpointEdits() {
+  const run = useView((view) => view.run)
+  const client = useQueryClient()
+  const settled = () =>
+    Promise.all(
+      [keys.record(run), keys.watchpoints(run), keys.hits(run)].map((queryKey) =>
+        client.invalidateQueries({ queryKey }),
+      ),
+    )
+  const tell = (error: Error) => notifications.show({ color: 'red', message: error.message })
+  const one = (id: number) => path(run, `/watchpoints/${id}`)
+  return {
+    // The dialog shows what the server says against these two beside the fields.
+    create: useMutation({
+      mutationFn: (spec: WatchpointSpec) => change<Watchpoint>('POST', path(run, '/watchpoints'), spec),
+      onSettled: settled,
+    }),
+    save: useMutation({
+      mutationFn: ({ id, ...what }: { id: number } & Partial<WatchpointChange>) =>
+        change<Watchpoint>('PATCH', one(id), what),
+      onSettled: settled,
+    }),
+    enable: useMutation({
+      mutationFn: ({ id, enabled }: { id: number; enabled: boolean }) =>
+        change<Watchpoint>('PATCH', one(id), { enabled }),
+      onSettled: settled,
+      onError: tell,
+    }),
+    remove: useMutation({
+      mutationFn: (id: number) => change('DELETE', one(id)),
+      onSettled: settled,
+      onError: tell,
+    }),
+    clear: useMutation({
+      mutationFn: () => change('DELETE', path(run, '/watchpoints')),
+      onSettled: settled,
+      onError: tell,
+    }),
+    recommend: useMutation({
+      mutationFn: () => change<Watchpoint[]>('POST', path(run, '/watchpoints/recommended'), { accept: true }),
+      onSettled: settled,
+      onError: tell,
+    }),
+  }
+}
