@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from tensight.cli.run import command_line, size_bytes
+from tensight.cli.plain_run import FLAGS, MODULE, VALUES, read_plainly
+from tensight.cli.run import run
+from tensight.cli.starting import command_line, size_bytes
 from tensight.errors import InputError
 
 REPORT = """\
@@ -173,3 +175,36 @@ def test_an_interpreter_that_would_not_start_the_debugger_is_not_tried(
 )
 def test_sizes_are_read_as_people_write_them(text: str, amount: int) -> None:
     assert size_bytes(text) == amount
+
+
+def test_every_option_is_read_without_the_library_as_it_is_with_it() -> None:
+    hints = {name for name in get_type_hints(run) if name not in ("script", "arguments", "return")}
+    options = {*VALUES, *FLAGS, MODULE[1]}
+    assert {option.removeprefix("--").replace("-", "_") for option in options} == hints
+    line = [
+        *("--host", "h", "--port=7", "--capture", "ops", "--step-on=forward", "--record", "full", "--job", "j"),
+        *("--record-folder", "/r", "--on-disconnect", "wait", "--memory-budget", "2KB", *FLAGS),
+    ]
+    assert read_plainly([*line, "-m", "train", "--port", "8"]) == (
+        ["train", "--port", "8"],
+        {
+            "host": "h",
+            "port": 7,
+            "capture": "ops",
+            "step_on": "forward",
+            "record": "full",
+            "job": "j",
+            "record_folder": "/r",
+            "on_disconnect": "wait",
+            "memory_budget_bytes": 2000,
+            **dict.fromkeys(FLAGS.values(), True),
+        },
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["", "--help train.py", "--port", "--port x train.py", "--capture all t.py", "-- t.py", "--ports 1 t.py"]
+)
+def test_what_is_not_plain_is_left_to_the_library(line: str) -> None:
+    assert read_plainly(line.split()) is None

@@ -7,6 +7,7 @@ imports next to nothing; what the agent needs is imported after the framework, i
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,10 @@ class _Expectation:
 
 def _debug_torch() -> None:
     """Install the agent; whatever is wrong with it, the script goes on."""
+    # What is imported stays: with a framework in memory, one search for reference cycles takes a tenth of a second, and
+    # so many new objects would set off several.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         from tensight.agents.settings import AgentSettings
 
@@ -99,6 +104,9 @@ def _debug_torch() -> None:
         install(settings)
     except Exception as error:
         _say(error)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _say(error: Exception) -> None:

@@ -34,10 +34,15 @@ def main() -> None:
 
 
 def _run() -> None:
-    from tensight.cli.app import app
     from tensight.errors import TensightError
 
     try:
+        if sys.argv[1:2] == ["run"]:
+            from tensight.cli.plain_run import run_plainly
+
+            run_plainly(sys.argv[2:])
+        from tensight.cli.app import app
+
         app()
     except TensightError as error:
         _say(str(error))

@@ -153,11 +153,15 @@ class Debugger:
         settings = _as_one_job(self._settings, framework)
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         discovery = Discovery(names, self._subjects)
-        names.scope(first)
+        optimizers = self._optimizers
+        if id(first) not in names.modules:
+            alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
+            discovery.meet(first, alive)
+            optimizers = optimizers or [one for one in alive if issubclass(type(one), torch.optim.Optimizer)]
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
         capture = self._capture = self._new_capture(agent, names, discovery)
-        for optimizer in self._optimizers or live_instances(torch.optim.Optimizer):
+        for optimizer in optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.add_optimizer(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tensight.agents.torch.names import Names
 
@@ -33,10 +33,17 @@ class Discovery:
             names.add(model)
         names.meet = self.meet
 
-    def meet(self, module: nn.Module) -> None:
-        """Give a name to a module that was never seen, or have it passed over."""
+    def meet(self, module: nn.Module, alive: Iterable[object] | None = None) -> None:
+        """Give a name to a module that was never seen, or have it passed over.
+
+        Parameters
+        ----------
+        module : Module
+        alive : iterable of object, optional
+            All modules that there are, and what else; they are looked for if they are not given.
+        """
         names = self._names
-        top = outermost_owner(module)
+        top = outermost_owner(module, alive)
         if id(top) in names.modules:
             # The model got new modules since it was looked at.
             names.add(top)
@@ -50,10 +57,11 @@ class Discovery:
         return not module.training and not torch.is_grad_enabled()
 
 
-def outermost_owner(module: nn.Module) -> nn.Module:
+def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) -> nn.Module:
     """Return the module that a module belongs to and that belongs to no other one."""
     owners: dict[int, nn.Module] = {}
-    for owner in live_instances(nn.Module):
+    modules = live_instances(nn.Module) if alive is None else [one for one in alive if _is_module(one)]
+    for owner in modules:
         for child in owner._modules.values():
             if child is not None:
                 owners.setdefault(id(child), owner)
@@ -64,7 +72,11 @@ def outermost_owner(module: nn.Module) -> nn.Module:
     return module
 
 
-def live_instances(kind: type[_T]) -> list[_T]:
-    """Return the objects of a class that there are in this process."""
+def _is_module(one: object) -> TypeGuard[nn.Module]:
+    return issubclass(type(one), nn.Module)
+
+
+def live_instances(kind: type[_T] | tuple[type[_T], ...]) -> list[_T]:
+    """Return the objects of a class, or of several, that there are in this process; looking at all takes a while."""
     # Not isinstance(): an object may answer that with a property of its own.
     return [one for one in gc.get_objects() if issubclass(type(one), kind)]
