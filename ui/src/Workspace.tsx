@@ -95,7 +95,7 @@ function Middle() {
       className="fill"
       keepMounted={false}
     >
-      <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto' }}>
+      <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto', flexShrink: 0 }}>
         <Tabs.Tab value="overview">{t('overview')}</Tabs.Tab>
         <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
         <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
