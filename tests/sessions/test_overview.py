@@ -124,6 +124,13 @@ def test_tensors_are_in_the_order_of_execution_and_may_be_chosen_by_words() -> N
     assert (nothing.total, nothing.rows, nothing.values) == (0, (), ())
 
 
+def test_steps_may_be_chosen() -> None:
+    found = overview(numbers(2, 9), {3: (hit("node0"),), 9: (hit("node1"),)}, OverviewChoice(first_step=3, last_step=4))
+    assert [span.first for span in found.steps] == [3, 4]
+    assert found.values == ((2, 3), (11, 12))
+    assert found.marks == ((HIT, 0), (0, 0))
+
+
 def test_hits_are_marked_also_where_no_statistics_are_known() -> None:
     hits = {
         2: (hit("node1"), hit("node1", rank=1), hit("node0", is_hit=False)),

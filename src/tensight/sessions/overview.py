@@ -112,6 +112,8 @@ class OverviewChoice:
         The first tensor, and how many.
     rows, columns : int
         Cells at most.
+    first_step, last_step : int
+        Only these steps, and those between.
     """
 
     statistic: OverviewStatistic = "abs_mean"
@@ -120,6 +122,8 @@ class OverviewChoice:
     limit: int = 2**31 - 1
     rows: int = 400
     columns: int = 400
+    first_step: int = 0
+    last_step: int = 2**31 - 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked for. InputError."""
@@ -149,12 +153,16 @@ def overview(
     total = len(chosen)
     chosen = chosen[choice.offset : choice.offset + choice.limit]
     steps = np.union1d(source.steps, np.fromiter(found, np.int64, len(found)))
+    steps = steps[(choice.first_step <= steps) & (steps <= choice.last_step)]
     picture = _Picture(len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns)
     for column in source.columns(choice.statistic) if chosen else ():
-        picture.add(column)
+        if choice.first_step <= column.step <= choice.last_step:
+            picture.add(column)
     picture.flush()
     places = {one.key: place for place, one in enumerate(tensors)} if found else {}
     for step, own in found.items():
+        if not choice.first_step <= step <= choice.last_step:
+            continue
         picture.hit(step, sorted({places[one.node, one.io, one.slot] for one in own}))
     return Overview(
         statistic=choice.statistic,

@@ -36,12 +36,14 @@ async def get_overview(
         int, Query(ge=1, le=MOST_ROWS, description="How many rows at most; neighbouring tensors merge.", examples=[400])
     ] = 400,
     columns: ColumnsAtMost = 400,
+    first_step: Annotated[int, Query(ge=0, le=LARGEST, description="From this step on.", examples=[0])] = 0,
+    last_step: Annotated[int, Query(ge=0, le=LARGEST, description="Up to this step.", examples=[100])] = LARGEST,
     read: Annotated[
         bool, Query(description="Read, for about a second, what has not been read yet of a dump; see `unread`.")
     ] = False,
 ) -> JsonResponse:
     """Return a statistic of tensors in execution order by steps, with what is not finite and what hit."""
-    choice = OverviewChoice(statistic, query, offset, limit, rows, columns)
+    choice = OverviewChoice(statistic, query, offset, limit, rows, columns, first_step, last_step)
     # As many numbers as a large list of records.
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.overview(rank, choice, read=read)))
 

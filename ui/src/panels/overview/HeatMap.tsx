@@ -1,0 +1,241 @@
+import { useComputedColorScheme } from '@mantine/core'
+import { IconFlag3 } from '@tabler/icons-react'
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from 'react'
+import { useTranslation } from 'react-i18next'
+import { useSession } from '~/api/queries'
+import type { Overview } from '~/api/types'
+import { useView } from '~/state/store'
+import { drawOver, drawPicture } from './drawing'
+import type { Beginning } from './beginning'
+import {
+  cellAt,
+  columnOf,
+  geometryOf,
+  middleOf,
+  nearestCell,
+  partAround,
+  partBetween,
+  type Cell,
+  type Part,
+} from './geometry'
+import classes from './overview.module.css'
+import type { Scale } from './scale'
+import { overviewTexts } from './texts'
+import { Tip, useCellWords } from './Tip'
+
+interface Props {
+  data: Overview
+  scale: Scale
+  width: number
+  height: number
+  beginning: Beginning | null
+  /** The cell that keys move; it is kept above, so that other controls can put it somewhere. */
+  cursor: Cell | null
+  onCursor: (cell: Cell | null) => void
+  onGo: (cell: Cell, isOpened: boolean) => void
+  onPart: (part: Part | null) => void
+  onBack: () => void
+  onBeginning: () => void
+}
+
+/** Pixels that a pointer must move to mean a rectangle. */
+const DRAG_FROM = 5
+
+/** The picture itself, with the pointer and the keys on it. */
+export function HeatMap(props: Props) {
+  const { data, scale, width, height, beginning, cursor, onCursor } = props
+  const { t } = useTranslation(overviewTexts)
+  const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })
+  const node = useView((view) => view.node)
+  const { data: session } = useSession()
+  const below = useRef<HTMLCanvasElement>(null)
+  const above = useRef<HTMLCanvasElement>(null)
+  const [hover, setHover] = useState<Cell | null>(null)
+  const [drag, setDrag] = useState<[Cell, Cell] | null>(null)
+  const pressed = useRef<{ x: number; y: number; cell: Cell } | null>(null)
+  const geometry = useMemo(
+    () => geometryOf(width, height, data.rows.length, data.steps.length),
+    [width, height, data.rows.length, data.steps.length],
+  )
+  const shown = columnOf(data.steps, session?.step ?? -1)
+  const chosen = useMemo(
+    () =>
+      data.rows.flatMap((row, place) =>
+        node && row.tensors === 1 && row.node === node.name && row.graphs.includes(node.graph) ? [place] : [],
+      ),
+    [data.rows, node],
+  )
+
+  useEffect(() => {
+    const canvas = sized(below.current, width, height)
+    const phases = {
+      forward: t('phases.forward'),
+      gradients: t('phases.gradients'),
+      optimizer: t('phases.optimizer'),
+      parameters: t('phases.parameters'),
+    }
+    if (canvas) drawPicture(canvas, data, scale, geometry, theme, { steps: t('steps'), phases })
+  }, [data, scale, geometry, theme, t, width, height])
+  useEffect(() => {
+    const canvas = sized(above.current, width, height)
+    if (canvas) drawOver(canvas, geometry, { shown, chosen, cursor: hover ?? cursor, beginning, drag }, theme)
+  }, [geometry, shown, chosen, hover, cursor, beginning, drag, theme, width, height])
+
+  const at = (event: { clientX: number; clientY: number; currentTarget: Element }) => {
+    const box = event.currentTarget.getBoundingClientRect()
+    return { x: event.clientX - box.left, y: event.clientY - box.top }
+  }
+  const onDown = (event: PointerEvent) => {
+    const point = at(event)
+    const cell = cellAt(geometry, point.x, point.y)
+    if (event.button !== 0 || !cell) return
+    pressed.current = { ...point, cell }
+    event.currentTarget.setPointerCapture(event.pointerId)
+  }
+  const onMove = (event: PointerEvent) => {
+    const { x, y } = at(event)
+    const from = pressed.current
+    if (from && Math.hypot(x - from.x, y - from.y) >= DRAG_FROM) {
+      setHover(null)
+      setDrag([from.cell, nearestCell(geometry, x, y)])
+    } else if (!drag) setHover(cellAt(geometry, x, y))
+  }
+  const onUp = () => {
+    const from = pressed.current
+    pressed.current = null
+    if (drag) {
+      props.onPart(partBetween(data, ...drag))
+      setDrag(null)
+    } else if (from) {
+      onCursor(from.cell)
+      props.onGo(from.cell, false)
+    }
+  }
+  const onKey = (event: KeyboardEvent) => {
+    const move = moveOf(event, data)
+    const cell = cursor ?? beginning ?? { row: 0, column: Math.max(0, shown) }
+    if (move) onCursor(cursor ? move(cell) : cell)
+    else if (event.key === 'Enter') props.onGo(cell, event.shiftKey)
+    else if (event.key === 'o') props.onGo(cell, true)
+    else if (event.key === '+' || event.key === '=') props.onPart(partAround(data, cell))
+    else if (event.key === '-' || event.key === 'Escape') props.onBack()
+    else if (event.key === 'b') props.onBeginning()
+    else return
+    event.preventDefault()
+  }
+  const words = useCellWords(data)(cursor ?? { row: -1, column: -1 })
+  const pointed = hover ?? cursor
+  return (
+    <>
+      <canvas ref={below} aria-hidden />
+      <canvas ref={above} aria-hidden />
+      <div
+        className={classes['pointer']}
+        role="application"
+        aria-label={t('map', { statistic: t(`statistics.${data.statistic}`) })}
+        aria-describedby="overview-help"
+        tabIndex={0}
+        data-testid="overview-map"
+        onPointerDown={onDown}
+        onPointerMove={onMove}
+        onPointerUp={onUp}
+        onPointerCancel={() => {
+          pressed.current = null
+          setDrag(null)
+        }}
+        onPointerLeave={() => setHover(null)}
+        onDoubleClick={(event) => {
+          const { x, y } = at(event)
+          const cell = cellAt(geometry, x, y)
+          // A first click that looked closer has put another cell below the pointer.
+          if (cell && cursor?.row === cell.row && cursor.column === cell.column) props.onGo(cell, true)
+        }}
+        onKeyDown={onKey}
+        onBlur={() => onCursor(null)}
+      />
+      <div id="overview-help" hidden>
+        {t('help')}
+      </div>
+      <div aria-live="polite" className="mantine-visually-hidden" style={hidden}>
+        {words ? [words.many, words.node, words.about, words.step, words.value, words.marks].join(' ') : ''}
+      </div>
+      {beginning && <Callout {...props} beginning={beginning} geometry={geometry} />}
+      {pointed && !drag && <Tip data={data} cell={pointed} geometry={geometry} />}
+    </>
+  )
+}
+
+const hidden = {
+  position: 'absolute',
+  width: 1,
+  height: 1,
+  overflow: 'hidden',
+  clipPath: 'inset(50%)',
+} as const
+
+/** Says where it began, beside the cell. */
+function Callout({
+  data,
+  beginning,
+  geometry,
+  onBeginning,
+}: Props & { beginning: Beginning; geometry: ReturnType<typeof geometryOf> }) {
+  const { t } = useTranslation(overviewTexts)
+  const { x, y } = middleOf(geometry, beginning)
+  const tensor = data.rows[beginning.row]
+  const step = data.steps[beginning.column]?.first ?? 0
+  const name = tensor?.node.split('/').slice(-2).join('/') ?? ''
+  const isRight = x > geometry.width * 0.55
+  const style = {
+    top: Math.min(Math.max(2, y - 34), geometry.height - 30),
+    ...(isRight ? { right: geometry.width - x + 12 } : { left: x + 12 }),
+  }
+  return (
+    <button
+      type="button"
+      className={classes['callout']}
+      style={style}
+      onClick={onBeginning}
+      data-testid="overview-beginning"
+    >
+      <IconFlag3 size={13} style={{ flex: 'none' }} />
+      <span>
+        {beginning.isOrigin ? t('beganAt', { step }) : t('firstAt', { step })} · {name}
+      </span>
+    </button>
+  )
+}
+
+function moveOf(event: KeyboardEvent, data: Overview): ((cell: Cell) => Cell) | null {
+  const lastRow = data.rows.length - 1
+  const lastColumn = data.steps.length - 1
+  const by = (rows: number, columns: number) => (cell: Cell) => ({
+    row: Math.min(lastRow, Math.max(0, cell.row + rows)),
+    column: Math.min(lastColumn, Math.max(0, cell.column + columns)),
+  })
+  const moves: Record<string, (cell: Cell) => Cell> = {
+    ArrowUp: by(-1, 0),
+    ArrowDown: by(1, 0),
+    ArrowLeft: by(0, -1),
+    ArrowRight: by(0, 1),
+    PageUp: by(-10, 0),
+    PageDown: by(10, 0),
+    Home: by(0, -lastColumn),
+    End: by(0, lastColumn),
+  }
+  return event.ctrlKey || event.altKey || event.metaKey ? null : (moves[event.key] ?? null)
+}
+
+/** The context of a canvas that has as many pixels as the screen has in so many CSS pixels. */
+export function sized(canvas: HTMLCanvasElement | null, width: number, height: number) {
+  const context = canvas?.getContext('2d') ?? null
+  if (!canvas || !context) return null
+  const ratio = window.devicePixelRatio || 1
+  const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)]
+  if (canvas.width !== wide || canvas.height !== high) {
+    canvas.width = wide
+    canvas.height = high
+  }
+  context.setTransform(ratio, 0, 0, ratio, 0, 0)
+  return context
+}

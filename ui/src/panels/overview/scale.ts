@@ -1,0 +1,111 @@
+import type { OverviewStatistic } from '~/api/types'
+import { PALETTES, type Rgb } from '~/panels/tensor/palette'
+
+export type Theme = 'light' | 'dark'
+
+/** Bits of the marks of a cell, as the server gives them. */
+export const NAN = 1
+export const INFINITE = 2
+export const HIT = 4
+export const NOTHING = 8
+
+/** How the values of a picture become colours. */
+export interface Scale {
+  kind: 'magnitude' | 'signed' | 'percent'
+  /** The values at the ends of the colours; of a signed scale `high` is also, negative, the other end. */
+  low: number
+  high: number
+  /** Values beyond the ends have the colours of the ends. */
+  isCut: boolean
+}
+
+const SIGNED: OverviewStatistic[] = ['max', 'min', 'mean']
+const PERCENT: OverviewStatistic[] = ['zero_percent', 'negative_percent', 'non_finite_percent']
+/** Decades that colours can tell apart. */
+const MOST_DECADES = 12
+
+/** Few values lie outside of it: one that is enormous must not make all others look alike. */
+const WITHIN = 0.995
+
+export function scaleOf(
+  statistic: OverviewStatistic,
+  values: readonly (readonly (number | null)[])[],
+): Scale {
+  if (PERCENT.includes(statistic)) return { kind: 'percent', low: 0, high: 100, isCut: false }
+  const sizes = values
+    .flat()
+    .filter((value): value is number => value !== null && value !== 0)
+    .map(Math.abs)
+    .sort((a, b) => a - b)
+  const kind = SIGNED.includes(statistic) ? 'signed' : 'magnitude'
+  const smallest = sizes.at(0)
+  const largest = sizes.at(-1)
+  if (smallest === undefined || largest === undefined) return { kind, low: 0.1, high: 1, isCut: false }
+  const high = sizes[Math.ceil(WITHIN * (sizes.length - 1))] ?? largest
+  const low = Math.max(
+    sizes[Math.floor((1 - WITHIN) * (sizes.length - 1))] ?? smallest,
+    high / 10 ** MOST_DECADES,
+  )
+  const ends = low < high ? { low, high } : { low: high / 10, high }
+  return { kind, ...ends, isCut: ends.high < largest || ends.low > smallest }
+}
+
+/** Where a value lies on the colours: 0 to 1, or −1 to 1 on a signed scale. */
+export function shareOf(value: number, { kind, low, high }: Scale): number {
+  if (kind === 'percent') return Math.min(1, Math.max(0, value / 100))
+  if (value === 0) return 0
+  const part = Math.log(Math.abs(value) / low) / Math.log(high / low)
+  // Signed: the smallest still is told from zero.
+  const shown = Math.min(1, Math.max(kind === 'signed' ? 0.12 : 0, part))
+  return kind === 'signed' ? Math.sign(value) * shown : shown
+}
+
+const STOPS: Record<Theme, Rgb[]> = {
+  light: [
+    [226, 238, 247],
+    [176, 212, 232],
+    [118, 178, 210],
+    [63, 138, 182],
+    [29, 96, 146],
+    [18, 59, 102],
+  ],
+  dark: [
+    [24, 42, 62],
+    [27, 72, 104],
+    [34, 110, 145],
+    [62, 152, 180],
+    [123, 196, 205],
+    [211, 240, 229],
+  ],
+}
+
+/** Exactly 0, where that is no point of the colours. */
+export const ZERO: Record<Theme, Rgb> = { light: [245, 222, 150], dark: [104, 84, 28] }
+
+export function colourAt(share: number, kind: Scale['kind'], theme: Theme): Rgb {
+  if (kind === 'signed') {
+    const { zero, negative, positive } = PALETTES[theme]
+    return between(zero, share < 0 ? negative : positive, Math.abs(share))
+  }
+  const stops = STOPS[theme]
+  const place = Math.min(1, Math.max(0, share)) * (stops.length - 1)
+  const before = Math.min(Math.floor(place), stops.length - 2)
+  return between(stops[before] ?? [0, 0, 0], stops[before + 1] ?? [0, 0, 0], place - before)
+}
+
+function between(from: Rgb, to: Rgb, part: number): Rgb {
+  return [
+    Math.round(from[0] + part * (to[0] - from[0])),
+    Math.round(from[1] + part * (to[1] - from[1])),
+    Math.round(from[2] + part * (to[2] - from[2])),
+  ]
+}
+
+/** The colour of a cell; null where nothing is to be coloured. */
+export function cellColour(value: number | null, mark: number, scale: Scale, theme: Theme): Rgb | null {
+  if (mark & NAN) return PALETTES[theme].nan
+  if (mark & INFINITE) return PALETTES[theme].infinite
+  if (value === null) return null
+  if (value === 0 && scale.kind === 'magnitude') return ZERO[theme]
+  return colourAt(shareOf(value, scale), scale.kind, theme)
+}
