@@ -73,10 +73,11 @@ def build(root: Path = ROOT) -> Path:
     page = root / PAGE
     with tempfile.TemporaryDirectory(prefix="tensight-page-") as folder:
         # Not straight into the package: what was built before stays until this is whole.
-        _npm(node, root, "run", "build", "--", "--outDir", folder, "--emptyOutDir")
-        _compress(Path(folder))
+        built = Path(folder) / "page"
+        _npm(node, root, "run", "build", "--", "--outDir", str(built), "--emptyOutDir")
+        _compress(built)
         shutil.rmtree(page, ignore_errors=True)
-        shutil.copytree(folder, page)
+        shutil.copytree(built, page)
     return page
 
 

@@ -82,6 +82,7 @@ def test_files_that_gain_by_it_are_compressed_and_what_was_built_before_is_gone(
     (page / "assets").mkdir(parents=True)
     (page / "assets" / "old.js").write_text("old")
     assert build_page.build(checkout.root) == page
+    assert page.stat().st_mode == page.parent.stat().st_mode, "others may read it"
     names = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
     assert names == {"index.html", "assets/index.js", "assets/index.js.gz"}
     assert gzip.decompress((page / "assets" / "index.js.gz").read_bytes()).decode() == SCRIPT
