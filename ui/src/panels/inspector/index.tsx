@@ -63,14 +63,16 @@ function Inspected({ name }: { name: string }) {
           onChoose={(record) => setSlot(`${record.io}.${record.slot}`)}
         />
         {tensorsError && <p className={styles.note}>{tensorsError.message}</p>}
+        {chosen && <Follow record={chosen} />}
+        {node && <Source node={node} />}
         {hasHits && (
           <section>
             <h3 className={styles.subtitle}>{t('advice')}</h3>
-            <Advice node={selected} />
+            <div className={styles.advice}>
+              <Advice node={selected} />
+            </div>
           </section>
         )}
-        {chosen && <Follow record={chosen} />}
-        {node && <Source node={node} />}
         {chosen && <Snippet record={chosen} />}
         {node && <More node={node} />}
       </div>
@@ -102,7 +104,7 @@ function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
         <CopyButton text={name} label={t('copyName')} />
       </div>
       <div className={styles.scope} title={name}>
-        {name.slice(0, cut - 1) || ' '}
+        {cut > 0 ? name.slice(0, cut - 1) : ' '}
       </div>
       {node ? (
         <div className={styles.badges}>
@@ -113,7 +115,7 @@ function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
           {node.roles.map((role) => (
             <span key={role}>· {t(`roles.${role}`, { defaultValue: role })}</span>
           ))}
-          {node.position !== null && node.position !== undefined && (
+          {node.kind === 'operator' && typeof node.position === 'number' && (
             <Tooltip label={t('positionLong')}>
               <span>· {t('position', { position: count(node.position + 1) })}</span>
             </Tooltip>

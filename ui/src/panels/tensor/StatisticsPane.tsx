@@ -2,12 +2,14 @@ import { SegmentedControl, Skeleton, Tooltip } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import type { Statistics } from '~/api/types'
-import { count, percent, short } from '~/parts/numbers'
-import { exactText, formatted } from './formats'
+import { count, percent } from '~/parts/numbers'
+import { exactText, formatted, type NumberFormat } from './formats'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 import { useTensorViews } from './views'
 
+/** Where three columns stand side by side; pointing at a number shows all of it. */
+const NARROW: NumberFormat = { notation: 'auto', digits: 3 }
 const NUMBERS = ['max', 'min', 'mean', 'std', 'abs_mean', 'l2_norm'] as const
 const STRANGE = ['nan_count', 'pos_inf_count', 'neg_inf_count'] as const
 const SIGNS = ['zero_count', 'negative_count', 'positive_count'] as const
@@ -141,9 +143,7 @@ function NumberCell(props: { side: Side; name: (typeof NUMBERS)[number]; isNarro
     const reason = statistics.partial ? t('unknown') : t('noFiniteOnes')
     return <td title={reason}>–</td>
   }
-  return (
-    <td title={exactText(number, 'float64')}>{props.isNarrow ? short(number) : formatted(number, format)}</td>
-  )
+  return <td title={exactText(number, 'float64')}>{formatted(number, props.isNarrow ? NARROW : format)}</td>
 }
 
 function CountCell(props: {
@@ -166,7 +166,7 @@ function CountCell(props: {
   return (
     <td title={t('countOf', { count: count(number), all: count(statistics.count), percent: share })}>
       {props.isNarrow ? (
-        short(number)
+        count(number)
       ) : (
         <>
           {count(number)}

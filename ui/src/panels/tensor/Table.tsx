@@ -79,7 +79,10 @@ export function Table(props: {
 
   // Whoever comes from the picture, or comes back, finds the element in sight.
   const [start] = useState({ top: (cell[0] - 3) * ROW, left: (cell[1] - 2) * cellWidth })
-  useEffect(() => box.current?.scrollTo(start), [start])
+  useEffect(() => {
+    // In newer browsers it returns a promise, which is no clean-up.
+    box.current?.scrollTo(start)
+  }, [start])
 
   const failed = results.find((result) => result.error)
   if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />

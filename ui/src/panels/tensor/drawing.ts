@@ -54,7 +54,10 @@ function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
   const found: number[] = []
   for (const [place, number] of cells.entries()) if (!Number.isFinite(number)) found.push(place)
   const room = Math.min(cellWidth, cellHeight)
-  if (room < LEAST_MARK && found.length > MOST_LARGE_MARKS) return
+  if (room < LEAST_MARK && found.length > MOST_LARGE_MARKS) {
+    hatch(context, picture, found)
+    return
+  }
   const size = Math.max(LEAST_MARK, Math.min(room, 18))
   context.font = `bold ${size}px sans-serif`
   context.textAlign = 'center'
@@ -72,6 +75,37 @@ function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
     context.fillStyle = inkOn(colour)
     context.fillText(MARKS[signOf(number)] ?? '', x, y + 0.5)
   }
+}
+
+/** Cells too small and too many for marks are covered with a pattern of marks, where they lie together. */
+function hatch(context: CanvasRenderingContext2D, picture: Picture, places: readonly number[]): void {
+  const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
+  const patterns = new Map<string, CanvasPattern | null>()
+  for (const place of places) {
+    const number = cells[place] ?? NaN
+    const mark = MARKS[signOf(number)] ?? ''
+    if (!patterns.has(mark)) {
+      const ink = inkOn(Number.isNaN(number) ? palette.nan : palette.infinite)
+      patterns.set(mark, context.createPattern(tile(mark, ink), 'repeat'))
+    }
+    const [x, y] = [left + (place % columns) * cellWidth, top + Math.floor(place / columns) * cellHeight]
+    context.fillStyle = patterns.get(mark) ?? 'transparent'
+    context.fillRect(x, y, cellWidth, cellHeight)
+  }
+}
+
+function tile(mark: string, ink: string): HTMLCanvasElement {
+  const canvas = document.createElement('canvas')
+  canvas.width = canvas.height = 14
+  const context = canvas.getContext('2d')
+  if (context) {
+    context.fillStyle = ink
+    context.font = 'bold 9px sans-serif'
+    context.textAlign = 'center'
+    context.textBaseline = 'middle'
+    context.fillText(mark, 7, 7)
+  }
+  return canvas
 }
 
 function drawTexts(context: CanvasRenderingContext2D, picture: Picture): void {

@@ -81,8 +81,10 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
             <section className={styles.advice} aria-label={t('hits')} data-testid="tensor-hits">
               <h3>{t('hits')}</h3>
               {record.abbreviations.length === 0 && <p className={styles.note}>{t('noHits')}</p>}
-              <Advice address={record.address} />
-              {producer !== null && <Advice address={producer} />}
+              <div className={styles.advised}>
+                <Advice address={record.address} />
+                {producer !== null && <Advice address={producer} />}
+              </div>
             </section>
           </div>
         </Panel>

@@ -91,7 +91,7 @@ export const tensorTexts = texts(
     histogramLabel: 'Histogram of {{count}} finite elements from {{least}} to {{most}}',
     histogramOf: { tensor: 'of the whole tensor', slice: 'of the slice {{slice}}' },
     bin: '{{from}} … {{to}}: {{count}} elements ({{percent}})',
-    logCounts: 'Logarithmic counts',
+    logCounts: 'Log counts',
     notDrawn: 'Not finite, so in no bar: {{what}}',
     noFinite: 'There is no finite element to draw.',
     noElements: 'The tensor has no elements.',
