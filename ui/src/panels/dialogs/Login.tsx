@@ -22,35 +22,30 @@ export function Login() {
     },
   })
   return (
-    <Modal
-      opened={needsLogin}
-      onClose={() => undefined}
-      withCloseButton={false}
-      title={t('login')}
-      centered
-      data-testid="login"
-    >
-      <form
-        onSubmit={(event) => {
-          event.preventDefault()
-          mutate()
-        }}
-      >
-        <Text c="var(--quiet)" mb="sm">
-          {t('loginText')}
-        </Text>
-        <PasswordInput
-          label={t('token')}
-          value={token}
-          onChange={(event) => setToken(event.currentTarget.value)}
-          error={error?.message}
-          autoComplete="current-password"
-          data-autofocus
-        />
-        <Button type="submit" mt="md" fullWidth loading={isPending} disabled={token.trim() === ''}>
-          {t('enter')}
-        </Button>
-      </form>
+    <Modal opened={needsLogin} onClose={() => undefined} withCloseButton={false} title={t('login')} centered>
+      <div data-testid="login">
+        <form
+          onSubmit={(event) => {
+            event.preventDefault()
+            mutate()
+          }}
+        >
+          <Text c="var(--quiet)" mb="sm">
+            {t('loginText')}
+          </Text>
+          <PasswordInput
+            label={t('token')}
+            value={token}
+            onChange={(event) => setToken(event.currentTarget.value)}
+            error={error?.message}
+            autoComplete="current-password"
+            data-autofocus
+          />
+          <Button type="submit" mt="md" fullWidth loading={isPending} disabled={token.trim() === ''}>
+            {t('enter')}
+          </Button>
+        </form>
+      </div>
     </Modal>
   )
 }

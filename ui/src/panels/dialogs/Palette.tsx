@@ -37,7 +37,6 @@ export function Palette() {
       shortcut={null}
       scrollable
       maxHeight="min(460px, 60vh)"
-      data-testid="palette"
     >
       <Spotlight.Search
         placeholder={t('palette')}

@@ -60,26 +60,27 @@ function Question({ session }: { session: Session }) {
       onClose={() => ask(false)}
       title={t('recommended')}
       size={680}
-      data-testid="recommended"
       closeButtonProps={{ 'aria-label': t('later') }}
     >
-      <Text c="var(--quiet)" mb="sm">
-        {t('recommendedText')}
-      </Text>
-      <ul className={classes['offered']}>
-        {offered?.map((one) => <Offer key={one.id} watchpoint={one} />) ?? <Skeleton h={320} />}
-      </ul>
-      <Group justify="flex-end" mt="md">
-        <Button variant="subtle" color="gray" onClick={() => ask(false)}>
-          {t('later')}
-        </Button>
-        <Button variant="default" loading={isPending} onClick={() => answer(false)}>
-          {t('without')}
-        </Button>
-        <Button loading={isPending} disabled={!offered} data-autofocus onClick={() => answer(true)}>
-          {t('use', { count: offered?.length ?? 0 })}
-        </Button>
-      </Group>
+      <div data-testid="recommended">
+        <Text c="var(--quiet)" mb="sm">
+          {t('recommendedText')}
+        </Text>
+        <ul className={classes['offered']}>
+          {offered?.map((one) => <Offer key={one.id} watchpoint={one} />) ?? <Skeleton h={320} />}
+        </ul>
+        <Group justify="flex-end" mt="md">
+          <Button variant="subtle" color="gray" onClick={() => ask(false)}>
+            {t('later')}
+          </Button>
+          <Button variant="default" loading={isPending} onClick={() => answer(false)}>
+            {t('without')}
+          </Button>
+          <Button loading={isPending} disabled={!offered} data-autofocus onClick={() => answer(true)}>
+            {t('use', { count: offered?.length ?? 0 })}
+          </Button>
+        </Group>
+      </div>
     </Modal>
   )
 }

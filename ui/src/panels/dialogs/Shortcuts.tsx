@@ -18,38 +18,34 @@ export function Shortcuts() {
     groups.set(action.group, [...(groups.get(action.group) ?? []), action])
   }
   return (
-    <Modal
-      opened={isOpen}
-      onClose={() => set({ dialog: 'none' })}
-      title={t('shortcuts')}
-      size={720}
-      data-testid="shortcuts"
-    >
-      <Text c="var(--quiet)" mb="sm">
-        {t('shortcutsText')}
-      </Text>
-      <div className={classes['groups']}>
-        {[...groups].map(([group, listed]) => (
-          <section key={group}>
-            <h3>{group}</h3>
-            <dl>
-              {listed.map((action) => (
-                <div key={action.id} data-off={action.disabled !== undefined} title={action.disabled}>
-                  <dt>{action.label}</dt>
-                  <dd>
-                    {shortcutText(action.keys ?? '')
-                      .split(' ')
-                      .map((key) => (
-                        <Kbd key={key} size="xs">
-                          {key}
-                        </Kbd>
-                      ))}
-                  </dd>
-                </div>
-              ))}
-            </dl>
-          </section>
-        ))}
+    <Modal opened={isOpen} onClose={() => set({ dialog: 'none' })} title={t('shortcuts')} size={720}>
+      <div data-testid="shortcuts">
+        <Text c="var(--quiet)" mb="sm">
+          {t('shortcutsText')}
+        </Text>
+        <div className={classes['groups']}>
+          {[...groups].map(([group, listed]) => (
+            <section key={group}>
+              <h3>{group}</h3>
+              <dl>
+                {listed.map((action) => (
+                  <div key={action.id} data-off={action.disabled !== undefined} title={action.disabled}>
+                    <dt>{action.label}</dt>
+                    <dd>
+                      {shortcutText(action.keys ?? '')
+                        .split(' ')
+                        .map((key) => (
+                          <Kbd key={key} size="xs">
+                            {key}
+                          </Kbd>
+                        ))}
+                    </dd>
+                  </div>
+                ))}
+              </dl>
+            </section>
+          ))}
+        </div>
       </div>
     </Modal>
   )

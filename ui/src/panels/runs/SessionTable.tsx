@@ -8,8 +8,7 @@ import { useView } from '~/state/store'
 import { useCloseRun } from './queries'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
-
-const ENDED = ['finished', 'terminated', 'failed', 'lost']
+import { isAttached } from './useArrival'
 
 /** Trainings that are attached or have ended, and dumps that are open; the newest first. */
 export function SessionTable({ sessions }: { sessions: Session[] }) {
@@ -32,9 +31,9 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
       </Table.Thead>
       <Table.Tbody>
         {[...sessions].reverse().map((one) => {
-          const isAttached = one.capabilities.live && !ENDED.includes(one.state)
+          const isBusy = isAttached(one)
           const label = t(one.capabilities.live ? 'forget' : 'close', { name: one.name })
-          const why = t(isAttached ? 'attached' : one.capabilities.live ? 'forgetWhy' : 'closeWhy')
+          const why = t(isBusy ? 'attached' : one.capabilities.live ? 'forgetWhy' : 'closeWhy')
           return (
             <Table.Tr
               key={one.id}
@@ -74,12 +73,12 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
                     <ActionIcon
                       size="sm"
                       aria-label={label}
-                      aria-disabled={isAttached}
-                      style={isAttached ? { opacity: 0.35, cursor: 'not-allowed' } : {}}
+                      aria-disabled={isBusy}
+                      style={isBusy ? { opacity: 0.35, cursor: 'not-allowed' } : {}}
                       loading={isPending && variables === one.id}
                       onClick={(event) => {
                         event.stopPropagation()
-                        if (!isAttached) close(one.id)
+                        if (!isBusy) close(one.id)
                       }}
                     >
                       <IconX size={14} />
