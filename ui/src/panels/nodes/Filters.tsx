@@ -94,10 +94,10 @@ export function Filters({ input, filter, graphs, onChange, onDown, children }: F
       </div>
       <Collapse expanded={isOpen} transitionDuration={0}>
         <div className={classes['fields']}>
-          <label id={`${id}-kind`}>{t('kindLabel')}</label>
           <SegmentedControl
-            aria-labelledby={`${id}-kind`}
+            aria-label={t('kindLabel')}
             fullWidth
+            style={{ gridColumn: '1 / -1' }}
             value={filter.kind || ALL}
             data={[ALL, 'weight', 'gradient', 'activation'].map((kind) => ({
               value: kind,

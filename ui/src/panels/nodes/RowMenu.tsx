@@ -1,8 +1,10 @@
 import { Menu } from '@mantine/core'
+import { useClipboard } from '@mantine/hooks'
 import {
   IconChevronDown,
   IconChevronRight,
   IconCopy,
+  IconEyePlus,
   IconFoldDown,
   IconPlayerTrackNext,
   IconSitemap,
@@ -10,6 +12,7 @@ import {
 } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useCommand, useSession } from '~/api/queries'
+import { watchNode } from '~/panels/watchpoints/watchNode'
 import { useView } from '~/state/store'
 import type { EntryRow } from './rows'
 import { nodesTexts } from './texts'
@@ -32,17 +35,26 @@ export function RowMenu(props: {
   const { data: session } = useSession()
   const openTensor = useView((view) => view.openTensor)
   const { mutate: command } = useCommand()
+  const clipboard = useClipboard()
   const { asked } = props
   if (asked === null) return null
   const { row, x, y } = asked
   const { entry, rank, graph } = row
   const canStop = session?.capabilities.can_run_to_node === true && session.state === 'paused'
+  const canWatch = session?.capabilities.can_edit_watchpoints === true
   const copy = (
-    <Menu.Item
-      leftSection={<IconCopy size={14} />}
-      onClick={() => void navigator.clipboard.writeText(entry.path)}
-    >
+    <Menu.Item leftSection={<IconCopy size={14} />} onClick={() => clipboard.copy(entry.path)}>
       {t('menu.copy')}
+    </Menu.Item>
+  )
+  const watch = (
+    <Menu.Item
+      leftSection={<IconEyePlus size={14} />}
+      disabled={!canWatch || entry.kind === 'constant' || entry.kind === 'constants'}
+      title={canWatch ? undefined : t('notNow')}
+      onClick={() => watchNode({ path: entry.path, graph })}
+    >
+      {t('menu.watchpoint')}
     </Menu.Item>
   )
   return (
@@ -73,6 +85,7 @@ export function RowMenu(props: {
                 {t('menu.runHere')}
               </Menu.Item>
             )}
+            {watch}
             {copy}
           </>
         ) : (
@@ -88,6 +101,7 @@ export function RowMenu(props: {
                 {t('menu.openBelow')}
               </Menu.Item>
             )}
+            {entry.kind !== 'graph' && watch}
             {entry.kind === 'scope' && copy}
           </>
         )}

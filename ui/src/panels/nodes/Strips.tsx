@@ -2,6 +2,7 @@ import { ActionIcon, Tooltip, UnstyledButton } from '@mantine/core'
 import { IconCheckbox, IconList, IconListTree, IconX } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import type { Watchpoint } from '~/api/types'
+import { useConditionWords } from '~/parts/conditionWords'
 import { count } from '~/parts/numbers'
 import { useView } from '~/state/store'
 import classes from './nodes.module.css'
@@ -19,7 +20,8 @@ export function TickStrip(props: {
   const { t } = useTranslation(nodesTexts)
   const set = useView((view) => view.set)
   const { watchpoint, isFiltered, locked } = props
-  const name = `${watchpoint.id} ${watchpoint.name || watchpoint.abbreviation}`
+  const words = useConditionWords()
+  const name = words.label(watchpoint.condition)
   const buttons = [
     { add: true, label: t('tickAll'), hint: t(isFiltered ? 'tickFoundHint' : 'tickAllHint') },
     { add: false, label: t('tickNone'), hint: t(isFiltered ? 'tickNoFoundHint' : 'tickNoneHint') },
@@ -27,8 +29,8 @@ export function TickStrip(props: {
   return (
     <div className={classes['strip']} data-testid="tick-strip">
       <IconCheckbox size={13} aria-hidden />
-      <span title={watchpoint.words}>
-        {t('ticked', { watchpoint: name })} · {count(watchpoint.nodes)}
+      <span title={`${t('ticked', { watchpoint: name })}\n${words.sentence(watchpoint)}`}>
+        <b>{name}</b> · {count(watchpoint.nodes)}
       </span>
       {buttons.map(({ add, label, hint }) => (
         <Tooltip key={label} label={locked ?? hint}>

@@ -1,5 +1,5 @@
 import type { SearchPage, TreeEntry } from '~/api/types'
-import { isBranch, rowKey, type Row, type RowEntry } from './rows'
+import { isBranch, rowKey, watchedOf, type Row, type RowEntry } from './rows'
 
 export type FoundNode = SearchPage['nodes'][number]
 
@@ -65,10 +65,7 @@ function sum(at: Branch): RowEntry {
     at.entry.nodes += part.nodes
     at.entry.hits += part.hits
   }
-  const seen = new Set(parts.map((part) => part.watched ?? null).filter((one) => one !== 'never'))
-  if (seen.has(null)) at.entry.watched = null
-  else if (seen.size === 0) at.entry.watched = 'never'
-  else at.entry.watched = seen.size === 1 && !seen.has('some') ? ([...seen][0] ?? null) : 'some'
+  at.entry.watched = watchedOf(parts)
   return at.entry
 }
 

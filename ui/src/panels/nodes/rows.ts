@@ -93,6 +93,16 @@ export function openScopes(open: ReadonlySet<string>, graphs: readonly string[])
   return visible
 }
 
+/** How far something is watched all of whose parts are known; null: that is not known of one of them. */
+export function watchedOf(
+  parts: readonly Pick<RowEntry, 'watched'>[],
+): 'none' | 'some' | 'all' | 'never' | null {
+  const seen = new Set(parts.map((part) => part.watched ?? null).filter((one) => one !== 'never'))
+  if (seen.has(null)) return null
+  if (seen.size === 0) return 'never'
+  return seen.size === 1 ? ([...seen][0] ?? null) : 'some'
+}
+
 function graphEntry(record: GraphRecord, root: TreePage | undefined): RowEntry {
   return {
     path: '',
@@ -103,7 +113,7 @@ function graphEntry(record: GraphRecord, root: TreePage | undefined): RowEntry {
     children: root?.total ?? ROWS_OF_UNKNOWN_SCOPE,
     nodes: record.nodes,
     dynamic_shape: false,
-    watched: null,
+    watched: root && root.total === root.entries.length ? watchedOf(root.entries) : null,
     hits: root?.entries.reduce((sum, entry) => sum + entry.hits, 0) ?? 0,
   }
 }
@@ -167,8 +177,8 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
         nth: index + 1,
         siblings: graphs.length,
       }
-      const root = known.get(pageKey({ graph: record.name, scope: '', number: 0 }))?.page
-      addEntry(graphEntry(record, root), place, false)
+      const root = known.get(pageKey({ graph: record.name, scope: '', number: 0 }))
+      addEntry(graphEntry(record, root?.page), place, root?.isStale ?? true)
     } else {
       addScope(record.name, '', 0, -1, ROWS_OF_UNKNOWN_SCOPE)
     }

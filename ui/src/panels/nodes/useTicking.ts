@@ -29,7 +29,7 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
   const isByName = filter.name.trim() !== '' && !filter.kind && !filter.type.trim() && !filter.stack.trim()
 
   const tickOf = (row: EntryRow): Tick => {
-    if (watchpoint === undefined || row.entry.kind === 'graph') return null
+    if (watchpoint === undefined) return null
     const watched = row.entry.watched ?? 'unknown'
     if (watched === 'never') return 'never'
     const soon = expected(row, edits)

@@ -5,13 +5,14 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useMemo, useRef, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import { keys } from '~/api/queries'
+import type { NodeRecord } from '~/api/types'
 import { Failure, Notice } from '~/parts/Notice'
 import { count } from '~/parts/numbers'
 import { TreeView, type TreeHandle } from '~/parts/TreeView'
 import type { Action } from '~/state/actions'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
-import { isFileOpen, lineName, ownFrame, sourceRows, type SourceRow } from './lines'
+import { isFileOpen, lineName, ownFrame, sourceRows, type FoundNode, type SourceRow } from './lines'
 import { MOST_FILES, useMarks, useNodesOfLines, useSources } from './queries'
 import { SourceRowView } from './SourceRow'
 import classes from './sources.module.css'
@@ -22,13 +23,15 @@ import { sourcesTexts } from './texts'
 const TYPING_MS = 150
 const ROW_HEIGHT = 22
 
+function isSame(node: NodeRecord | undefined, { rank, graph, entry }: FoundNode): boolean {
+  return node?.name === entry.path && node.graph === graph && node.rank === rank
+}
+
 /** The lines of code that made nodes, with the text around them where the training process sent it. */
 export function Sources() {
   const { t } = useTranslation(sourcesTexts)
   const client = useQueryClient()
   const run = useView((view) => view.run)
-  const rank = useView((view) => view.rank)
-  const node = useView((view) => view.node)
   const stackFilter = useView((view) => view.stackFilter)
   const setView = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
@@ -200,7 +203,7 @@ export function Sources() {
               isSelected={
                 row.kind === 'line'
                   ? row.name === stackFilter
-                  : row.kind === 'node' && node?.rank === rank && row.found.entry.path === node.name
+                  : row.kind === 'node' && isSame(marks.node, row.found)
               }
             />
           )}

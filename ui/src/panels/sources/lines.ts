@@ -1,7 +1,7 @@
 import type { Frame, NodeHits, NodeRecord, SearchPage, SourceFile } from '~/api/types'
 
 type SourceLine = SourceFile['lines'][number]
-type FoundNode = SearchPage['nodes'][number]
+export type FoundNode = SearchPage['nodes'][number]
 
 /** How a line of code is named in filters: `/home/me/net.py:49`. */
 export function lineName(file: string, line: number | null | undefined): string {
@@ -12,9 +12,10 @@ export function baseName(file: string): string {
   return file.slice(file.lastIndexOf('/') + 1)
 }
 
-/** The folder of a file; the end of it says most. */
+/** The last folders of a path, which say most: `…/models/resnet`. */
 export function folderName(file: string): string {
-  return file.slice(0, Math.max(file.lastIndexOf('/'), 0))
+  const parts = file.split('/').slice(0, -1)
+  return parts.length > 3 ? `…/${parts.slice(-2).join('/')}` : parts.join('/')
 }
 
 /** How many nodes with hits came from each line. */
