@@ -101,7 +101,8 @@ export function conditionWords(t: TFunction): ConditionWords {
       const found = Object.entries(parameters).flatMap(([name, value]) => {
         const limit = limitOf(name)
         if (limit === null) return []
-        return [`${SIGNS[limit.comparator]} ${withUnit(limit.quantity, value)}`]
+        const text = `${SIGNS[limit.comparator]} ${withUnit(limit.quantity, value)}`
+        return [name === 'rtol' ? `rtol ${text}` : text]
       })
       return found.length === 0 && flagOf(condition).endsWith('overflow') ? 'NaN, ±Inf' : found.join(' · ')
     },

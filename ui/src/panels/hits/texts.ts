@@ -14,9 +14,7 @@ export const hitsTexts = texts(
     total_one: '1 node at step {{step}}, in the order of execution',
     total_other: '{{count}} nodes at step {{step}}, in the order of execution',
     outdated: 'Watchpoints or step have changed since these hits were computed.',
-    outdatedShort: 'outdated',
     open: 'Open {{tensor}}',
-    unchecked: 'not checked',
     place: 'Number {{place}} in the order of execution',
     rankOf: 'rank {{rank}}',
     noneTitle: 'No hits at step {{step}}',
@@ -28,8 +26,6 @@ export const hitsTexts = texts(
     nothingWatchedTitle: 'Nothing is watched yet',
     nothingWatched:
       'A watchpoint says what counts as wrong, and for which tensors. The run stops where one hits.',
-    newWatchpoint: 'New watchpoint',
-    recommended: 'Use the recommended ones',
   },
   {
     filters: '筛选',
@@ -43,9 +39,7 @@ export const hitsTexts = texts(
     total_one: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
     total_other: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
     outdated: '监测点或步数已改变，这些命中已过期。',
-    outdatedShort: '已过期',
     open: '打开{{tensor}}',
-    unchecked: '未能检查',
     place: '执行顺序第 {{place}} 位',
     rankOf: 'rank {{rank}}',
     noneTitle: '第 {{step}} 步没有命中',
@@ -56,7 +50,5 @@ export const hitsTexts = texts(
     running: '停下后将列出命中。',
     nothingWatchedTitle: '尚未设置监测点',
     nothingWatched: '监测点规定哪些张量出现何种情况视为异常，运行会在命中处停下。',
-    newWatchpoint: '新建监测点',
-    recommended: '使用推荐的监测点',
   },
 )

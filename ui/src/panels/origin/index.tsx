@@ -7,6 +7,7 @@ import {
   IconChevronDown,
   IconChevronUp,
   IconClockHour4,
+  IconCode,
   IconListDetails,
   IconTable,
 } from '@tabler/icons-react'
@@ -20,12 +21,14 @@ import { HitMeasures } from '~/parts/HitMeasures'
 import { useView } from '~/state/store'
 import { nodeOf, stepOf, type Finding } from './findings'
 import { Details } from './Details'
+import { useFolded } from './folding'
 import { NodeLink } from './NodeLink'
 import { useNextStep } from './nextStep'
 import classes from './origin.module.css'
 import { SourceLine } from './SourceLine'
 import { originTexts } from './texts'
 import { useFindings, type Findings } from './useFindings'
+import { useFinding } from './useFinding'
 import { useOriginActions } from './useOriginActions'
 import { ValuesLine } from './ValuesLine'
 
@@ -34,10 +37,12 @@ export function OriginBanner() {
   const { t } = useTranslation(originTexts)
   const run = useView((view) => view.run)
   const findings = useFindings()
+  useFinding()
+  const [isFolded] = useFolded()
   if (findings.isPending) {
     return (
       <div className={classes['banner']} aria-busy aria-label={t('loading')}>
-        <Skeleton height={88} />
+        <Skeleton height={isFolded ? 24 : 132} />
       </div>
     )
   }
@@ -55,15 +60,17 @@ function Banner({ found, nodes }: Findings) {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
   const [chosen, setChosen] = useState('')
-  const [isOpen, setOpen] = useState(false)
-  const finding = found.find((one) => one.key === chosen) ?? found[0]
-  useOriginActions(finding ?? null, { isOpen, toggle: () => setOpen(!isOpen) })
+  const [hasDetails, setDetails] = useState(false)
+  const [isFolded, fold] = useFolded()
+  const finding = found.find((one) => one.key === chosen) ?? found[0] ?? null
+  useOriginActions(finding, { isFolded, fold, hasDetails: hasDetails && !isFolded, setDetails })
   if (!finding) return null
   const isWarning = finding.kind === 'hit' && finding.hit.severity === 'warning'
   return (
     <section
       className={classes['banner']}
       data-severity={isWarning ? 'warning' : 'error'}
+      data-folded={isFolded}
       data-testid="origin-banner"
       aria-label={t('region')}
     >
@@ -72,33 +79,39 @@ function Banner({ found, nodes }: Findings) {
       </div>
       <div className={classes['body']}>
         <div className={classes['head']}>
-          <Sentence finding={finding} nodes={nodes} isOneOfManyRanks={(session?.ranks.length ?? 1) > 1} />
-          {found.length > 1 && <Chips found={found} chosen={finding.key} choose={setChosen} />}
-        </div>
-        <SourceLine finding={finding} />
-        <ValuesLine finding={finding} />
-        <NextStep finding={finding} />
-        <div className={classes['buttons']}>
-          <ActionButton id="origin.node" icon={<IconBinaryTree2 size={14} />} withLabel />
-          <ActionButton id="origin.tensor" icon={<IconTable size={14} />} withLabel />
-          {stepOf(finding) !== session?.step && (
-            <ActionButton id="origin.step" icon={<IconClockHour4 size={14} />} withLabel />
-          )}
-          {nodes > 0 && <ActionButton id="origin.hits" icon={<IconListDetails size={14} />} withLabel />}
+          <Sentence finding={finding} nodes={nodes} isShort={isFolded} />
+          {isFolded && <SourceLine finding={finding} />}
+          {!isFolded && found.length > 1 && <Chips found={found} chosen={finding.key} choose={setChosen} />}
           <ActionButton
-            id="origin.details"
-            icon={isOpen ? <IconChevronUp size={14} /> : <IconChevronDown size={14} />}
-            withLabel
+            id="origin.fold"
+            icon={isFolded ? <IconChevronDown size={16} /> : <IconChevronUp size={16} />}
           />
         </div>
-        {isOpen && <Details finding={finding} />}
+        {!isFolded && (
+          <>
+            <SourceLine finding={finding} />
+            <ValuesLine finding={finding} />
+            <NextStep finding={finding} />
+            <div className={classes['buttons']}>
+              <ActionButton id="origin.node" icon={<IconBinaryTree2 size={14} />} withLabel />
+              <ActionButton id="origin.tensor" icon={<IconTable size={14} />} withLabel />
+              {stepOf(finding) !== session?.step && (
+                <ActionButton id="origin.step" icon={<IconClockHour4 size={14} />} withLabel />
+              )}
+              {nodes > 0 && <ActionButton id="origin.hits" icon={<IconListDetails size={14} />} withLabel />}
+              <ActionButton id="origin.details" icon={<IconCode size={14} />} withLabel />
+            </div>
+            {hasDetails && <Details finding={finding} />}
+          </>
+        )}
       </div>
     </section>
   )
 }
 
-function Sentence(props: { finding: Finding; nodes: number; isOneOfManyRanks: boolean }) {
-  const { finding, nodes } = props
+function Sentence(props: { finding: Finding; nodes: number; isShort: boolean }) {
+  const { finding, nodes, isShort } = props
+  const { data: session } = useSession()
   const { t } = useTranslation(originTexts)
   const words = useConditionWords()
   const node = nodeOf(finding)
@@ -116,9 +129,9 @@ function Sentence(props: { finding: Finding; nodes: number; isOneOfManyRanks: bo
   return (
     <div className={classes['sentence']} aria-live="polite" data-testid="origin-sentence">
       <strong>{start}</strong> <NodeLink node={node} isStrong />{' '}
-      {props.isOneOfManyRanks && <span>({t('onRank', { rank: node.rank })}) </span>}
+      {(session?.ranks.length ?? 1) > 1 && <span>({t('onRank', { rank: node.rank })}) </span>}
       {finding.kind === 'hit' && <HitMeasures hit={finding.hit} />}
-      {reason && <span className={classes['quiet']}>({reason})</span>}
+      {reason && !isShort && <span className={classes['quiet']}>({reason})</span>}
     </div>
   )
 }

@@ -10,12 +10,17 @@ import { originTexts } from './texts'
 /** Offer what can be done with a finding. */
 export function useOriginActions(
   finding: Finding | null,
-  details: { isOpen: boolean; toggle: () => void },
+  shown: {
+    isFolded: boolean
+    fold: (isFolded: boolean) => void
+    hasDetails: boolean
+    setDetails: (hasDetails: boolean) => void
+  },
 ): void {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
   const { mutate: command } = useCommand()
-  const { isOpen, toggle } = details
+  const { isFolded, fold, hasDetails, setDetails } = shown
   const canGo = session?.capabilities.can_go_to_step === true
   const step = session?.step
   const actions = useMemo((): Action[] => {
@@ -43,10 +48,20 @@ export function useOriginActions(
       { id: 'origin.hits', label: t('allHits'), keys: 'alt+H', group, run: () => set({ left: 'hits' }) },
       {
         id: 'origin.details',
-        label: isOpen ? t('hideDetails') : t('details'),
+        label: hasDetails ? t('hideDetails') : t('details'),
         keys: 'alt+D',
         group,
-        run: toggle,
+        run: () => {
+          setDetails(!hasDetails)
+          if (isFolded) fold(false)
+        },
+      },
+      {
+        id: 'origin.fold',
+        label: isFolded ? t('unfold') : t('fold'),
+        keys: 'alt+shift+D',
+        group,
+        run: () => fold(!isFolded),
       },
     ]
     if (stepOf(finding) !== step) {
@@ -60,6 +75,6 @@ export function useOriginActions(
       })
     }
     return found
-  }, [finding, t, step, canGo, command, isOpen, toggle])
+  }, [finding, t, step, canGo, command, isFolded, fold, hasDetails, setDetails])
   useActions(actions)
 }

@@ -19,7 +19,10 @@ export function ConditionChoice(props: {
   const { conditions, chosen, isFixed, choose } = props
   const { t } = useTranslation(watchpointsTexts)
   const words = useConditionWords()
-  const ofTarget = (target: string) => conditions.filter((one) => one.target === target)
+  const ofTarget = (target: string) =>
+    conditions
+      .filter((one) => one.target === target)
+      .sort((one, other) => Number(other.available) - Number(one.available))
   if (isFixed) {
     return (
       <div className={classes['conditions']}>
@@ -42,7 +45,7 @@ export function ConditionChoice(props: {
         data={TARGETS.map((value) => ({ value, label: t(`categories.${value}`) }))}
         value={chosen.target}
         onChange={(target) => {
-          const first = ofTarget(target).find((one) => one.available) ?? ofTarget(target)[0]
+          const first = ofTarget(target)[0]
           if (first) choose(first)
         }}
       />

@@ -22,7 +22,7 @@ export function WatchpointDialog() {
   // What was chosen for one watchpoint is not meant for the next.
   useEffect(() => () => useWanted.setState({ wanted: null }), [])
   const close = () => set({ dialog: 'none', edited: null })
-  const first = conditions?.find((one) => one.id === 'tensor_too_large') ?? conditions?.[0]
+  const first = conditions?.find((one) => one.id === 'tensor_overflow') ?? conditions?.[0]
   const draft = watchpoint ? draftOf(watchpoint) : first && newDraft(first, wanted)
   return (
     <Modal

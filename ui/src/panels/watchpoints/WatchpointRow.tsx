@@ -28,9 +28,9 @@ export function WatchpointRow({ watchpoint, isChosen }: { watchpoint: Watchpoint
   const details = [
     hasOwnName && words.label(condition),
     words.limits(watchpoint),
-    words.selection(watchpoint.selection, watchpoint.edits),
     nodes === 0 ? t('noNodes') : t('nodes', { count: nodes }),
     persistence > 1 && t('inARow', { steps: count(persistence) }),
+    words.selection(watchpoint.selection, watchpoint.edits),
     !enabled && t('off'),
   ].filter(Boolean)
   return (

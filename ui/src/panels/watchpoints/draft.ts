@@ -22,6 +22,7 @@ export const PRESETS = [
   'weights',
   'trainable_weights',
   'matrices',
+  'inner_matrices',
   'gradients',
   'matrix_gradients',
   'activations',

@@ -44,10 +44,5 @@ export function useWatchpointEdits() {
       onSettled: settled,
       onError: tell,
     }),
-    recommend: useMutation({
-      mutationFn: () => change<Watchpoint[]>('POST', path(run, '/watchpoints/recommended'), { accept: true }),
-      onSettled: settled,
-      onError: tell,
-    }),
   }
 }

@@ -1,5 +1,5 @@
-import { ActionIcon, Skeleton, Tooltip } from '@mantine/core'
-import { IconPlus, IconRefresh, IconStars, IconTrash, IconX } from '@tabler/icons-react'
+import { Skeleton } from '@mantine/core'
+import { IconPlus, IconRefresh, IconStars, IconTrash } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useWatchpoints } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
@@ -29,7 +29,6 @@ export function Watchpoints() {
           <ActionButton id="watchpoints.clear" icon={<IconTrash size={16} />} />
         </span>
       </div>
-      {chosen !== null && <Ticking />}
       <div className="scroll">
         {error ? (
           <Failure error={error} />
@@ -52,21 +51,5 @@ export function Watchpoints() {
       </div>
       {dialog === 'watchpoint' && <WatchpointDialog />}
     </section>
-  )
-}
-
-/** Says that the tree shows the ticks of the chosen watchpoint, and how to end that. */
-function Ticking() {
-  const { t } = useTranslation(watchpointsTexts)
-  const set = useView((view) => view.set)
-  return (
-    <div className={classes['ticking']} data-testid="watchpoint-ticking">
-      <span>{t('ticks')}</span>
-      <Tooltip label={t('done')}>
-        <ActionIcon size="xs" aria-label={t('done')} onClick={() => set({ watchpoint: null })}>
-          <IconX size={14} />
-        </ActionIcon>
-      </Tooltip>
-    </div>
   )
 }

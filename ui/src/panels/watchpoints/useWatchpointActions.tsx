@@ -43,22 +43,18 @@ export function useDelete(): (watchpoint: Watchpoint) => void {
 /** Offer what can be done with watchpoints. */
 export function useWatchpointActions(): void {
   const { t } = useTranslation(watchpointsTexts)
-  const { data: session } = useSession()
   const { data: watchpoints } = useWatchpoints()
   const chosen = useView((view) => view.watchpoint)
   const refusal = useRefusal()
   const askDelete = useDelete()
-  const edits = useWatchpointEdits()
-  const { mutate: clear } = edits.clear
-  const { mutate: recommend } = edits.recommend
+  const { mutate: clear } = useWatchpointEdits().clear
   const amount = watchpoints?.length ?? 0
   const one = watchpoints?.find((each) => each.id === chosen)
-  const isOffered = session?.recommended_offered === true
   const actions = useMemo((): Action[] => {
     const { set } = useView.getState()
     const group = t('group')
     const ofChosen = refusal ?? (one ? undefined : t('chooseFirst'))
-    const found: Action[] = [
+    return [
       {
         id: 'watchpoints.new',
         label: t('new'),
@@ -102,16 +98,6 @@ export function useWatchpointActions(): void {
           }),
       },
     ]
-    if (!isOffered) {
-      found.push({
-        id: 'watchpoints.recommended',
-        label: t('useRecommended'),
-        group,
-        disabled: refusal,
-        run: () => recommend(),
-      })
-    }
-    return found
-  }, [t, refusal, one, amount, askDelete, clear, recommend, isOffered])
+  }, [t, refusal, one, amount, askDelete, clear])
   useActions(actions)
 }

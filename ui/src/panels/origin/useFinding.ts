@@ -1,0 +1,25 @@
+import { notifications } from '@mantine/notifications'
+import { useMemo } from 'react'
+import { useTranslation } from 'react-i18next'
+import { useOrigins, useSession } from '~/api/queries'
+import type { Action } from '~/state/actions'
+import { useActions } from '~/state/useActions'
+import { originTexts } from './texts'
+
+/** Offer to look for where anomalies began while nothing hit: in a large dump that takes a while, so it is asked for. */
+export function useFinding(): void {
+  const { t } = useTranslation(originTexts)
+  const { data: session } = useSession()
+  const { refetch } = useOrigins()
+  const canFind = session?.capabilities.has_origin === true && session.hits === 0
+  const actions = useMemo((): Action[] => {
+    if (!canFind) return []
+    const find = async () => {
+      const { data, error } = await refetch()
+      if (error) notifications.show({ color: 'red', message: t('failed', { message: error.message }) })
+      else if (data?.length === 0) notifications.show({ message: t('nothingFound') })
+    }
+    return [{ id: 'origin.find', label: t('find'), keys: 'alt+F', group: t('group'), run: () => void find() }]
+  }, [canFind, refetch, t])
+  useActions(actions)
+}
