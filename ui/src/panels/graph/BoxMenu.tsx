@@ -11,6 +11,7 @@ import {
 } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useCommand, useSession } from '~/api/queries'
+import { watchNode } from '~/panels/watchpoints/watchNode'
 import { useView } from '~/state/store'
 import { useMarks } from './marks'
 import type { Box, Wire } from './picture'
@@ -38,7 +39,6 @@ export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
   const { t } = useTranslation(graphTexts)
   const { data: session } = useSession()
   const openTensor = useView((view) => view.openTensor)
-  const set = useView((view) => view.set)
   const command = useCommand()
   if (!place) return null
   const { box } = place
@@ -95,7 +95,7 @@ export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
             leftSection={<IconEyePlus size={14} />}
             disabled={watchNot !== undefined}
             title={watchNot}
-            onClick={() => set({ dialog: 'watchpoint', edited: null })}
+            onClick={() => watchNode({ path: box.path, graph })}
           >
             {t('watch')}
           </Menu.Item>

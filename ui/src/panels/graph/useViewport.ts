@@ -5,7 +5,7 @@ import type { Layout, Place } from './layout'
 const MARGIN = 28
 const LARGEST_ZOOM = 1
 /** Below this nothing can be read; a tall graph shows its beginning first. */
-const READABLE = 0.55
+const READABLE = 0.65
 const LEAST_ZOOM = 0.04
 
 /** Move the picture: fit it, go to a box, and hold a box in its place while what is around it is laid out anew. */
@@ -49,6 +49,7 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
       const top = place.y * zoom + y
       if (!room) return false
       return (
+        zoom >= READABLE &&
         left >= 0 &&
         top >= 0 &&
         left + place.width * zoom <= room.width &&
