@@ -91,6 +91,7 @@ bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the pee
 	$(BIN)/python benchmarks/offline_check.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/torch_overhead.py
+	$(BIN)/python benchmarks/start_up.py
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
 from running import running_server
 
 MOST_S = 0.5
-"""What the agent may add."""
+"""What the agent may add where there is a server; without one the start waits for it, as long as the settings say."""
 
 SCRIPT = """
 import torch
@@ -92,10 +92,10 @@ def main() -> int:
             f"{name:12}{min(walls):12.3f}{statistics.median(walls):10.3f}{min(cpus):12.3f}{statistics.median(cpus):10.3f}"
             f"{added_s[name]:20.3f}{more_cpu_s:8.3f}"
         )
-    too_much = [name for name, seconds in added_s.items() if seconds > MOST_S]
-    if too_much:
-        print(f"more than {MOST_S} s is added: {', '.join(too_much)}", file=sys.stderr)
-    return 1 if too_much else 0
+    is_too_much = added_s["attached"] > MOST_S
+    if is_too_much:
+        print(f"more than {MOST_S} s is added", file=sys.stderr)
+    return 1 if is_too_much else 0
 
 
 if __name__ == "__main__":
