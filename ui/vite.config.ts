@@ -10,7 +10,13 @@ export default defineConfig({
   plugins: [react()],
   resolve: { alias: { '~': fileURLToPath(new URL('./src', import.meta.url)) } },
   worker: { format: 'es' },
-  build: { target: 'es2022', chunkSizeWarningLimit: 1600, assetsInlineLimit: 0 },
+  build: {
+    target: 'es2022',
+    // Browsers that know light-dark() themselves: what it is replaced with for others does not heed the theme.
+    cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
+    chunkSizeWarningLimit: 1600,
+    assetsInlineLimit: 0,
+  },
   // The server takes requests of its own page only, so what the development server hands on says that it comes from there.
   server: { proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } } },
   test: { environment: 'happy-dom', include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },

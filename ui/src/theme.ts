@@ -17,5 +17,6 @@ export const theme = createTheme({
     SegmentedControl: { defaultProps: { size: 'xs' } },
     Checkbox: { defaultProps: { size: 'xs' } },
     Text: { defaultProps: { size: 'sm' } },
+    Modal: { defaultProps: { styles: { title: { fontSize: 15, fontWeight: 600 } } } },
   },
 })
