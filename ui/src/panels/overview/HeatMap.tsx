@@ -5,6 +5,7 @@ import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'
 import type { Overview } from '~/api/types'
 import { useView } from '~/state/store'
+import { sized } from './canvas'
 import { drawOver, drawPicture } from './drawing'
 import type { Beginning } from './beginning'
 import {
@@ -175,16 +176,14 @@ const hidden = {
 
 /** Says where it began, beside the cell. */
 function Callout({
-  data,
   beginning,
   geometry,
   onBeginning,
 }: Props & { beginning: Beginning; geometry: ReturnType<typeof geometryOf> }) {
   const { t } = useTranslation(overviewTexts)
   const { x, y } = middleOf(geometry, beginning)
-  const tensor = data.rows[beginning.row]
-  const step = data.steps[beginning.column]?.first ?? 0
-  const name = tensor?.node.split('/').slice(-2).join('/') ?? ''
+  const { step } = beginning
+  const name = beginning.name.split('/').slice(-3).join('/')
   const isRight = x > geometry.width * 0.55
   const style = {
     top: Math.min(Math.max(2, y - 34), geometry.height - 30),
@@ -224,18 +223,4 @@ function moveOf(event: KeyboardEvent, data: Overview): ((cell: Cell) => Cell) | 
     End: by(0, lastColumn),
   }
   return event.ctrlKey || event.altKey || event.metaKey ? null : (moves[event.key] ?? null)
-}
-
-/** The context of a canvas that has as many pixels as the screen has in so many CSS pixels. */
-export function sized(canvas: HTMLCanvasElement | null, width: number, height: number) {
-  const context = canvas?.getContext('2d') ?? null
-  if (!canvas || !context) return null
-  const ratio = window.devicePixelRatio || 1
-  const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)]
-  if (canvas.width !== wide || canvas.height !== high) {
-    canvas.width = wide
-    canvas.height = high
-  }
-  context.setTransform(ratio, 0, 0, ratio, 0, 0)
-  return context
 }

@@ -5,6 +5,9 @@ import { HIT, INFINITE, NAN } from './scale'
 
 /** The cell in which the trouble begins. */
 export interface Beginning extends Cell {
+  /** The name of the node. */
+  name: string
+  step: number
   /** It was found by looking at what went into each operator, not only by what comes first. */
   isOrigin: boolean
 }
@@ -13,23 +16,30 @@ const SICK = NAN | INFINITE
 
 /** Where it began: the first origin that the server found, if it is in the picture; else the first marked cell. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
+  const marked = firstMarked(data, HIT) ?? firstMarked(data, SICK)
   for (const origin of origins) {
     const column = columnOf(data.steps, origin.step)
-    const row = rowOf(data, origin.address)
-    if (column >= 0 && row >= 0) return { row, column, isOrigin: true }
+    const own = rowOf(data, origin.address)
+    // Merged with its neighbours, it is in the first row that is marked at its step.
+    const row = own < 0 && marked?.column === column ? marked.row : own
+    if (column >= 0 && row >= 0) {
+      const name = parseAddress(origin.address)?.node ?? origin.node
+      return { row, column, name, step: origin.step, isOrigin: true }
+    }
   }
-  return firstMarked(data, HIT) ?? firstMarked(data, SICK)
+  return marked
 }
 
 /** In the first column with such a mark the first cell that is not finite, or else that has the mark. */
 function firstMarked(data: Overview, mark: number): Beginning | null {
   const has = (row: number, column: number, bits: number) => ((data.marks[row]?.[column] ?? 0) & bits) !== 0
   for (let column = 0; column < data.steps.length; column += 1) {
-    const rows = data.rows.map((_, row) => row).filter((row) => has(row, column, mark))
-    const first = rows[0]
-    if (first === undefined) continue
+    const first = data.rows.findIndex((_, row) => has(row, column, mark))
+    if (first < 0) continue
     const sick = data.rows.findIndex((_, row) => has(row, column, SICK))
-    return { row: sick >= 0 ? sick : first, column, isOrigin: false }
+    const row = sick >= 0 ? sick : first
+    const [name, step] = [data.rows[row]?.node ?? '', data.steps[column]?.first ?? 0]
+    return { row, column, name, step, isOrigin: false }
   }
   return null
 }

@@ -1,0 +1,246 @@
+import type { Timeline } from '~/api/types'
+import { roundDistance } from '~/panels/overview/geometry'
+import { INKS, type Ink } from '~/panels/overview/inks'
+import { INFINITE, NAN, type Theme } from '~/panels/overview/scale'
+import { short } from '~/parts/numbers'
+
+const LEFT = 62
+const RIGHT = 12
+const AXIS = 18
+const LANE = 9
+const GAP = 4
+const PLAIN = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans CJK SC", sans-serif'
+
+/** Graphs get these in turn; their names are told when pointed at. */
+const GRAPHS: Record<Theme, string[]> = {
+  light: ['#adb5bd', '#868e96', '#ced4da', '#6c757d'],
+  dark: ['#5c636a', '#868e96', '#464b50', '#a3a9b0'],
+}
+export const KEPT: Record<Theme, { values: string; statistics: string; loss: string }> = {
+  light: { values: '#2b8a3e', statistics: '#b2d8bb', loss: '#1864ab' },
+  dark: { values: '#69c57f', statistics: '#2e5138', loss: '#74c0fc' },
+}
+
+export interface LaneWords {
+  loss: string
+  hits: string
+  values: string
+  graphs: string
+}
+
+/** Where the places lie, in CSS pixels. */
+export function widthOfPlace(width: number, places: number): number {
+  return Math.max(0.5, (width - LEFT - RIGHT) / Math.max(1, places))
+}
+
+export function placeAt(x: number, width: number, places: number): number {
+  return Math.min(places - 1, Math.max(0, Math.floor((x - LEFT) / widthOfPlace(width, places))))
+}
+
+export interface Shown {
+  /** Places of the step that is shown, of where the run stands, and under the pointer; −1: none. */
+  shown: number
+  present: number
+  cursor: number
+}
+
+/** Draw the whole line. */
+export function drawTimeline(
+  canvas: CanvasRenderingContext2D,
+  data: Timeline,
+  size: { width: number; height: number },
+  at: Shown,
+  theme: Theme,
+  words: LaneWords,
+): void {
+  const { width, height } = size
+  const ink = INKS[theme]
+  const names = [...new Set(data.steps.map((place) => place.graph).filter(Boolean))]
+  const hasGraphs = names.length > 1
+  const bottom = height - AXIS
+  const kept = bottom - LANE - GAP
+  const graphs = hasGraphs ? kept - LANE - GAP : kept
+  const hits = graphs - LANE - GAP - 2
+  const per = widthOfPlace(width, data.steps.length)
+  const xOf = (place: number) => LEFT + place * per
+  canvas.clearRect(0, 0, width, height)
+  canvas.font = PLAIN
+  canvas.textBaseline = 'middle'
+  mark(canvas, data, at, xOf, per, bottom, ink)
+
+  const label = (text: string, y: number) => {
+    canvas.fillStyle = ink.quiet
+    canvas.textAlign = 'right'
+    canvas.fillText(text, LEFT - 6, y)
+  }
+  label(words.values, kept + LANE / 2)
+  label(words.hits, hits + LANE / 2)
+  if (hasGraphs) label(words.graphs, graphs + LANE / 2)
+  const end = xOf(data.steps.length)
+  canvas.fillStyle = ink.faint
+  canvas.fillRect(LEFT, kept, end - LEFT, LANE)
+  data.steps.forEach((place, index) => {
+    const x = xOf(index)
+    const wide = Math.max(1, per - (per > 4 ? 1 : 0))
+    if (place.values || place.statistics) {
+      canvas.fillStyle = KEPT[theme][place.values ? 'values' : 'statistics']
+      canvas.fillRect(x, place.values ? kept : kept + LANE / 2, wide, place.values ? LANE : LANE / 2)
+    }
+    if (hasGraphs && place.graph) {
+      canvas.fillStyle = GRAPHS[theme][names.indexOf(place.graph) % 4] ?? ink.line
+      canvas.fillRect(x, graphs, wide, LANE)
+    }
+  })
+  canvas.fillStyle = ink.line
+  canvas.fillRect(LEFT, hits + LANE, end - LEFT, 1)
+  drawHits(canvas, data, xOf, per, hits, ink)
+  drawLoss(canvas, data, xOf, per, { top: 6, bottom: hits - 5 }, theme, words)
+  drawAxis(canvas, data, xOf, per, bottom, ink)
+}
+
+function mark(
+  canvas: CanvasRenderingContext2D,
+  data: Timeline,
+  at: Shown,
+  xOf: (place: number) => number,
+  per: number,
+  bottom: number,
+  ink: Ink,
+): void {
+  const wide = Math.max(2, per)
+  if (at.cursor >= 0) {
+    canvas.fillStyle = ink.faint
+    canvas.fillRect(xOf(at.cursor), 0, wide, bottom)
+  }
+  if (at.present >= 0 && at.present !== at.shown) {
+    canvas.strokeStyle = ink.quiet
+    canvas.lineWidth = 1
+    canvas.setLineDash([3, 3])
+    canvas.strokeRect(xOf(at.present) + 0.5, 0.5, wide - 1, bottom)
+    canvas.setLineDash([])
+  }
+  if (at.shown >= 0 && data.steps.length) {
+    const x = xOf(at.shown)
+    canvas.fillStyle = ink.chosen
+    canvas.globalAlpha = 0.14
+    canvas.fillRect(x, 0, wide, bottom)
+    canvas.globalAlpha = 1
+    canvas.fillRect(x + wide / 2 - 0.75, 0, 1.5, bottom)
+    canvas.beginPath()
+    canvas.moveTo(x + wide / 2 - 5, 0)
+    canvas.lineTo(x + wide / 2 + 5, 0)
+    canvas.lineTo(x + wide / 2, 6)
+    canvas.fill()
+  }
+}
+
+/** A triangle for each place with hits; where they come too close, a bar for all. */
+function drawHits(
+  canvas: CanvasRenderingContext2D,
+  data: Timeline,
+  xOf: (place: number) => number,
+  per: number,
+  top: number,
+  ink: Ink,
+): void {
+  canvas.fillStyle = ink.hit
+  let last = -Infinity
+  data.steps.forEach((place, index) => {
+    if (!place.hits) return
+    const x = xOf(index) + per / 2
+    if (x - last >= 8) {
+      canvas.beginPath()
+      canvas.moveTo(x, top - 2)
+      canvas.lineTo(x + 5, top + LANE)
+      canvas.lineTo(x - 5, top + LANE)
+      canvas.fill()
+      last = x
+    } else canvas.fillRect(xOf(index), top + LANE - 4, Math.max(1, per), 4)
+  })
+}
+
+function drawLoss(
+  canvas: CanvasRenderingContext2D,
+  data: Timeline,
+  xOf: (place: number) => number,
+  per: number,
+  { top, bottom }: { top: number; bottom: number },
+  theme: Theme,
+  words: LaneWords,
+): void {
+  const ink = INKS[theme]
+  const known = (data.loss?.values ?? []).filter((value): value is number => value !== null)
+  canvas.textAlign = 'right'
+  if (bottom - top < 16 || !data.loss) return
+  const high = Math.max(...known)
+  const low = Math.min(...known)
+  const range = high - low || Math.abs(high) || 1
+  const yOf = (value: number) => bottom - ((value - low) / range) * (bottom - top)
+  canvas.fillStyle = ink.quiet
+  if (known.length && bottom - top > 30) {
+    canvas.fillText(short(high), LEFT - 6, top + 2)
+    canvas.fillText(short(low), LEFT - 6, bottom - 2)
+  }
+  canvas.fillText(words.loss, LEFT - 6, (top + bottom) / 2)
+  canvas.strokeStyle = KEPT[theme].loss
+  canvas.lineWidth = 1.5
+  canvas.lineJoin = 'round'
+  canvas.beginPath()
+  let before = -1
+  data.loss.values.forEach((value, index) => {
+    if (value === null) return
+    const x = xOf(index) + per / 2
+    if (before < 0) canvas.moveTo(x, yOf(value))
+    else canvas.lineTo(x, yOf(value))
+    before = index
+  })
+  canvas.stroke()
+  if (known.length <= 60) {
+    canvas.fillStyle = KEPT[theme].loss
+    data.loss.values.forEach((value, index) => {
+      if (value === null) return
+      canvas.beginPath()
+      canvas.arc(xOf(index) + per / 2, yOf(value), 2, 0, 2 * Math.PI)
+      canvas.fill()
+    })
+  }
+  canvas.strokeStyle = ink.hit
+  canvas.lineWidth = 1.6
+  let last = -Infinity
+  data.loss.marks.forEach((one, index) => {
+    const x = xOf(index) + per / 2
+    if (!(one & (NAN | INFINITE)) || x - last < 9) return
+    last = x
+    // Where there is no number there is no height: at the top.
+    canvas.beginPath()
+    canvas.moveTo(x - 3, top)
+    canvas.lineTo(x + 3, top + 6)
+    canvas.moveTo(x + 3, top)
+    canvas.lineTo(x - 3, top + 6)
+    canvas.stroke()
+  })
+}
+
+function drawAxis(
+  canvas: CanvasRenderingContext2D,
+  data: Timeline,
+  xOf: (place: number) => number,
+  per: number,
+  bottom: number,
+  ink: Ink,
+): void {
+  const end = xOf(data.steps.length)
+  canvas.fillStyle = ink.line
+  canvas.fillRect(LEFT, bottom, end - LEFT, 1)
+  const steps = data.last_step - data.first_step + 1
+  const distance = roundDistance(steps / Math.max(1, Math.floor((end - LEFT) / 52)))
+  canvas.fillStyle = ink.text
+  canvas.textAlign = 'center'
+  data.steps.forEach((place, index) => {
+    const round = Math.ceil(place.first / distance) * distance
+    if (round > place.last) return
+    const x = xOf(index) + per / 2
+    canvas.fillRect(Math.round(x), bottom, 1, 3)
+    canvas.fillText(String(round), x, bottom + 11)
+  })
+}
