@@ -28,8 +28,16 @@ export const SIGNS = { gt: '>', lt: '<', ge: '≥', le: '≤' } as const
 
 /** A value of a parameter with its unit. */
 export function withUnit(quantity: string, value: number | string | boolean | null): string {
-  const text = typeof value === 'boolean' ? String(value) : short(value)
+  const text =
+    typeof value === 'boolean' ? String(value) : typeof value === 'number' ? brief(value) : short(value)
   return quantity.includes('percentage') ? `${text} %` : text
+}
+
+/** A number as a person wrote it: `1e-5`, where `short` would add zeros. */
+function brief(value: number): string {
+  const exponential = value.toExponential()
+  const isRound = exponential.length <= 6 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5)
+  return isRound && value !== 0 ? exponential.replace('e+', 'e') : short(value)
 }
 
 /** Says things about conditions, watchpoints and hits in the person's language. */
@@ -141,13 +149,13 @@ export function conditionWords(t: TFunction): ConditionWords {
 }
 
 function bound(value: unknown, missing: string): string {
-  return typeof value === 'number' ? short(value) : missing
+  return typeof value === 'number' ? brief(value) : missing
 }
 
 function unchanged(t: TFunction, rtol: number, atol: number): string {
   return rtol === 0 && atol === 0
     ? t('unchanged')
-    : t('unchangedWithin', { rtol: short(rtol), atol: short(atol) })
+    : t('unchangedWithin', { rtol: brief(rtol), atol: brief(atol) })
 }
 
 function holding(t: TFunction, hit: HitRecord): string {

@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest'
+import type { HitRecord, NodeHits, Origin } from '~/api/types'
+import { addressOf, findings, nodeOf } from './findings'
+import { remedyOf } from './remedies'
+
+function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
+  return {
+    anomaly,
+    sentence: '',
+    address: `0/g/Default/${anomaly}-op0:0@51`,
+    node: `Default/${anomaly}-op0`,
+    type: 'log',
+    step: 52,
+    certain: true,
+    arrived: false,
+    stack: [],
+    line: null,
+    excerpt: [],
+    candidates: [],
+    also: [],
+    ...more,
+  }
+}
+
+function hit(condition: string, more: Partial<HitRecord> = {}): HitRecord {
+  return {
+    watchpoint: 1,
+    name: '',
+    condition,
+    abbreviation: 'XX',
+    severity: 'warning',
+    hit: true,
+    parameters: [],
+    error_code: 0,
+    errors: [],
+    ...more,
+  }
+}
+
+function node(name: string, ...hits: HitRecord[]): NodeHits {
+  return {
+    rank: 0,
+    graph: 'g',
+    node: name,
+    type: '',
+    step: 52,
+    position: 1,
+    line: null,
+    tensors: [{ slot: 0, io: 'output', address: `0/g/${name}:0@51`, hits }],
+  }
+}
+
+const kinds = (found: ReturnType<typeof findings>) =>
+  found.map((one) => (one.kind === 'hit' ? one.hit.condition : one.origin.anomaly))
+
+describe('what the banner names', () => {
+  it('is the origin of NaN and Inf before all, with what exploded beside it', () => {
+    const origins = [origin('inf'), origin('nan'), origin('explosion'), origin('all_zero')]
+    expect(kinds(findings(origins, [node('a', hit('dead_units'), hit('tensor_overflow'))]))).toEqual([
+      'inf',
+      'nan',
+      'all_zero',
+      'explosion',
+    ])
+  })
+  it('is the first hit where the origins do not explain it', () => {
+    const found = findings(
+      [origin('all_zero')],
+      [node('a', hit('gradient_growth')), node('b', hit('gradient_growth'))],
+    )
+    expect(kinds(found)).toEqual(['gradient_growth'])
+    expect(found.map(nodeOf)).toEqual([{ rank: 0, graph: 'g', name: 'a' }])
+    expect(found.map(addressOf)).toEqual(['0/g/a:0@51'])
+  })
+  it('is an error before a warning, and never a check that could not be made', () => {
+    const nodes = [
+      node('a', hit('weight_not_changed', { hit: false, error_code: 4 })),
+      node('b', hit('weight_not_changed')),
+      node('c', hit('weight_growth', { severity: 'error' })),
+    ]
+    expect(findings([], nodes).map((one) => nodeOf(one).name)).toEqual(['c'])
+    expect(findings([], nodes.slice(0, 1))).toEqual([])
+  })
+  it('is every origin where nothing hit and a person asked', () => {
+    expect(kinds(findings([origin('all_zero')], []))).toEqual(['all_zero'])
+  })
+  it('of an optimizer is the operator, not the parameter that shows it', () => {
+    const [found] = findings(
+      [origin('nan', { address: '0/g/fc.weight:0@51', node: 'Optimizer/sgd-op0' })],
+      [],
+    )
+    expect(found && nodeOf(found)).toEqual({ rank: 0, graph: 'g', name: 'Optimizer/sgd-op0' })
+  })
+})
+
+describe('what to do', () => {
+  const remedy = (anomaly: string, type: string, more: Partial<Origin> = {}) =>
+    remedyOf({ kind: 'origin', key: '', origin: origin(anomaly, { type, ...more }) })
+
+  it('follows from the operator, in the spelling of either framework', () => {
+    expect(
+      ['log', 'Log', 'div', 'RealDiv', 'sqrt', 'exp', 'bmm', 'Conv2D'].map((type) => remedy('inf', type)),
+    ).toEqual(['logarithm', 'logarithm', 'division', 'division', 'root', 'exponential', 'range', 'range'])
+  })
+  it('is another for NaN out of infinities, for what came in, and where it is uncertain', () => {
+    expect(remedy('nan', 'Sub')).toBe('infinities')
+    expect(remedy('nan', 'Parameter', { arrived: true })).toBe('arrived')
+    expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
+    expect(remedy('explosion', 'mul')).toBe('explosion')
+    expect(remedy('nan', 'Custom')).toBe('other')
+  })
+})
