@@ -49,6 +49,9 @@ export function Heading({ record }: { record: TensorRecord }) {
             <IconBinaryTree2 size={14} />
           </ActionIcon>
         </Tooltip>
+        <span className={styles.atEnd}>
+          <Download record={record} />
+        </span>
       </div>
       <div className={styles.facts}>
         <Tooltip
@@ -67,7 +70,9 @@ export function Heading({ record }: { record: TensorRecord }) {
         </span>
         <span className={styles.quiet}>
           {[
-            elements === undefined || elements < 0 ? '' : t('elements', { count: count(elements) }),
+            elements === undefined || elements < 0
+              ? ''
+              : t('elements', { count: elements, text: count(elements) }),
             record.size_bytes ? bytes(record.size_bytes) : '',
           ]
             .filter(Boolean)
@@ -79,7 +84,6 @@ export function Heading({ record }: { record: TensorRecord }) {
             {t(`status.${record.status}`)}
           </span>
         </Tooltip>
-        <Download record={record} />
       </div>
     </div>
   )

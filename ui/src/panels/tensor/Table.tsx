@@ -42,7 +42,7 @@ export function Table(props: {
   const rows = Math.min(grid.rows, MOST_ROWS)
   const columns = Math.min(grid.columns, MOST_COLUMNS)
   const isDifference = asked.which === 'difference'
-  const cellWidth = columnWidth(format, isDifference ? 'float64' : props.dtype)
+  const cellWidth = columnWidth(format, isDifference ? 'float64' : props.dtype, props.largest)
   const gutter = Math.max(44, 14 + 7.3 * grid.rowLabel(rows - 1).length)
 
   const first = { row: Math.floor(scroll.top / ROW), column: Math.floor(scroll.left / cellWidth) }

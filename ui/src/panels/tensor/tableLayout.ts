@@ -30,21 +30,21 @@ export function tilesOf(
   return tiles
 }
 
-/** Pixels for the longest text that a format writes. */
-export function columnWidth({ notation, digits }: NumberFormat, dtype: string): number {
-  const whole = /^u?int(\d+)/.exec(dtype)
-  const isComplex = dtype.startsWith('complex')
-  const letters =
-    dtype === 'bool'
-      ? 5
-      : notation === 'scientific'
-        ? digits + 8
-        : whole
-          ? { '8': 4, '16': 6, '32': 11, '64': 20 }[whole[1] ?? '64']
-          : notation === 'decimal'
-            ? digits + 8
-            : digits + 6
-  return Math.round(Math.max(48, 12 + 7.3 * (letters ?? 20) * (isComplex ? 2 : 1)))
+const MOST_LETTERS: Record<string, number> = { '8': 4, '16': 6, '32': 11, '64': 20 }
+
+/** Pixels for the longest text that a format writes; of integers as far as their largest magnitude is known. */
+export function columnWidth(
+  { notation, digits }: NumberFormat,
+  dtype: string,
+  largest: number | null,
+): number {
+  const bits = /^u?int(\d+)/.exec(dtype)?.[1]
+  let letters = digits + (notation === 'auto' ? 6 : 8)
+  if (dtype === 'bool') letters = 5
+  else if (bits !== undefined && notation !== 'scientific') {
+    letters = largest === null ? (MOST_LETTERS[bits] ?? 20) : String(Math.ceil(largest)).length + 1
+  }
+  return Math.round(Math.max(48, 12 + 7.3 * letters * (dtype.startsWith('complex') ? 2 : 1)))
 }
 
 /** Where a key moves to; null if it is no key that moves. */
