@@ -337,6 +337,16 @@ def test_the_table_can_be_searched_and_sorted_by_every_column(dump_200: Path) ->
                     known = [value for value in values if value is not None]
                     assert known == sorted(known, reverse=descending)
                     assert values[len(known) :] == [None] * (len(values) - len(known))
+            derived = {
+                "abs_max": lambda one: None if one.max is None else max(abs(one.min), abs(one.max)),
+                "zero_percent": lambda one: one.zero_count / one.count if one.count else None,
+                "non_finite_count": lambda one: one.nan_count + one.neg_inf_count + one.pos_inf_count,
+            }
+            for column, of in derived.items():
+                values = [of(row.statistics) for row in await sorted_by(column, True)]
+                known = [value for value in values if value is not None]
+                assert known == sorted(known, reverse=True)
+                assert values[len(known) :] == [None] * (len(values) - len(known))
             for column in ("node", "type", "io", "graph"):
                 texts = [getattr(row, column) for row in await sorted_by(column, False)]
                 assert texts == sorted(texts)

@@ -91,6 +91,35 @@ def test_pages_are_sorted_filtered_and_cut(store: StatisticsStore) -> None:
             assert store.page(0, sort=column, descending=descending).total == 11
 
 
+def test_pages_can_be_sorted_by_what_follows_from_several_columns(store: StatisticsStore) -> None:
+    arrays = {
+        "zeros": [0.0, 0.0, 1.0, 0.0],
+        "bad": [np.nan, np.inf, -2.0, -9.0],
+        "large": [-100.0, 3.0, 3.0, 0.0],
+        "empty": [],
+    }
+    for name, values in arrays.items():
+        told = told_of(statistics(np.array(values, np.float32)))
+        store.add([ToldRow(key(name), 0, told, "Add", 0)])
+
+    def sorted_by(sort: str) -> list[str]:
+        return [row.node for row in store.page(0, sort=sort, descending=True).rows]
+
+    assert sorted_by("zero_percent") == ["zeros", "large", "bad", "empty"]
+    assert sorted_by("abs_max") == ["large", "bad", "zeros", "empty"]
+    assert sorted_by("non_finite_count")[0] == "bad"
+
+
+def test_the_order_of_a_table_follows_what_is_told(store: StatisticsStore) -> None:
+    store.add([row(float(number), 0, number, node=f"n{number}") for number in range(6)])
+    for offset in range(0, 6, 2):
+        page = store.page(0, sort="max", descending=True, offset=offset, limit=2)
+        assert (page.total, [one.statistics.max for one in page.rows]) == (6, [5 - offset, 4 - offset])
+    store.add([row(99.0, 0, 9, node="n9")])
+    page = store.page(0, sort="max", descending=True, limit=2)
+    assert (page.total, [one.statistics.max for one in page.rows]) == (7, [99, 5])
+
+
 def test_pages_that_make_no_sense_are_refused(store: StatisticsStore) -> None:
     with pytest.raises(InputError, match="sorted by"):
         store.page(0, sort="1; DROP TABLE tensors")

@@ -12,7 +12,7 @@ from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.dumps.execution import UNMATCHED
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import require_page
+from tensight.sessions.statistics_pages import DERIVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
     )
 
 
-def statistics_page(
+def ordered_rows(
     dump: Dump,
     table: StatisticsTable,
     rows: NDArray[np.int64],
@@ -89,10 +89,8 @@ def statistics_page(
     query: str = "",
     sort: str = "position",
     descending: bool = False,
-    offset: int = 0,
-    limit: int = 100,
-) -> StatisticsPage:
-    """Return some of the tensors of which statistics are known, sorted.
+) -> NDArray[np.int64]:
+    """Return the rows of tensors of which statistics are known, sorted.
 
     Parameters
     ----------
@@ -105,19 +103,18 @@ def statistics_page(
     sort : str
         One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
     descending : bool
-    offset, limit : int
-
-    Raises
-    ------
-    InputError
-        There is no such column, or `offset` or `limit` is negative.
     """
-    require_page(sort, offset, limit)
     known = rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))]
     words = query.lower().split()
     if words:
         known = known[[_matches(table.files[row], words) for row in known.tolist()]]
-    ordered = _sorted(dump, table, known, sort, descending=descending)
+    return _sorted(dump, table, known, sort, descending=descending)
+
+
+def statistics_page(
+    dump: Dump, table: StatisticsTable, ordered: NDArray[np.int64], offset: int, limit: int
+) -> StatisticsPage:
+    """Return some of the tensors whose rows are given, in that order."""
     found = (
         statistics_row(dump, table, row, address_of(table.files[row]))
         for row in ordered[offset : offset + limit].tolist()
@@ -157,7 +154,22 @@ def _keys(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray
         return np.array([_TEXT_COLUMNS[sort](table, row) for row in rows.tolist()], np.str_)
     if sort in ("rank", "slot"):
         return np.fromiter((getattr(table.files[row], sort) for row in rows.tolist()), np.int64, len(rows))
+    if sort in DERIVED:
+        return _derived(table, rows, sort)
     values = table.rows[sort][rows].astype(np.float64)
     if sort in ("count", *COUNTS):
         values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
     return values
+
+
+def _derived(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray[np.float64]:
+    """Return what follows from several columns; NaN where one of them is not known."""
+    if sort == "abs_max":
+        largest: NDArray[np.float64] = np.maximum(np.abs(_keys(table, rows, "min")), np.abs(_keys(table, rows, "max")))
+        return largest
+    if sort == "zero_percent":
+        with np.errstate(all="ignore"):
+            share: NDArray[np.float64] = 100 * _keys(table, rows, "zero_count") / _keys(table, rows, "count")
+        return share
+    counts = (_keys(table, rows, name) for name in ("nan_count", "neg_inf_count", "pos_inf_count"))
+    return sum(counts, np.zeros(len(rows)))

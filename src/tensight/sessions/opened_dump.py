@@ -12,12 +12,13 @@ from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
-from tensight.sessions.offline_statistics import statistics_page, statistics_row
+from tensight.sessions.offline_statistics import ordered_rows, statistics_page, statistics_row
 from tensight.sessions.offline_tensors import tensor_records
 from tensight.sessions.origin_records import origin_records
 from tensight.sessions.overview import overview
 from tensight.sessions.records import Execution, ExecutionPage
 from tensight.sessions.replay import Replay
+from tensight.sessions.statistics_pages import MOST_ORDERS, require_page
 from tensight.sessions.timeline import KnownSteps, timeline
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class OpenedDump:
         self.problems = tuple(dump.problems)
         self._executions: dict[int, Sequence[Execution]] = {}
         self._sources: dict[int, DumpSource] = {}
+        self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
     @property
     def table(self) -> StatisticsTable:
@@ -172,14 +174,28 @@ class OpenedDump:
         rows = (statistics_row(self.dump, self.table, row, place) for place, row in places)
         return tuple(row for row in rows if row is not None)
 
-    def statistics(self, ranks: Sequence[int], iteration: int, **choice: Any) -> StatisticsPage:
+    def statistics(
+        self, ranks: Sequence[int], iteration: int, *, sort: str, offset: int, limit: int, **choice: Any
+    ) -> StatisticsPage:
         """Return a page of the statistics of all tensors of an iteration, reading what is not known yet.
 
-        `choice` is what `statistics_page` takes.
+        `choice` is what `ordered_rows` takes.
+
+        Raises
+        ------
+        InputError
+            There is no such column, or `offset` or `limit` is negative.
         """
-        rows = np.concatenate([self.index.rows_at(rank, iteration) for rank in ranks])
-        self.analysis.statistics(rows)
-        return statistics_page(self.dump, self.table, rows, **choice)
+        require_page(sort, offset, limit)
+        key = (tuple(ranks), iteration, sort, *sorted(choice.items()))
+        ordered = self._orders.get(key)
+        if ordered is None:
+            rows = np.concatenate([self.index.rows_at(rank, iteration) for rank in ranks])
+            self.analysis.statistics(rows)
+            ordered = self._orders[key] = ordered_rows(self.dump, self.table, rows, sort=sort, **choice)
+            while len(self._orders) > MOST_ORDERS:
+                del self._orders[next(iter(self._orders))]
+        return statistics_page(self.dump, self.table, ordered, offset, limit)
 
     def overview(
         self, rank: int, hits: Mapping[int, Sequence[SessionHit]], choice: OverviewChoice, *, read: bool

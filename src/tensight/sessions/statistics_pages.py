@@ -7,8 +7,15 @@ from tensight.errors import InputError
 
 TEXTS = ("node", "graph", "type", "io", "dtype")
 
-SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, "count", "size_bytes", *COUNTS, *MEASURES)
+DERIVED = ("non_finite_count", "zero_percent", "abs_max")
+"""What is no column but follows from several."""
+
+SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, "count", "size_bytes", *COUNTS, *MEASURES, *DERIVED)
 """What a page of statistics can be sorted by."""
+
+
+MOST_ORDERS = 4
+"""Tables whose order is remembered, for whoever scrolls through them page by page."""
 
 
 def require_page(sort: str, offset: int, limit: int) -> None:

@@ -21,7 +21,7 @@ from tensight.graph import TensorAddress
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import require_page
+from tensight.sessions.statistics_pages import MOST_ORDERS, require_page
 from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
 
 if TYPE_CHECKING:
@@ -76,12 +76,19 @@ _SELECT = (
     + ", ".join(f'"{name}"' for name in _NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
+_SELECT_PAGE = _SELECT.replace("SELECT ", "SELECT tensors.id, ", 1)
 _SELECT_TOLD = (
     "SELECT iteration, graph, node, io, slot, dtype, hash, partial, "  # noqa: S608 - names of our own columns
     + ", ".join(f'"{name}"' for name in _NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
-_COUNT = "SELECT count(*) FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+_SELECT_ORDER = "SELECT tensors.id FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+
+_DERIVED = {
+    "non_finite_count": "nan_count + neg_inf_count + pos_inf_count",
+    "zero_percent": "zero_count * 1.0 / nullif(count, 0)",
+    "abs_max": 'max(abs("min"), abs("max"))',
+}
 
 _TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
 
@@ -173,6 +180,8 @@ class StatisticsStore:
         self._most_rows = most_rows
         self._lock = threading.Lock()
         self._ids: dict[TensorKey, int] = {}
+        self._orders: dict[tuple[int, str, tuple[object, ...]], NDArray[np.int64]] = {}
+        self._version = 0
         try:
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except sqlite3.Error as error:
@@ -229,6 +238,7 @@ class StatisticsStore:
         add_columns: Callable[[], None],
     ) -> None:
         try:
+            self._version += 1
             self._database.execute("BEGIN")
             with self._database:
                 self._add_tensors(tensors)
@@ -291,10 +301,31 @@ class StatisticsStore:
         where += " AND instr(lower(node || ' ' || type), ?)" * len(words)
         chosen = (*values, *words)
         direction = "DESC" if descending else "ASC"
-        order = f'ORDER BY "{sort}" IS NULL, "{sort}" {direction}, rank, position, io, slot, tensors.id'
-        total = self._query(f"{_COUNT} {where}", chosen)
-        rows = self._select(f"{where} {order} LIMIT ? OFFSET ?", (*chosen, limit, offset))
-        return StatisticsPage(total=int(total[0][0]), offset=offset, rows=tuple(rows))
+        by = _DERIVED.get(sort, f'"{sort}"')
+        order = f"ORDER BY ({by}) IS NULL, {by} {direction}, rank, position, io, slot, tensors.id"
+        ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen)
+        wanted = ids[offset : offset + limit].tolist()
+        rows = self._query(
+            f"{_SELECT_PAGE} WHERE iteration = ? AND tensor IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own
+            (iteration, json.dumps(wanted)),
+        )
+        by_id = {row[0]: _row(row[1:]) for row in rows}
+        # What was dropped in the meantime has no row.
+        return StatisticsPage(
+            total=len(ids), offset=offset, rows=tuple(by_id[number] for number in wanted if number in by_id)
+        )
+
+    def _ordered(self, text: str, values: tuple[object, ...]) -> NDArray[np.int64]:
+        """Return the ids of tensors in an order that is worked out once for all pages, until more is told."""
+        key = (self._version, text, values)
+        ids = self._orders.get(key)
+        if ids is None:
+            ids = np.array([row[0] for row in self._query(text, values)], np.int64)
+            with self._lock:
+                self._orders[key] = ids
+                while len(self._orders) > MOST_ORDERS:
+                    del self._orders[next(iter(self._orders))]
+        return ids
 
     def iterations(self) -> list[int]:
         """Return the iterations of which statistics are known, in order."""

@@ -1,0 +1,112 @@
+import type { StatisticsRow } from '~/api/types'
+import { count, percent, shapeText, short } from '~/parts/numbers'
+
+/** A column of the table; its id is what the server sorts by. */
+export interface Column {
+  id: ColumnId
+  width: number
+  isNumber: boolean
+  isSortable: boolean
+  text: (row: StatisticsRow) => string
+}
+
+export type ColumnId =
+  | 'position'
+  | 'node'
+  | 'type'
+  | 'io'
+  | 'dtype'
+  | 'shape'
+  | 'min'
+  | 'max'
+  | 'mean'
+  | 'abs_mean'
+  | 'abs_max'
+  | 'std'
+  | 'l2_norm'
+  | 'zero_percent'
+  | 'non_finite_count'
+  | 'count'
+
+const measure = (id: 'min' | 'max' | 'mean' | 'abs_mean' | 'std' | 'l2_norm'): Column => ({
+  id,
+  width: 88,
+  isNumber: true,
+  isSortable: true,
+  text: ({ statistics }) => short(statistics[id]),
+})
+
+const text = (id: ColumnId, width: number, of: Column['text'], isSortable = true): Column => ({
+  id,
+  width,
+  isNumber: false,
+  isSortable,
+  text: of,
+})
+
+export const COLUMNS: Column[] = [
+  { ...text('position', 52, ({ position }) => (position === null ? '–' : String(position))), isNumber: true },
+  text('node', 260, ({ node }) => node),
+  text('type', 110, ({ type }) => type),
+  text('io', 64, ({ io, slot }) => (io === 'input' ? `in ${slot}` : `out ${slot}`)),
+  { ...text('non_finite_count', 82, notFinite), isNumber: true },
+  measure('min'),
+  measure('max'),
+  measure('mean'),
+  measure('abs_mean'),
+  {
+    ...text('abs_max', 88, ({ statistics: { min, max } }) =>
+      min === null || max === null || min === undefined || max === undefined
+        ? '–'
+        : short(Math.max(Math.abs(min), Math.abs(max))),
+    ),
+    isNumber: true,
+  },
+  measure('std'),
+  measure('l2_norm'),
+  { ...text('zero_percent', 70, zeros), isNumber: true },
+  text('dtype', 76, ({ statistics }) => statistics.dtype),
+  text('shape', 120, ({ statistics }) => shapeText(statistics.shape), false),
+  {
+    ...text('count', 88, ({ statistics }) => known(statistics, 'count', count(statistics.count))),
+    isNumber: true,
+  },
+]
+
+export const WIDTH = COLUMNS.reduce((sum, column) => sum + column.width, 0)
+
+function known(statistics: StatisticsRow['statistics'], name: string, shown: string): string {
+  return statistics.unknown.includes(name) ? '–' : shown
+}
+
+function zeros({ statistics }: StatisticsRow): string {
+  return known(statistics, 'zero_count', percent(statistics.zero_count, statistics.count))
+}
+
+/** How many elements are NaN, and how many infinite. */
+export function badOf({ statistics }: StatisticsRow): { nan: number; inf: number } {
+  return { nan: statistics.nan_count, inf: statistics.neg_inf_count + statistics.pos_inf_count }
+}
+
+function notFinite(row: StatisticsRow): string {
+  const { nan, inf } = badOf(row)
+  if (nan + inf === 0) return known(row.statistics, 'nan_count', '0')
+  return `${count(nan)} / ${count(inf)}`
+}
+
+/** What the table shows first, in one click. */
+export interface Way {
+  id: 'order' | 'bad' | 'gradient' | 'zeros' | 'large'
+  sort: ColumnId
+  isDescending: boolean
+  /** Words for the filter; undefined: those that are there stay. */
+  query?: string
+}
+
+export const WAYS: Way[] = [
+  { id: 'order', sort: 'position', isDescending: false },
+  { id: 'bad', sort: 'non_finite_count', isDescending: true },
+  { id: 'gradient', sort: 'abs_max', isDescending: true, query: 'Gradients/' },
+  { id: 'zeros', sort: 'zero_percent', isDescending: true },
+  { id: 'large', sort: 'abs_max', isDescending: true },
+]
