@@ -1,0 +1,51 @@
+"""Where a person finds things on the page, for tests of what happens when they use them."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+
+def control(page: Page, name: str) -> Locator:
+    """Return a button of the run control."""
+    return page.get_by_role("toolbar", name="Run control").get_by_role("button", name=name, exact=True)
+
+
+def expect_step(page: Page, step: int | str, state: str = "paused") -> None:
+    """Wait until the page says that the run stands at a step; of a dump it is ``STEP / LAST``."""
+    expect(page.get_by_test_id("run-state")).to_have_attribute("data-state", state)
+    expect(page.get_by_test_id("step")).to_have_text(f"Step {step}")
+
+
+def answer_with_yes(page: Page) -> int:
+    """Answer the question for the recommended watchpoints, and return how many there are."""
+    dialog = page.get_by_role("dialog", name="Use the recommended watchpoints?")
+    offered = dialog.get_by_test_id("recommended-watchpoint")
+    expect(offered).not_to_have_count(0)
+    amount = offered.count()
+    dialog.get_by_role("button", name=f"Use these {amount}").click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_test_id("watchpoint-row")).to_have_count(amount)
+    return amount
+
+
+def select_by_search(page: Page, name: str, graph: str = "") -> None:
+    """Select a node as one does without knowing where it is: with the search."""
+    page.keyboard.press("Control+k")
+    page.get_by_role("textbox", name="Command or part of a node").fill(name)
+    page.get_by_test_id("palette-node").first.click()
+    expect(page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)).to_have_text(name.split("/")[-1])
+
+
+def choose(page: Page, group: str, name: str) -> None:
+    """Choose one of a row of buttons of which one is on."""
+    radios = page.get_by_role("radiogroup", name=group)
+    radios.get_by_text(name, exact=True).click()
+    expect(radios.get_by_role("radio", name=name, exact=True)).to_be_checked()
+
+
+def cells(page: Page, number_of_cells: int) -> list[float]:
+    """Return the numbers of the table of a tensor, as it writes them."""
+    shown = page.get_by_test_id("value-table").get_by_role("gridcell")
+    expect(shown).to_have_count(number_of_cells)
+    expect(page.get_by_test_id("value-table").locator("[data-sign=unread]")).to_have_count(0)
+    return [float(text) for text in shown.all_inner_texts()]
