@@ -1,8 +1,8 @@
-import { Spotlight, spotlight } from '@mantine/spotlight'
+import { Spotlight } from '@mantine/spotlight'
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useDebouncedValue } from '@mantine/hooks'
 import { IconArrowRight, IconPointFilled, IconSearch, IconTableShortcut } from '@tabler/icons-react'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'
 import { keys, path } from '~/api/queries'
@@ -12,6 +12,7 @@ import { useOffered } from '~/state/actions'
 import { useView } from '~/state/store'
 import classes from './dialogs.module.css'
 import { foundActions, pastedAddress } from './found'
+import { chooseFirst, paletteStore } from './paletteStore'
 import { dialogTexts } from './texts'
 
 const MOST_NODES = 12
@@ -29,12 +30,20 @@ export function Palette() {
   )
   const { nodes, more, isSearching } = useFoundNodes(query)
   const address = run ? pastedAddress(query) : null
+  const listed = [
+    address,
+    ...nodes.map((found) => `${found.rank}/${found.graph}/${found.entry.path}`),
+    ...actions.map((one) => one.id),
+  ].join()
+  useEffect(chooseFirst, [listed])
   return (
     <Spotlight.Root
+      store={paletteStore}
       query={query}
       onQueryChange={setQuery}
       // The action `page.palette` opens it.
       shortcut={null}
+      overlayProps={{ blur: 0, backgroundOpacity: 0.35 }}
       scrollable
       maxHeight="min(460px, 60vh)"
     >
@@ -98,12 +107,11 @@ function NodeChoice({ found }: { found: SearchPage['nodes'][number] }) {
       data-testid="palette-node"
       leftSection={<IconPointFilled size={15} />}
       label={entry.path.split('/').at(-1) ?? entry.path}
-      description={entry.path}
+      description={`${graph} · ${entry.path}`}
       rightSection={<span>{entry.type}</span>}
       onClick={() => {
         selectNode({ rank, graph, name: entry.path })
         useView.getState().set({ left: 'nodes' })
-        spotlight.close()
       }}
     />
   )

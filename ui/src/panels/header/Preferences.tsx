@@ -1,9 +1,9 @@
 import { useComputedColorScheme, useMantineColorScheme } from '@mantine/core'
-import { spotlight } from '@mantine/spotlight'
 import { IconKeyboard, IconMoon, IconSearch, IconSun } from '@tabler/icons-react'
 import { useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 import { setLanguage } from '~/i18n'
+import { palette } from '~/panels/dialogs/paletteStore'
 import { ActionButton } from '~/parts/ActionButton'
 import { shortcutText } from '~/parts/shortcutText'
 import type { Action } from '~/state/actions'
@@ -28,7 +28,7 @@ export function Preferences() {
           label: t('action.palette'),
           keys: 'mod+K',
           isEverywhere: true,
-          run: () => spotlight.toggle(),
+          run: () => palette.toggle(),
         },
         { id: 'page.runs', label: t('runs'), run: () => openRun('') },
         {
@@ -58,7 +58,7 @@ export function Preferences() {
       <button
         type="button"
         className={classes['search']}
-        onClick={() => spotlight.open()}
+        onClick={() => palette.open()}
         aria-label={t('action.palette')}
       >
         <IconSearch size={13} aria-hidden />
