@@ -65,9 +65,10 @@ const Line = memo(function Line({ wire, path, state }: { wire: Wire; path: strin
       data-kind={kind}
       data-state={state}
       strokeWidth={wire.control ? 1 : Math.min(3.5, 1 + Math.log2(wire.count) / 2.5)}
+      markerStart={wire.back > 0 ? `url(#arrow-${state === 'near' ? 'near' : kind})` : undefined}
       markerEnd={`url(#arrow-${state === 'near' ? 'near' : kind})`}
     >
-      <title>{[wire.label, wire.count > 1 ? `×${wire.count}` : ''].filter(Boolean).join(' ')}</title>
+      <title>{wire.label || wireText(wire)}</title>
     </path>
   )
 })

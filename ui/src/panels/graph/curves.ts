@@ -26,6 +26,7 @@ export function smooth(points: readonly Point[]): string {
 
 /** What is written on a wire: the shape of its tensor, or how many edges it is. */
 export function wireText(wire: Wire): string {
+  if (wire.back > 0) return `×${wire.count} ⇄ ×${wire.back}`
   if (wire.count > 1) return `×${wire.count}`
   const shape = wire.label.indexOf('[')
   return shape > 0 ? wire.label.slice(shape) : wire.label

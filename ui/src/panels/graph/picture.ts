@@ -34,6 +34,8 @@ export interface Wire {
   target: string
   control: boolean
   count: number
+  /** How many go the other way; they are drawn as the same line. */
+  back: number
   /** The tensor that a single data edge carries: `float32[8,3]`. */
   label: string
 }
@@ -112,7 +114,7 @@ class Builder {
     return {
       graph: this.level.graph,
       boxes: this.boxes,
-      wires: [...this.wires.values()],
+      wires: bothWaysAsOne([...this.wires.values()]),
       isTruncated: this.isTruncated,
     }
   }
@@ -190,7 +192,7 @@ class Builder {
     if (known) this.wires.set(id, { ...known, count: known.count + edge.count, label: '' })
     else {
       const { control, count, label } = edge
-      this.wires.set(id, { id, source: source.id, target: target.id, control, count, label })
+      this.wires.set(id, { id, source: source.id, target: target.id, control, count, back: 0, label })
     }
   }
 }
@@ -214,6 +216,23 @@ function boxOfEntry(entry: TreeEntry, parent: string | null, isOpen: boolean): B
     isProxy: false,
     members: [],
   }
+}
+
+/**
+ * Boxes that feed each other (forward and backward pass, say) get one line with two heads. It runs the way of most
+ * edges, which is also the way that the layout goes.
+ */
+function bothWaysAsOne(wires: Wire[]): Wire[] {
+  const data = new Map(
+    wires.filter((wire) => !wire.control).map((wire) => [`${wire.source}>${wire.target}`, wire]),
+  )
+  return wires.flatMap((wire) => {
+    const other = wire.control ? undefined : data.get(`${wire.target}>${wire.source}`)
+    if (!other) return [wire]
+    const isMain =
+      wire.count > other.count || (wire.count === other.count && wires.indexOf(wire) < wires.indexOf(other))
+    return isMain ? [{ ...wire, back: other.count, label: '' }] : []
+  })
 }
 
 /** Whether a box is the group of all parameters, or constants, and closed. */

@@ -72,15 +72,22 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
 
   /** Show an opened box as far as there is room: smaller if that helps, and near the place where it was opened. */
   const showOpened = useCallback(
-    (place: Place, x: number, y: number) => {
+    (place: Place, first: Place, x: number, y: number) => {
       const room = frame?.getBoundingClientRect()
       if (!room) return
       const before = getViewport().zoom
       const inner = { width: room.width - 2 * MARGIN, height: room.height - 2 * MARGIN }
       const whole = Math.min(inner.width / place.width, inner.height / place.height)
       const zoom = Math.min(before, Math.max(whole, READABLE))
-      const left = within(x - (place.width / 2) * zoom, inner.width - place.width * zoom)
+      const spare = inner.width - place.width * zoom
       const top = within(y, inner.height - place.height * zoom)
+      const left =
+        spare >= 0
+          ? within(x - (place.width / 2) * zoom, spare)
+          : Math.max(
+              MARGIN + spare,
+              Math.min(MARGIN, room.width / 2 - (first.x + first.width / 2 - place.x) * zoom),
+            )
       void setViewport({ zoom, x: left - place.x * zoom, y: top - place.y * zoom })
     },
     [frame, getViewport, setViewport],
@@ -94,7 +101,7 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
     if (held.current && place) {
       const { zoom } = getViewport()
       const { x, y, isOpening } = held.current
-      if (isOpening) showOpened(place, x, y)
+      if (isOpening) showOpened(place, firstInside(layout, place), x, y)
       else void setViewport({ zoom, x: x - (place.x + place.width / 2) * zoom, y: y - place.y * zoom })
     } else if (isFirst) fit(READABLE)
     held.current = null
@@ -108,4 +115,19 @@ export type Viewport = ReturnType<typeof useViewport>
 /** A place for something along a way of `room`, the nearest to `wanted`; at the margin if there is no room. */
 function within(wanted: number, room: number): number {
   return room <= 0 ? MARGIN : Math.max(MARGIN, Math.min(wanted, MARGIN + room))
+}
+
+/** The uppermost of what lies in a place, itself if nothing does. */
+function firstInside(layout: Layout, around: Place): Place {
+  let first = around
+  for (const place of layout.places.values()) {
+    const isInside =
+      place !== around &&
+      place.x >= around.x &&
+      place.y >= around.y &&
+      place.x + place.width <= around.x + around.width &&
+      place.y + place.height <= around.y + around.height
+    if (isInside && (first === around || place.y < first.y)) first = place
+  }
+  return first
 }

@@ -28,12 +28,12 @@ export interface Columns {
 export const CARD_HEIGHT = 44
 const GAP = 10
 const MARGIN = 10
-const LEAST_CARD = 120
+const LEAST_CARD = 92
 const MOST_CARD = 260
 
 /** Where the nodes of a relationship graph stand in a given room; it may become higher than that, never wider. */
 export function columnsOf(graph: RelationGraph, room: { width: number; height: number }): Columns {
-  const between = Math.max(44, Math.min(110, room.width * 0.12))
+  const between = Math.max(36, Math.min(110, room.width * 0.11))
   const width = Math.max(LEAST_CARD, Math.min(MOST_CARD, (room.width - 2 * MARGIN - 2 * between) / 3))
   const columns = [-1, 0, 1].map((side) => graph.nodes.filter((node) => Math.sign(node.distance) === side))
   const most = Math.max(...columns.map((nodes) => nodes.length))
