@@ -30,7 +30,7 @@ export type ColumnId =
 
 const measure = (id: 'min' | 'max' | 'mean' | 'abs_mean' | 'std' | 'l2_norm'): Column => ({
   id,
-  width: 88,
+  width: 80,
   isNumber: true,
   isSortable: true,
   text: ({ statistics }) => short(statistics[id]),
@@ -45,15 +45,11 @@ const text = (id: ColumnId, width: number, of: Column['text'], isSortable = true
 })
 
 export const COLUMNS: Column[] = [
-  { ...text('position', 52, ({ position }) => (position === null ? '–' : String(position))), isNumber: true },
-  text('node', 260, ({ node }) => node),
-  text('type', 110, ({ type }) => type),
-  text('io', 64, ({ io, slot }) => (io === 'input' ? `in ${slot}` : `out ${slot}`)),
-  { ...text('non_finite_count', 82, notFinite), isNumber: true },
-  measure('min'),
-  measure('max'),
-  measure('mean'),
-  measure('abs_mean'),
+  { ...text('position', 46, ({ position }) => (position === null ? '–' : String(position))), isNumber: true },
+  text('node', 230, ({ node }) => node),
+  text('type', 96, ({ type }) => type),
+  text('io', 58, ({ io, slot }) => (io === 'input' ? `in ${slot}` : `out ${slot}`)),
+  { ...text('non_finite_count', 92, notFinite), isNumber: true },
   {
     ...text('abs_max', 88, ({ statistics: { min, max } }) =>
       min === null || max === null || min === undefined || max === undefined
@@ -62,9 +58,13 @@ export const COLUMNS: Column[] = [
     ),
     isNumber: true,
   },
+  { ...text('zero_percent', 70, zeros), isNumber: true },
+  measure('min'),
+  measure('max'),
+  measure('mean'),
+  measure('abs_mean'),
   measure('std'),
   measure('l2_norm'),
-  { ...text('zero_percent', 70, zeros), isNumber: true },
   text('dtype', 76, ({ statistics }) => statistics.dtype),
   text('shape', 120, ({ statistics }) => shapeText(statistics.shape), false),
   {
@@ -105,8 +105,8 @@ export interface Way {
 
 export const WAYS: Way[] = [
   { id: 'order', sort: 'position', isDescending: false },
+  { id: 'large', sort: 'abs_max', isDescending: true },
   { id: 'bad', sort: 'non_finite_count', isDescending: true },
   { id: 'gradient', sort: 'abs_max', isDescending: true, query: 'Gradients/' },
   { id: 'zeros', sort: 'zero_percent', isDescending: true },
-  { id: 'large', sort: 'abs_max', isDescending: true },
 ]

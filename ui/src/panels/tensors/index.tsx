@@ -73,7 +73,7 @@ export default function Tensors() {
             aria-label={t('filter')}
             placeholder={t('filterHint')}
             leftSection={<IconSearch size={13} />}
-            w={180}
+            w={130}
             value={filter}
             onChange={(event) => setFilter(event.currentTarget.value)}
           />
@@ -88,7 +88,7 @@ export default function Tensors() {
         ))}
         {data && (
           <span className={classes['total']} data-testid="tensors-total">
-            {t('total', { count: data.total, number: count(data.total), step })}
+            {t('total', { count: data.total, number: count(data.total) })}
           </span>
         )}
       </div>

@@ -94,7 +94,7 @@ export function drawTimeline(
   canvas.fillStyle = ink.line
   canvas.fillRect(LEFT, hits + LANE, end - LEFT, 1)
   drawHits(canvas, data, xOf, per, hits, ink)
-  drawLoss(canvas, data, xOf, per, { top: 6, bottom: hits - 5 }, theme, words)
+  drawLoss(canvas, data, xOf, per, { top: 6, bottom: hits - 9 }, theme, words)
   drawAxis(canvas, data, xOf, per, bottom, ink)
 }
 
