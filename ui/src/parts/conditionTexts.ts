@@ -68,7 +68,7 @@ export const conditionTexts = texts(
     },
     support: {
       range_start_inclusive: 'Range from',
-      range_end_inclusive: 'to',
+      range_end_inclusive: 'Range to',
       atol: 'Absolute tolerance',
       epsilon: 'Epsilon (added to the previous value)',
       zeros_of_unit: 'A unit is dead with this percentage of zeros',
@@ -197,7 +197,7 @@ export const conditionTexts = texts(
     },
     support: {
       range_start_inclusive: '范围起点',
-      range_end_inclusive: '终点',
+      range_end_inclusive: '范围终点',
       atol: '绝对容差',
       epsilon: 'Epsilon（加在上一步的值上）',
       zeros_of_unit: '零值达到该比例的神经元视为失活',

@@ -25,7 +25,7 @@ export function Hits() {
   const total = data?.total ?? 0
   return (
     <div className="fill" data-testid="panel-hits">
-      {(total > 0 || isFiltered) && <HitFilters filter={filter} change={setFilter} />}
+      {(total > 1 || isFiltered) && <HitFilters filter={filter} change={setFilter} />}
       {session?.outdated && <Outdated />}
       {data && total > 0 && (
         <div className={classes['total']} data-testid="hits-total">

@@ -61,7 +61,7 @@ function Callers({ stack }: { stack: Frame[] }) {
   if (callers.length === 0) return null
   return (
     <>
-      <h4>{t('stack')}</h4>
+      <h3>{t('stack')}</h3>
       <ol className={classes['stack']}>
         {callers.map((frame, place) => (
           <li key={place} title={`${frame.file}:${frame.line ?? ''}`}>
@@ -81,24 +81,26 @@ function Values({ finding }: { finding: Finding }) {
   const known = (data ?? []).filter((one) => one.statistics)
   return (
     <>
-      <h4>{t('values', { step })}</h4>
+      <h3>{t('values', { step })}</h3>
       {known.length === 0 ? (
         <p className={classes['quiet']}>{t('noValues', { step })}</p>
       ) : (
-        <Table className={classes['table'] ?? ''} withRowBorders={false} verticalSpacing={1}>
-          <Table.Thead>
-            <Table.Tr>
-              {(['which', 'shape', 'min', 'max', 'nan', 'inf'] as const).map((column) => (
-                <Table.Th key={column}>{t(`columns.${column}`)}</Table.Th>
+        <div className={classes['scroll']} tabIndex={0} role="group" aria-label={t('values', { step })}>
+          <Table className={classes['table'] ?? ''} withRowBorders={false} verticalSpacing={1}>
+            <Table.Thead>
+              <Table.Tr>
+                {(['which', 'shape', 'min', 'max', 'nan', 'inf'] as const).map((column) => (
+                  <Table.Th key={column}>{t(`columns.${column}`)}</Table.Th>
+                ))}
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {known.map((one) => (
+                <ValueRow key={`${one.io}${one.slot}${one.address}`} tensor={one} />
               ))}
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {known.map((one) => (
-              <ValueRow key={`${one.io}${one.slot}${one.address}`} tensor={one} />
-            ))}
-          </Table.Tbody>
-        </Table>
+            </Table.Tbody>
+          </Table>
+        </div>
       )}
     </>
   )
@@ -112,10 +114,7 @@ function ValueRow({ tensor }: { tensor: TensorRecord }) {
   const bad = (amount: number) => (amount > 0 ? { className: classes['bad'] ?? '' } : {})
   return (
     <Table.Tr>
-      <Table.Td title={tensor.address}>
-        {t(tensor.io, { slot: tensor.slot })}{' '}
-        <span className={classes['quiet']}>{tensor.node.split('/').at(-1)}</span>
-      </Table.Td>
+      <Table.Td title={tensor.address}>{t(tensor.io, { slot: tensor.slot })}</Table.Td>
       <Table.Td>
         {tensor.dtype}
         {shapeText(tensor.shape)}
@@ -134,7 +133,7 @@ function Nodes({ title, origin, names }: { title: string; origin: Origin; names:
   const node = nodeOf({ kind: 'origin', key: '', origin })
   return (
     <>
-      <h4>{title}</h4>
+      <h3>{title}</h3>
       <ul className={classes['nodes']}>
         {names.slice(0, MOST_NODES).map((name) => (
           <li key={name}>

@@ -27,8 +27,7 @@ export function SourceLine({ finding }: { finding: Finding }) {
     <button
       type="button"
       className={classes['line']}
-      aria-label={t('showSource', { place })}
-      title={`${line.file}:${line.line ?? ''}`}
+      title={`${t('showSource', { place })}\n${line.file}`}
       onClick={() => {
         selectNode(nodeOf(finding))
         set({ left: 'sources' })

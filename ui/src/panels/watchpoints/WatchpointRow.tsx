@@ -56,7 +56,6 @@ export function WatchpointRow({ watchpoint, isChosen }: { watchpoint: Watchpoint
           type="button"
           className={classes['choose']}
           aria-pressed={isChosen}
-          aria-label={t('showTicks', { id, label })}
           onClick={() => set({ watchpoint: isChosen ? null : id })}
         >
           <span className={classes['name']}>
