@@ -10,20 +10,8 @@ import {
   type ReactNode,
   type Ref,
 } from 'react'
+import type { TreeLine, TreeLines } from './treeLines'
 import classes from './TreeView.module.css'
-
-export interface TreeLine {
-  /** Unique among the rows. */
-  key: string
-  depth: number
-  /** Index of the row around this one; −1 at the top. */
-  parent: number
-  /** Which of its siblings this is, from 1, and how many they are. */
-  nth: number
-  siblings: number
-  /** null: there is nothing to open. */
-  isOpen?: boolean | null
-}
 
 export interface TreeHandle {
   focus: () => void
@@ -42,7 +30,7 @@ interface TreeViewProps<Row extends TreeLine> {
   ref?: Ref<TreeHandle>
   label: string
   testId: string
-  rows: readonly Row[]
+  rows: TreeLines<Row>
   rowHeight: number
   cursor: string
   target: string
@@ -81,38 +69,37 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   const { rows, rowHeight, cursor, target, onStand } = props
   const id = useId()
   const scroller = useRef<HTMLDivElement>(null)
-  const places = useMemo(() => new Map(rows.map((row, index) => [row.key, index])), [rows])
+  const at = useMemo(() => rows.indexOf(cursor), [rows, cursor])
   // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => rowHeight,
-    getItemKey: (index) => rows[index]?.key ?? index,
+    getItemKey: (index) => rows.at(index)?.key ?? index,
     overscan: 16,
     initialOffset: props.initialOffset,
   })
   useImperativeHandle(props.ref, () => ({ focus: () => scroller.current?.focus() }), [])
 
   useEffect(() => {
-    const index = target === '' ? undefined : places.get(target)
-    if (index === undefined) return
+    const index = target === '' ? -1 : rows.indexOf(target)
+    if (index === -1) return
     const { scrollTop: first = 0, clientHeight: height = 0 } = scroller.current ?? {}
     const isVisible = index * rowHeight >= first && (index + 1) * rowHeight <= first + height
     if (!isVisible) virtual.scrollToIndex(index, { align: 'center' })
     onStand({ target: '' })
-  }, [target, places, rowHeight, virtual, onStand])
+  }, [target, rows, rowHeight, virtual, onStand])
 
-  const at = places.get(cursor) ?? -1
   const move = (index: number) => {
     const next = Math.max(0, Math.min(index, rows.length - 1))
-    const row = rows[next]
+    const row = rows.at(next)
     if (!row) return
     onStand({ cursor: row.key })
     virtual.scrollToIndex(next)
   }
 
   const keyPressed = (event: KeyboardEvent) => {
-    const row = rows[at]
+    const row = rows.at(at)
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / rowHeight) - 1)
     const acts: Record<string, () => void> = {
       ArrowDown: () => move(at + 1),
@@ -132,7 +119,7 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
       Enter: () => row && props.onAct(row, undefined),
       ' ': () => row && props.onSpace(row),
       '*': () => {
-        const siblings = rows.filter((one) => one.parent === row?.parent && one.isOpen === false)
+        const siblings = rows.known().filter((one) => one.parent === row?.parent && one.isOpen === false)
         for (const one of siblings) props.onOpen(one, true)
       },
     }
@@ -152,7 +139,7 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   const rowOf = (event: MouseEvent) => {
     const element = event.target as HTMLElement
     const index = Number(element.closest<HTMLElement>('[data-index]')?.dataset['index'] ?? -1)
-    return { row: rows[index], part: element.closest<HTMLElement>('[data-part]')?.dataset['part'] }
+    return { row: rows.at(index), index, part: element.closest<HTMLElement>('[data-part]')?.dataset['part'] }
   }
   const clicked = (event: MouseEvent) => {
     const { row, part } = rowOf(event)
@@ -162,12 +149,14 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
     else props.onAct(row, part)
   }
   const menuAsked = (event: MouseEvent) => {
-    const { row = rows[at] } = rowOf(event)
+    const asked = rowOf(event)
+    const { row = rows.at(at) } = asked
     if (!row || !props.onMenu) return
     event.preventDefault()
     onStand({ cursor: row.key })
     // From the keyboard it opens below the row.
-    const box = event.button === 2 ? undefined : document.getElementById(`${id}-${places.get(row.key) ?? 0}`)
+    const box =
+      event.button === 2 ? undefined : document.getElementById(`${id}-${asked.row ? asked.index : at}`)
     const { left, bottom } = box?.getBoundingClientRect() ?? {
       left: event.clientX - 40,
       bottom: event.clientY,
@@ -197,7 +186,7 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
     >
       <div className={classes['rows']} style={{ height: virtual.getTotalSize() }} role="presentation">
         {items.map((item) => {
-          const row = rows[item.index]
+          const row = rows.at(item.index)
           if (!row) return null
           const isCursor = row.key === cursor
           return props.draw(row, lineAttributes(row, `${id}-${item.index}`, item.index, item.start, isCursor))

@@ -10,6 +10,9 @@ import classes from './nodes.module.css'
 import { isBranch, type EntryRow, type Row } from './rows'
 import { useTreeState } from './treeState'
 
+const LONG = 24
+const KEPT_END = 12
+
 /** How far the box of a row is ticked; null: it has none. */
 export type Tick = 'none' | 'some' | 'all' | 'never' | 'unknown' | null
 
@@ -111,10 +114,10 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
         />
       )}
       <KindIcon kind={kind} />
-      <span className={tree['label']}>
-        <Searched text={name} searched={searched} />
+      <Name name={name} searched={searched} />
+      <span className={row.below === undefined ? tree['more'] : `${tree['more']} ${tree['ending']}`}>
+        <bdi>{note(row)}</bdi>
       </span>
-      <span className={tree['more']}>{note(row)}</span>
       <span className={tree['end']}>
         {isHere && (
           <span className={classes['here']} role="img" aria-label={t('here')} title={t('here')}>
@@ -140,15 +143,32 @@ function note({ entry, below }: EntryRow): string {
   return entry.label.toLowerCase().startsWith(entry.type.toLowerCase()) ? '' : entry.type
 }
 
-function Searched({ text, searched }: { text: string; searched: string }) {
-  const start = searched ? text.toLowerCase().indexOf(searched.toLowerCase()) : -1
-  if (start === -1) return text
-  const end = start + searched.length
+/** A long name is cut where it says least: `transformer.blo…36.weight`. */
+function Name({ name, searched }: { name: string; searched: string }) {
+  const cut = name.length > LONG ? name.length - KEPT_END : name.length
+  const from = searched ? name.toLowerCase().indexOf(searched.toLowerCase()) : -1
+  const to = from === -1 ? -1 : from + searched.length
+  return (
+    <span className={tree['name']}>
+      <span className={tree['label']}>
+        <Marked text={name.slice(0, cut)} from={from} to={to} />
+      </span>
+      {cut < name.length && (
+        <span className={tree['tail']}>
+          <Marked text={name.slice(cut)} from={Math.max(from - cut, 0)} to={to - cut} />
+        </span>
+      )}
+    </span>
+  )
+}
+
+function Marked({ text, from, to }: { text: string; from: number; to: number }) {
+  if (from < 0 || to <= from || from >= text.length) return text
   return (
     <>
-      {text.slice(0, start)}
-      <mark>{text.slice(start, end)}</mark>
-      {text.slice(end)}
+      {text.slice(0, from)}
+      <mark>{text.slice(from, to)}</mark>
+      {text.slice(to)}
     </>
   )
 }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { stackText } from './filter'
 import { foundListRows, foundTreeRows, type FoundNode } from './found'
+import type { TreeLines } from '~/parts/treeLines'
 import type { Row } from './rows'
 import { covers, expected, type Edit } from './ticks'
 
@@ -26,8 +27,9 @@ const nodes = [
   node('net/fc/Relu', { watched: 'all' }),
 ]
 const shape = { rank: 0, nodes, hasGraphRows: false, closed: new Set<string>(), isStale: false }
-const drawn = (rows: Row[]) =>
-  rows.map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
+const all = (rows: TreeLines<Row>) => Array.from({ length: rows.length }, (_, index) => rows.at(index))
+const drawn = (rows: TreeLines<Row>) =>
+  rows.known().map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
 
 test('what is found stands in its scopes as in the whole tree', () => {
   expect(drawn(foundTreeRows(shape))).toEqual([
@@ -42,7 +44,7 @@ test('what is found stands in its scopes as in the whole tree', () => {
 })
 
 test('a scope counts only what was found in it', () => {
-  const [net, fc] = foundTreeRows(shape)
+  const [net, fc] = foundTreeRows(shape).known()
   expect(net).toMatchObject({ entry: { nodes: 3, hits: 1, watched: 'some' }, siblings: 2 })
   expect(fc).toMatchObject({ entry: { nodes: 2, hits: 1, watched: 'all' } })
 })
@@ -54,9 +56,9 @@ test('a scope that was closed hides what is in it', () => {
 
 test('a list has a row for each node, also of pages that are not there yet', () => {
   const rows = foundListRows(0, 5, new Map([[1, nodes.slice(0, 2)]]), 2, false)
-  expect(rows.map((row) => row.kind)).toEqual(['loading', 'loading', 'entry', 'entry', 'loading'])
-  expect(rows[2]).toMatchObject({ below: 'net/fc', nth: 3, siblings: 5 })
-  expect(rows[4]).toMatchObject({ page: { number: 2 } })
+  expect(all(rows).map((row) => row?.kind)).toEqual(['loading', 'loading', 'entry', 'entry', 'loading'])
+  expect(rows.at(2)).toMatchObject({ below: 'net/fc', nth: 3, siblings: 5 })
+  expect(rows.at(4)).toMatchObject({ page: { number: 2 } })
 })
 
 test('a tick covers a scope, and in a search only what matches', () => {

@@ -1,5 +1,6 @@
 import type { SearchPage, TreeEntry } from '~/api/types'
-import { isBranch, rowKey, watchedOf, type Row, type RowEntry } from './rows'
+import { TreeLines } from '~/parts/treeLines'
+import { isBranch, rowKey, watchedOf, type LoadingRow, type Row, type RowEntry } from './rows'
 
 export type FoundNode = SearchPage['nodes'][number]
 
@@ -86,20 +87,20 @@ export interface FoundShape {
 }
 
 /** What a search found as a tree that has nothing else. */
-export function foundTreeRows({ rank, nodes, hasGraphRows, closed, isStale }: FoundShape): Row[] {
+export function foundTreeRows({ rank, nodes, hasGraphRows, closed, isStale }: FoundShape): TreeLines<Row> {
   const graphs = new Map<string, Branch>()
   for (const found of nodes) {
     let root = graphs.get(found.graph)
     if (root === undefined) graphs.set(found.graph, (root = branch('', found.graph, 'graph')))
     insert(root, found)
   }
-  const rows: Row[] = []
+  const rows = new TreeLines<Row>()
 
   const addEntry = (graph: string, entry: RowEntry, at: Branch | null, where: Omit<RowPlace, 'graph'>) => {
     const key = rowKey(graph, entry.path, isBranch(entry))
     const isOpen = at === null ? null : !closed.has(key)
-    rows.push({ kind: 'entry', key, rank, graph, ...where, entry, isOpen, isStale })
-    if (at !== null && isOpen) addBelow(graph, at, where.depth + 1, rows.length - 1)
+    const index = rows.push({ kind: 'entry', key, rank, graph, ...where, entry, isOpen, isStale })
+    if (at !== null && isOpen) addBelow(graph, at, where.depth + 1, index)
   }
 
   const addBelow = (graph: string, at: Branch, depth: number, parent: number) => {
@@ -138,27 +139,27 @@ export function foundListRows(
   pages: ReadonlyMap<number, readonly FoundNode[]>,
   size: number,
   isStale: boolean,
-): Row[] {
-  return Array.from({ length: total }, (_, index): Row => {
-    const number = Math.floor(index / size)
-    const place = { rank, depth: 0, parent: -1, nth: index + 1, siblings: total }
-    const found = pages.get(number)?.[index - number * size]
-    if (found === undefined) {
+): TreeLines<Row> {
+  const rows = new TreeLines<Row>()
+  for (let first = 0; first < total; first += size) {
+    const number = first / size
+    const place = { rank, depth: 0, parent: -1, siblings: total }
+    const nodes = pages.get(number)
+    if (nodes === undefined) {
       const page = { graph: '', scope: '', number }
-      return { kind: 'loading', key: `?${index}`, graph: '', ...place, page }
+      rows.pushStretch(Math.min(size, total - first), (offset): LoadingRow => {
+        const nth = first + offset + 1
+        return { kind: 'loading', key: `?${nth}`, graph: '', ...place, nth, page }
+      })
+      continue
     }
-    const key = rowKey(found.graph, found.entry.path, false)
-    const scope = scopeOf(found.entry)
-    const below = scope.startsWith('@') ? '' : scope
-    return {
-      kind: 'entry',
-      key,
-      graph: found.graph,
-      ...place,
-      entry: found.entry,
-      isOpen: null,
-      isStale,
-      below,
-    }
-  })
+    nodes.forEach((found, index) => {
+      const { graph, entry } = found
+      const scope = scopeOf(entry)
+      const below = scope.startsWith('@') ? '' : scope
+      const extra = { nth: first + index + 1, entry, isOpen: null, isStale, below }
+      rows.push({ kind: 'entry', key: rowKey(graph, entry.path, false), graph, ...place, ...extra })
+    })
+  }
+  return rows
 }

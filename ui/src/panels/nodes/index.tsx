@@ -112,11 +112,18 @@ export function Nodes() {
         keys: 'alt+shift+C',
         group: t('group'),
         run: () => {
-          const branches = rows.filter((row) => row.kind === 'entry' && isBranch(row.entry))
+          const branches = rows.known().filter((row) => row.kind === 'entry' && isBranch(row.entry))
           if (isFiltered) setTree({ closed: new Set(branches.map((row) => row.key)) })
           else
             setTree({
-              open: new Set(hasGraphRows ? [] : rows.slice(0, 1).map((row) => rowKey(row.graph, '', true))),
+              open: new Set(
+                hasGraphRows
+                  ? []
+                  : rows
+                      .known()
+                      .slice(0, 1)
+                      .map((row) => rowKey(row.graph, '', true)),
+              ),
             })
         },
       },
@@ -136,7 +143,8 @@ export function Nodes() {
           graphs={graphs.data ?? []}
           onChange={change}
           onDown={() => {
-            const first = rows.find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows[0]
+            const first =
+              rows.known().find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows.at(0)
             if (isFiltered && first) setTree({ cursor: first.key, target: first.key })
             tree.current?.focus()
           }}

@@ -1,4 +1,5 @@
 import type { GraphRecord, TreeEntry, TreePage } from '~/api/types'
+import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
 /** Rows of a scope that are read at once. */
 export const PAGE = 500
@@ -8,17 +9,9 @@ const ROWS_OF_UNKNOWN_SCOPE = 8
 /** What a row shows: an entry of the server's tree, or one of several graphs. */
 export type RowEntry = Omit<TreeEntry, 'kind'> & { kind: TreeEntry['kind'] | 'graph' }
 
-interface Place {
-  /** Unique among the rows. */
-  key: string
+interface Place extends TreeLine {
   rank: number
   graph: string
-  depth: number
-  /** Index of the row around this one; −1 at the top. */
-  parent: number
-  /** Which of its siblings this is, from 1, and how many they are. */
-  nth: number
-  siblings: number
 }
 
 export interface EntryRow extends Place {
@@ -128,8 +121,8 @@ export interface TreeShape {
 }
 
 /** The rows of the tree as they stand one below the other; what is not there yet has rows of its own, so that nothing jumps. */
-export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape): Row[] {
-  const rows: Row[] = []
+export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape): TreeLines<Row> {
+  const rows = new TreeLines<Row>()
 
   const addScope = (graph: string, scope: string, depth: number, parent: number, expected: number) => {
     let total = expected
@@ -148,11 +141,12 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
         const place = { key, rank, graph, depth, parent, nth: first + 1, siblings: total }
         rows.push({ kind: 'failed', ...place, page: name, message: state.message })
       } else {
-        for (let index = first; index < Math.min(first + PAGE, total); index += 1) {
-          const key = `${pageKey(name)}?${index}`
-          const place = { key, rank, graph, depth, parent, nth: index + 1, siblings: total }
-          rows.push({ kind: 'loading', ...place, page: name })
-        }
+        const length = Math.min(PAGE, total - first)
+        rows.pushStretch(length, (offset): LoadingRow => {
+          const key = `${pageKey(name)}?${offset}`
+          const nth = first + offset + 1
+          return { kind: 'loading', key, rank, graph, depth, parent, nth, siblings: total, page: name }
+        })
       }
     }
   }
@@ -161,9 +155,9 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
     const branch = isBranch(entry)
     const key = rowKey(place.graph, entry.path, branch)
     const isOpen = branch ? open.has(key) : null
-    rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale })
+    const index = rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale })
     if (isOpen) {
-      addScope(place.graph, entry.path, place.depth + 1, rows.length - 1, entry.children)
+      addScope(place.graph, entry.path, place.depth + 1, index, entry.children)
     }
   }
 

@@ -1,5 +1,6 @@
 import { useMemo } from 'react'
 import type { GraphRecord } from '~/api/types'
+import type { TreeLines } from '~/parts/treeLines'
 import { useView } from '~/state/store'
 import { isFiltering, type Filter } from './filter'
 import { foundListRows, foundTreeRows } from './found'
@@ -8,7 +9,7 @@ import { treeRows, type Row } from './rows'
 import { useTreeState } from './treeState'
 
 export interface Rows {
-  rows: Row[]
+  rows: TreeLines<Row>
   /** The graphs that are shown: the one that is chosen, or all. */
   graphs: readonly GraphRecord[]
   hasGraphRows: boolean

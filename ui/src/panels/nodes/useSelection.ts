@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect } from 'react'
 import { useNode, useSession } from '~/api/queries'
+import type { GraphRecord } from '~/api/types'
 import { useView } from '~/state/store'
 import type { TreeView } from './pages'
 import { openChain, reveal } from './reveal'
@@ -20,10 +21,14 @@ export function useSelection(view: TreeView, { graphs, hasGraphRows, isFiltered 
   const graph = node?.graph === '' ? (only ?? '') : (node?.graph ?? '')
   const selected = node?.rank === rank ? rowKey(graph, node.name, false) : ''
 
-  // Of several graphs the one that ran last is open at first.
+  // Of several graphs the one that ran last is open at first, or the one with most in it.
   const { data: session } = useSession()
   const lastRun = session?.ranks.find((one) => one.rank === rank)?.graph ?? ''
-  const first = only ?? (graphs.some((one) => one.name === lastRun) ? lastRun : undefined)
+  const largest = graphs.reduce<GraphRecord | undefined>(
+    (a, b) => (a && a.nodes >= b.nodes ? a : b),
+    undefined,
+  )
+  const first = only ?? (graphs.some((one) => one.name === lastRun) ? lastRun : largest?.name)
   useEffect(() => {
     if (run === '' || first === undefined) return
     const { open } = useTreeState.getState()

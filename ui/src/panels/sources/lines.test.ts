@@ -23,7 +23,10 @@ const nothing: SourceShape = {
   origins: new Map(),
 }
 
-const keys = (shape: Partial<SourceShape>) => sourceRows({ ...nothing, ...shape }).map((row) => row.key)
+const keys = (shape: Partial<SourceShape>) =>
+  sourceRows({ ...nothing, ...shape })
+    .known()
+    .map((row) => row.key)
 
 test('files of libraries are closed until they are opened, or found', () => {
   const lines = ['/home/me/net.py', '/home/me/net.py:14', '/home/me/net.py:140']
@@ -47,14 +50,17 @@ test('a line that is opened lists its nodes, and says how many more there are', 
   const found = { rank: 0, graph: 'g', entry: { ...entry, nodes: 1, dynamic_shape: false, hits: 0 } }
   const page = { total: 3, offset: 0, nodes: [found] }
   const waiting = sourceRows({ ...nothing, openLines: new Set([name]) })
-  expect(waiting[2]).toMatchObject({ kind: 'waiting', parent: 1, depth: 2 })
+  expect(waiting.at(2)).toMatchObject({ kind: 'waiting', parent: 1, depth: 2 })
   const there = sourceRows({ ...nothing, openLines: new Set([name]), nodes: new Map([[name, { page }]]) })
-  expect(there[2]).toMatchObject({ kind: 'node', found, nth: 1, siblings: 2 })
-  expect(there[3]).toMatchObject({ kind: 'more', rest: 2, nth: 2 })
+  expect(there.at(2)).toMatchObject({ kind: 'node', found, nth: 1, siblings: 2 })
+  expect(there.at(3)).toMatchObject({ kind: 'more', rest: 2, nth: 2 })
 })
 
 test('hits of the lines of a file are summed at the file', () => {
-  const [file, first, second] = sourceRows({ ...nothing, hits: new Map([['/home/me/net.py:140', 3]]) })
+  const [file, first, second] = sourceRows({
+    ...nothing,
+    hits: new Map([['/home/me/net.py:140', 3]]),
+  }).known()
   expect([file, first, second].map((row) => row && 'hits' in row && row.hits)).toEqual([3, 0, 3])
 })
 

@@ -1,4 +1,5 @@
 import type { Frame, NodeHits, NodeRecord, SearchPage, SourceFile } from '~/api/types'
+import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
 type SourceLine = SourceFile['lines'][number]
 export type FoundNode = SearchPage['nodes'][number]
@@ -48,16 +49,7 @@ export function ownFrame(node: Pick<NodeRecord, 'stack'> | undefined): Frame | u
   )
 }
 
-interface Place {
-  key: string
-  depth: number
-  parent: number
-  nth: number
-  siblings: number
-  isOpen?: boolean | null
-}
-
-export type SourceRow = Place &
+export type SourceRow = TreeLine &
   (
     | { kind: 'file'; file: SourceFile; hits: number }
     | { kind: 'line'; file: string; line: SourceLine; name: string; hits: number; origin: Origin | undefined }
@@ -89,15 +81,15 @@ export function isFileOpen(file: SourceFile, turned: ReadonlySet<string>, isSear
 }
 
 /** Files, their lines, and the nodes of the lines that are open. */
-export function sourceRows(shape: SourceShape): SourceRow[] {
+export function sourceRows(shape: SourceShape): TreeLines<SourceRow> {
   const { files, turned, isSearch, openLines, nodes, hits, origins } = shape
-  const rows: SourceRow[] = []
+  const rows = new TreeLines<SourceRow>()
   files.forEach((file, index) => {
     const isOpen = isFileOpen(file, turned, isSearch)
     const names = file.lines.map((line) => lineName(file.file, line.line))
     const total = names.reduce((sum, name) => sum + (hits.get(name) ?? 0), 0)
     const place = { depth: 0, parent: -1, nth: index + 1, siblings: files.length }
-    const parent = rows.push({ kind: 'file', key: file.file, ...place, isOpen, file, hits: total }) - 1
+    const parent = rows.push({ kind: 'file', key: file.file, ...place, isOpen, file, hits: total })
     if (!isOpen) return
     file.lines.forEach((line, lineIndex) => {
       const name = names[lineIndex] ?? ''
@@ -111,7 +103,7 @@ export function sourceRows(shape: SourceShape): SourceRow[] {
   return rows
 }
 
-function addNodes(rows: SourceRow[], name: string, { page, message }: NodesOfLine = {}): void {
+function addNodes(rows: TreeLines<SourceRow>, name: string, { page, message }: NodesOfLine = {}): void {
   const parent = rows.length - 1
   if (page === undefined) {
     const place = { key: `${name}?`, depth: 2, parent, nth: 1, siblings: 1 }
