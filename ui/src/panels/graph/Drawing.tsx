@@ -4,6 +4,7 @@ import { MiniMap, ReactFlow, ViewportPortal, type NodeMouseHandler } from '@xyfl
 import { useCallback, useEffect, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { ApiError } from '~/api/client'
+import { useWatchpoints } from '~/api/queries'
 import type { GraphRecord } from '~/api/types'
 import { Failure, Notice } from '~/parts/Notice'
 import { useView } from '~/state/store'
@@ -38,7 +39,10 @@ interface Props {
 export function Drawing({ run, rank, graph, graphs }: Props) {
   const { t } = useTranslation(graphTexts)
   const part = `${run}/${rank}/${graph}`
-  const watchpoint = useView((view) => view.watchpoint)
+  const chosen = useView((view) => view.watchpoint)
+  const { data: watchpoints } = useWatchpoints()
+  // It may be deleted, also by somebody else.
+  const watchpoint = watchpoints?.some((one) => one.id === chosen) ? chosen : null
   const set = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
   const openTensor = useView((view) => view.openTensor)

@@ -34,7 +34,6 @@ const options = {
   'elk.json.shapeCoords': 'ROOT',
   'elk.json.edgeCoords': 'ROOT',
   'elk.edgeRouting': 'POLYLINE',
-  'elk.layered.cycleBreaking.strategy': 'GREEDY_MODEL_ORDER',
   'elk.layered.nodePlacement.strategy': 'BRANDES_KOEPF',
   'elk.layered.spacing.nodeNodeBetweenLayers': '46',
   'elk.layered.spacing.edgeNodeBetweenLayers': '16',
