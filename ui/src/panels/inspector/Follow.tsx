@@ -13,7 +13,7 @@ import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
 
 const HEIGHT = 68
-const MARGIN = { left: 4, right: 4, top: 12, bottom: 4 }
+const MARGIN = { left: 8, right: 8, top: 12, bottom: 4 }
 
 /** A statistic of a tensor over all steps where it is known. */
 export function Follow({ record }: { record: TensorRecord }) {

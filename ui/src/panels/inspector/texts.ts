@@ -67,8 +67,8 @@ export const inspectorTexts = texts(
     consumers: 'Used by',
     attributes: 'Attributes',
     snippet: 'In Python',
-    live: 'From this server',
-    dump: 'From the dump',
+    live: 'Server',
+    dump: 'Dump',
     copySnippet: 'Copy the snippet',
   },
   {
@@ -129,8 +129,8 @@ export const inspectorTexts = texts(
     consumers: '被使用于',
     attributes: '属性',
     snippet: 'Python 代码',
-    live: '连接本服务器',
-    dump: '读取 dump',
+    live: '服务器',
+    dump: 'Dump',
     copySnippet: '复制代码片段',
   },
 )

@@ -48,7 +48,6 @@ export function Absent({ record, reason }: { record: TensorRecord; reason: strin
       <Text c="var(--quiet)" ta="center" maw={520}>
         {t(explanation(record, reason, session), {
           step: record.step,
-          before: record.step - 1,
           iteration: record.iteration,
           state: session?.state,
         })}

@@ -63,6 +63,9 @@ export function Dimensions(props: {
               input: styles.boxInput ?? '',
             }}
             value={typed[dimension] ?? ''}
+            styles={{
+              input: { width: `calc(${Math.max(6, (typed[dimension] ?? '').length + 1)}ch + 22px)` },
+            }}
             error={problem?.dimension === dimension}
             onChange={(event) => {
               const text = event.currentTarget.value

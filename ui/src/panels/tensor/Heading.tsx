@@ -10,7 +10,7 @@ import {
 import { useTranslation } from 'react-i18next'
 import { apiUrl } from '~/api/client'
 import { path } from '~/api/queries'
-import type { TensorRecord } from '~/api/types'
+import type { TensorRecord, Which } from '~/api/types'
 import { CopyButton } from '~/parts/CopyButton'
 import { bytes, count, shapeText } from '~/parts/numbers'
 import { useView } from '~/state/store'
@@ -25,7 +25,7 @@ const ICONS = {
 }
 
 /** Which tensor this is, of which step, and whether its value is there. */
-export function Heading({ record }: { record: TensorRecord }) {
+export function Heading({ record, which }: { record: TensorRecord; which: Which }) {
   const { t } = useTranslation(tensorTexts)
   const { selectNode } = useView()
   const name = record.address.replace(/@-?\d+$/, '')
@@ -65,6 +65,11 @@ export function Heading({ record }: { record: TensorRecord }) {
             {t('step', { step: record.step })}
           </Badge>
         </Tooltip>
+        {which !== 'current' && (
+          <Badge size="sm" radius="sm" variant="light" color="orange" tt="none" data-testid="tensor-shown">
+            {t(`shown.${which}`)}
+          </Badge>
+        )}
         <span className="mono">
           {record.dtype} {shapeText(record.shape)}
         </span>

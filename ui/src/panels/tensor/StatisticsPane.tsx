@@ -10,6 +10,7 @@ import { useTensorViews } from './views'
 
 /** Where three columns stand side by side; pointing at a number shows all of it. */
 const NARROW: NumberFormat = { notation: 'auto', digits: 3 }
+const rough = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 3 })
 const NUMBERS = ['max', 'min', 'mean', 'std', 'abs_mean', 'l2_norm'] as const
 const STRANGE = ['nan_count', 'pos_inf_count', 'neg_inf_count'] as const
 const SIGNS = ['zero_count', 'negative_count', 'positive_count'] as const
@@ -98,7 +99,7 @@ export function StatisticsPane(props: {
             ))}
             <Row name={t('names.count')}>
               {sides.map((side) => (
-                <td key={side.title}>{side.statistics ? count(side.statistics.count) : <Waiting />}</td>
+                <CountCell key={side.title} side={side} name="count" isNarrow={sides.length > 1} />
               ))}
             </Row>
           </tbody>
@@ -148,7 +149,7 @@ function NumberCell(props: { side: Side; name: (typeof NUMBERS)[number]; isNarro
 
 function CountCell(props: {
   side: Side
-  name: (typeof STRANGE)[number] | (typeof SIGNS)[number]
+  name: (typeof STRANGE)[number] | (typeof SIGNS)[number] | 'count'
   isNarrow: boolean
 }) {
   const { t } = useTranslation(tensorTexts)
@@ -166,11 +167,15 @@ function CountCell(props: {
   return (
     <td title={t('countOf', { count: count(number), all: count(statistics.count), percent: share })}>
       {props.isNarrow ? (
-        count(number)
+        number < 1e5 ? (
+          count(number)
+        ) : (
+          rough.format(number)
+        )
       ) : (
         <>
           {count(number)}
-          {number > 0 && <span className={styles.share}>{share}</span>}
+          {number > 0 && props.name !== 'count' && <span className={styles.share}>{share}</span>}
         </>
       )}
     </td>

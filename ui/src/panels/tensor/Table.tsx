@@ -111,7 +111,9 @@ export function Table(props: {
     { length: Math.max(0, last.column - first.column + 1) },
     (_, place) => first.column + place,
   )
-  const inBar = pointed ?? cell
+  const isInSight = ([row, column]: [number, number]) =>
+    row >= first.row && row <= last.row && column >= first.column && column <= last.column
+  const inBar = pointed ?? (isInSight(cell) ? cell : null)
   const isCut = rows < grid.rows || columns < grid.columns
   return (
     <div className="fill">
@@ -128,7 +130,7 @@ export function Table(props: {
         aria-label={t('tableLabel', { slice, rows: grid.rows, columns: grid.columns })}
         aria-rowcount={grid.rows + 1}
         aria-colcount={grid.columns + 1}
-        aria-activedescendant={`${id}-${cell[0]}-${cell[1]}`}
+        aria-activedescendant={isInSight(cell) ? `${id}-${cell[0]}-${cell[1]}` : undefined}
         data-testid="value-table"
         onScroll={(event) =>
           setScroll({ top: event.currentTarget.scrollTop, left: event.currentTarget.scrollLeft })
@@ -142,7 +144,13 @@ export function Table(props: {
           role="presentation"
         >
           <div className={styles.headRow} role="row" aria-rowindex={1} style={{ height: HEADER }}>
-            <span className={styles.corner} role="columnheader" aria-colindex={1} style={{ width: gutter }}>
+            <span
+              className={styles.corner}
+              role="columnheader"
+              aria-colindex={1}
+              aria-label={t('row')}
+              style={{ width: gutter }}
+            >
               {grid.isWrapped ? t('offset') : ''}
             </span>
             {shownColumns.map((column) => (
@@ -196,12 +204,18 @@ export function Table(props: {
           ))}
         </div>
       </div>
-      <ElementBar
-        index={isThere(...inBar) ? grid.indexOf(...inBar) : []}
-        element={elementAt(...inBar)}
-        sides={isDifference ? [elementAt(inBar[0], inBar[1], 1), elementAt(inBar[0], inBar[1], 2)] : null}
-        dtype={props.dtype}
-      />
+      {inBar && isThere(...inBar) ? (
+        <ElementBar
+          index={grid.indexOf(...inBar)}
+          element={elementAt(...inBar)}
+          sides={isDifference ? [elementAt(...inBar, 1), elementAt(...inBar, 2)] : null}
+          dtype={props.dtype}
+        />
+      ) : (
+        <div className={styles.bar} data-testid="element-bar">
+          <span className={styles.quiet}>{t('bar')}</span>
+        </div>
+      )}
     </div>
   )
 }

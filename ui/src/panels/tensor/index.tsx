@@ -55,20 +55,24 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   const change = useTensorViews((state) => state.change)
   const producer = useProducer(record)
   const reason = absence(record, view.which, session)
-  const shape = record.shape ?? []
-  const chosen = view.entries?.length === shape.length ? view.entries : defaultEntries(shape)
-  const parsed = parseEntries(chosen, shape)
-  // Another step may have another shape, in which the slice is none.
-  const entries = 'key' in parsed ? defaultEntries(shape) : chosen
+  const declared = record.shape?.every((length) => length >= 0) === true ? record.shape : null
   const asked: Asked = { address: record.address, which: view.which, tolerance: view.tolerance }
-  const shownSlice = reason === null ? sliceText(entries) : null
-  const { sides, statistics, isLoading, error } = useSides(record, view, asked, shownSlice)
+  const declaredSlice = sliceText(entriesFor(view, declared ?? []))
+  const { sides, statistics, isLoading, error } = useSides(
+    record,
+    view,
+    asked,
+    reason !== null ? null : declared ? declaredSlice : '',
+  )
+  // A dimension that is known only at run time is told with the value.
+  const shape = declared ?? statistics?.shape ?? null
+  const entries = entriesFor(view, shape ?? [])
   return (
     <>
-      <Heading record={record} />
+      <Heading record={record} which={view.which} />
       <Toolbar address={address} record={record} session={session} />
       <Group orientation="horizontal" style={{ flex: 1, minHeight: 0 }}>
-        <Panel defaultSize="236px" minSize="160px" maxSize="60%" collapsible>
+        <Panel defaultSize="252px" minSize="160px" maxSize="60%" collapsible>
           <div className={`scroll ${styles.side ?? ''}`}>
             <StatisticsPane
               sides={sides}
@@ -76,7 +80,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
               error={error}
               extent={view.extent}
               onExtent={(extent) => change(address, { extent })}
-              canSlice={shownSlice !== null && shape.length > 0}
+              canSlice={reason === null && declared !== null && declared.length > 0}
             />
             <section className={styles.advice} aria-label={t('hits')} data-testid="tensor-hits">
               <h3>{t('hits')}</h3>
@@ -93,7 +97,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
           <Group orientation="vertical">
             <Panel minSize="120px">
               <div className="fill">
-                {reason === null && (
+                {reason === null && shape && (
                   <Dimensions
                     shape={shape}
                     entries={entries}
@@ -103,12 +107,19 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                 <div className={styles.value}>
                   {reason !== null ? (
                     <Absent record={record} reason={reason} />
+                  ) : shape === null ? (
+                    error ? (
+                      <Failure error={error} />
+                    ) : (
+                      <Skeleton h="100%" />
+                    )
                   ) : (
                     <Value
                       address={address}
                       view={view}
                       asked={asked}
-                      record={record}
+                      dtype={record.dtype || (statistics?.dtype ?? '')}
+                      shape={shape}
                       entries={entries}
                       statistics={statistics}
                     />
@@ -134,11 +145,18 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   )
 }
 
+/** The slice that was chosen; the first one where there is none, or where at this step it is none. */
+function entriesFor(view: TensorView, shape: readonly number[]): readonly string[] {
+  const chosen = view.entries
+  if (chosen?.length !== shape.length || 'key' in parseEntries(chosen, shape)) return defaultEntries(shape)
+  return chosen
+}
+
 /** The statistics that stand beside a value: of it, and of a difference of both sides. */
 function useSides(record: TensorRecord, view: TensorView, asked: Asked, slice: string | null) {
   const { t } = useTranslation(tensorTexts)
   const told = record.statistics
-  const isWhole = view.extent === 'tensor' || slice === null
+  const isWhole = view.extent === 'tensor' || slice === null || slice === ''
   const isTold = view.which === 'current' && isWhole && told !== null && told !== undefined && !told.partial
   const { data, error, isLoading } = useTensorStatistics(
     asked,
@@ -162,13 +180,14 @@ function Value(props: {
   address: string
   view: TensorView
   asked: Asked
-  record: TensorRecord
+  dtype: string
+  shape: readonly number[]
   entries: readonly string[]
   statistics: Statistics | null
 }) {
-  const { address, view, asked, record, entries, statistics } = props
+  const { address, view, asked, dtype, shape, entries, statistics } = props
   const change = useTensorViews((state) => state.change)
-  const parsed = parseEntries(entries, record.shape ?? [])
+  const parsed = parseEntries(entries, shape)
   if ('key' in parsed) return null
   const grid = gridOf(parsed)
   const slice = sliceText(entries)
@@ -182,7 +201,7 @@ function Value(props: {
         asked={asked}
         slice={view.extent === 'slice' ? slice : ''}
         statistics={statistics}
-        dtype={record.dtype}
+        dtype={dtype}
       />
     )
   }
@@ -193,7 +212,7 @@ function Value(props: {
         asked={asked}
         slice={slice}
         grid={grid}
-        dtype={record.dtype}
+        dtype={dtype}
         largest={largest}
         cell={view.cell}
         onCell={(cell) => change(address, { cell })}
@@ -205,7 +224,7 @@ function Value(props: {
       asked={asked}
       slice={slice}
       grid={grid}
-      dtype={record.dtype}
+      dtype={dtype}
       largest={largest}
       onOpen={(row, column) =>
         change(address, {
