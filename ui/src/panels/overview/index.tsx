@@ -52,6 +52,7 @@ export default function Overview() {
   const part = parts.at(-1) ?? null
   const found = useOverview(
     { statistic, query, part, ...size },
+    width > 0,
     (unread) => reads === 'asked' || (reads === 'unasked' && unread <= READ_UNASKED),
   )
   const { data, error } = found

@@ -18,7 +18,11 @@ export interface OverviewQuery {
 }
 
 /** The picture; with `isReading` a dump is read on, a second at a time, until nothing is left. */
-export function useOverview(query: OverviewQuery, isReading: (unreadBytes: number) => boolean) {
+export function useOverview(
+  query: OverviewQuery,
+  isMeasured: boolean,
+  isReading: (unreadBytes: number) => boolean,
+) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const { data: session } = useSession()
@@ -44,7 +48,8 @@ export function useOverview(query: OverviewQuery, isReading: (unreadBytes: numbe
         signal,
       )
     },
-    enabled: session !== undefined && session.state !== 'connecting' && session.ranks.length > 0,
+    enabled:
+      isMeasured && session !== undefined && session.state !== 'connecting' && session.ranks.length > 0,
     placeholderData: keepPreviousData,
     refetchInterval: ({ state: { data } }) =>
       data && data.unread > 0 && isReading(data.unread_bytes) ? 1 : isRunning ? EVERY_MS : false,

@@ -21,11 +21,10 @@ export interface Scale {
 
 const SIGNED: OverviewStatistic[] = ['max', 'min', 'mean']
 const PERCENT: OverviewStatistic[] = ['zero_percent', 'negative_percent', 'non_finite_percent']
-/** Decades that colours can tell apart. */
-const MOST_DECADES = 12
-
-/** Few values lie outside of it: one that is enormous must not make all others look alike. */
-const WITHIN = 0.995
+/** Decades that colours can tell apart, on each side of the median. */
+const DECADES = 6
+/** Most values lie within: a few that are enormous must not make all others look alike. */
+const WITHIN = 0.98
 
 export function scaleOf(
   statistic: OverviewStatistic,
@@ -41,11 +40,10 @@ export function scaleOf(
   const smallest = sizes.at(0)
   const largest = sizes.at(-1)
   if (smallest === undefined || largest === undefined) return { kind, low: 0.1, high: 1, isCut: false }
-  const high = sizes[Math.ceil(WITHIN * (sizes.length - 1))] ?? largest
-  const low = Math.max(
-    sizes[Math.floor((1 - WITHIN) * (sizes.length - 1))] ?? smallest,
-    high / 10 ** MOST_DECADES,
-  )
+  const at = (share: number) => sizes[Math.round(share * (sizes.length - 1))] ?? largest
+  const middle = at(0.5)
+  const high = Math.min(at(WITHIN), middle * 10 ** DECADES)
+  const low = Math.max(at(1 - WITHIN), middle / 10 ** DECADES)
   const ends = low < high ? { low, high } : { low: high / 10, high }
   return { kind, ...ends, isCut: ends.high < largest || ends.low > smallest }
 }

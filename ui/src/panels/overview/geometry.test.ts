@@ -1,0 +1,96 @@
+import { expect, test } from 'vitest'
+import type { Origin, Overview, OverviewRow } from '~/api/types'
+import { beginningOf, phasesOf } from './beginning'
+import {
+  cellAt,
+  columnOf,
+  geometryOf,
+  nearestCell,
+  partAround,
+  partBetween,
+  roundDistance,
+  stepTicks,
+} from './geometry'
+
+const row = (node: string, of: Partial<OverviewRow> = {}): OverviewRow => ({
+  address: `0/g/${node}:0`,
+  node,
+  slot: 0,
+  io: 'output',
+  graph: 'g',
+  graphs: ['g'],
+  type: 'Add',
+  position: 0,
+  tensors: 1,
+  ...of,
+})
+
+const data: Overview = {
+  statistic: 'abs_mean',
+  total: 12,
+  offset: 2,
+  tensors: 6,
+  steps: [
+    { first: 1, last: 2 },
+    { first: 3, last: 4 },
+    { first: 7, last: 7 },
+  ],
+  rows: [row('a', { tensors: 3 }), row('Gradients/b', { tensors: 2 }), row('c', { type: 'Parameter' })],
+  values: [],
+  marks: [
+    [0, 0, 0],
+    [0, 4, 0],
+    [0, 0, 3],
+  ],
+  unread: 0,
+  unread_bytes: 0,
+}
+
+test('a point belongs to a cell, and names and axis to none', () => {
+  const geometry = geometryOf(700, 300, 3, 3)
+  expect(cellAt(geometry, geometry.left + 1, geometry.top + 1)).toEqual({ row: 0, column: 0 })
+  expect(cellAt(geometry, geometry.left - 1, geometry.top + 1)).toBeNull()
+  expect(cellAt(geometry, 699, 299)).toBeNull()
+  expect(nearestCell(geometry, 9999, -5)).toEqual({ row: 0, column: 2 })
+})
+
+test('a rectangle of merged cells is a range of tensors and steps', () => {
+  expect(partBetween(data, { row: 1, column: 2 }, { row: 0, column: 1 })).toEqual({
+    offset: 2,
+    limit: 5,
+    firstStep: 3,
+    lastStep: 7,
+  })
+  expect(partAround(data, { row: 2, column: 0 })).toEqual({ offset: 5, limit: 3, firstStep: 1, lastStep: 4 })
+  expect([columnOf(data.steps, 4), columnOf(data.steps, 5)]).toEqual([1, -1])
+})
+
+test('round steps are written, as many as have room', () => {
+  expect([0.4, 1, 3, 11, 99].map(roundDistance)).toEqual([1, 1, 5, 20, 100])
+  const steps = Array.from({ length: 100 }, (_, step) => ({ first: step, last: step }))
+  expect(stepTicks(steps, 5)).toEqual([0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
+  expect(stepTicks(steps.slice(0, 3), 60)).toEqual([0, 1, 2])
+  expect(stepTicks([], 5)).toEqual([])
+})
+
+test('where it began is the origin, also in a row of several tensors, else the first hit', () => {
+  const origin = (address: string, step: number) => ({ address, step, node: '' }) as Origin
+  expect(beginningOf(data, [])).toMatchObject({ row: 1, column: 1, step: 3, isOrigin: false })
+  expect(beginningOf(data, [origin('0/g/c:0@6', 7)])).toMatchObject({
+    row: 2,
+    column: 2,
+    name: 'c',
+    isOrigin: true,
+  })
+  expect(beginningOf(data, [origin('0/g/merged/x:0@2', 3)])).toMatchObject({
+    row: 1,
+    name: 'merged/x',
+    isOrigin: true,
+  })
+  const calm = { ...data, marks: data.marks.map((marks) => marks.map(() => 0)) }
+  expect(beginningOf(calm, [])).toBeNull()
+})
+
+test('rows are of phases of a step', () => {
+  expect(phasesOf(data.rows).map(({ phase }) => phase)).toEqual(['forward', 'gradients', 'parameters'])
+})
