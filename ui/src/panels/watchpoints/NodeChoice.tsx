@@ -54,7 +54,7 @@ export function NodeChoice(props: {
           edits === 0 && t('ticksLater'),
         ]
           .filter(Boolean)
-          .join(' ')}
+          .join(' · ')}
         {edits > 0 && (
           <Button
             size="compact-xs"

@@ -1,12 +1,12 @@
 import { ActionIcon, Checkbox, Tooltip } from '@mantine/core'
 import { IconAlertOctagon, IconAlertTriangle, IconPencil, IconTrash } from '@tabler/icons-react'
+import { useEffect, useRef, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Watchpoint } from '~/api/types'
 import { conditionTexts } from '~/parts/conditionTexts'
 import { useConditionWords } from '~/parts/conditionWords'
 import { count } from '~/parts/numbers'
 import { useView } from '~/state/store'
-import type { ReactNode } from 'react'
 import { useWatchpointEdits } from './edits'
 import { watchpointsTexts } from './texts'
 import { useDelete, useRefusal } from './useWatchpointActions'
@@ -33,8 +33,13 @@ export function WatchpointRow({ watchpoint, isChosen }: { watchpoint: Watchpoint
     words.selection(watchpoint.selection, watchpoint.edits),
     !enabled && t('off'),
   ].filter(Boolean)
+  const row = useRef<HTMLLIElement>(null)
+  useEffect(() => {
+    if (isChosen) row.current?.scrollIntoView({ block: 'nearest' })
+  }, [isChosen])
   return (
     <li
+      ref={row}
       className={classes['row']}
       data-testid="watchpoint-row"
       data-id={id}
