@@ -28,12 +28,12 @@ def answer_with_yes(page: Page) -> int:
     return amount
 
 
-def select_by_search(page: Page, name: str, graph: str = "") -> None:
+def select_by_search(page: Page, name: str) -> None:
     """Select a node as one does without knowing where it is: with the search."""
     page.keyboard.press("Control+k")
     page.get_by_role("textbox", name="Command or part of a node").fill(name)
-    page.get_by_test_id("palette-node").first.click()
-    expect(page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)).to_have_text(name.split("/")[-1])
+    page.get_by_test_id("palette-node").filter(has=page.get_by_text(name, exact=True)).first.click()
+    expect(page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)).to_have_text(name)
 
 
 def choose(page: Page, group: str, name: str) -> None:

@@ -36,17 +36,26 @@ def stopped(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
         yield session
 
 
+@pytest.fixture(scope="module")
+def stepped(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A training after its second step, with the recommended watchpoints, none of which hit."""
+    with (
+        training(page_server, "nan_from_log", tmp_path_factory.mktemp("stepped")) as run,
+        tensight.connect(page_server.url) as server,
+    ):
+        session = server.session(run)
+        session.watch_recommended()
+        session.step(2)
+        session.wait(WITHIN_S)
+        yield session
+
+
 def open_origin(page: Page, server: RunningServer, session: Session) -> str:
     """Open the tensor in which it began, as the banner offers it, and return its address."""
     visit(page, server, run=session.id)
     page.get_by_test_id("action-origin-tensor").click()
     expect(page.get_by_test_id("panel-tensor").get_by_role("heading", level=2)).to_have_text("log-op0:0")
     return session.origins()[0].address
-
-
-def number(text: str) -> float:
-    """Return a number as the page writes it."""
-    return float(text.replace("−", "-"))
 
 
 def test_from_the_question_to_the_line_of_code_and_what_to_do(
@@ -124,27 +133,6 @@ def test_a_tensor_is_a_heat_map_a_table_and_a_histogram(
     expect(page.get_by_label(re.compile(f"^Histogram of {finite} finite elements"))).to_be_visible()
 
 
-def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: RunningServer, stopped: Session) -> None:
-    graph = stopped.summary.graph
-    visit(page, page_server, run=stopped.id)
-    page.get_by_label("Filter nodes by name").fill("hidden.bias")
-    page.locator('[data-testid="node-row"][data-path="hidden.bias"]').last.click()
-    inspector = page.get_by_test_id("panel-inspector")
-    expect(inspector.get_by_role("heading", name="hidden.bias")).to_be_visible()
-    inspector.get_by_role("button", name="Compare with the step before").click()
-    expect(page.get_by_role("radio", name="Difference")).to_be_checked()
-    statistics = page.get_by_test_id("tensor-statistics")
-    for side in ("Previous", "Current", "Difference"):
-        expect(statistics.get_by_role("columnheader", name=side)).to_be_visible()
-
-    choose(page, "Presentation", "Table")
-    bias = stopped.tensor("hidden.bias", graph=graph)
-    difference = bias.numpy().astype(float) - bias.previous().numpy().astype(float)
-    assert cells(page, 32) == pytest.approx(difference.tolist(), rel=1e-4)
-    choose(page, "Which value", "Previous")
-    assert cells(page, 32) == pytest.approx(bias.previous().numpy().tolist(), rel=1e-5)
-
-
 def test_the_relationship_graph_is_walked_and_walked_back(
     page: Page, page_server: RunningServer, stopped: Session
 ) -> None:
@@ -185,21 +173,35 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     expect(text.locator(f'[data-line="{FAULT}"]')).to_contain_text("# FAULT")
 
 
+def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: RunningServer, stepped: Session) -> None:
+    visit(page, page_server, run=stepped.id)
+    page.get_by_label("Filter nodes by name").fill("hidden.bias")
+    page.locator('[data-testid="node-row"][data-path="hidden.bias"]').click()
+    page.get_by_test_id("panel-inspector").get_by_role("button", name="Compare with the step before").click()
+    expect(page.get_by_role("radio", name="Difference")).to_be_checked()
+    statistics = page.get_by_test_id("tensor-statistics")
+    for side in ("Previous", "Current", "Difference"):
+        expect(statistics.get_by_role("columnheader", name=side)).to_be_visible()
+
+    choose(page, "Presentation", "Table")
+    bias = stepped.tensor("hidden.bias")
+    difference = bias.numpy().astype(float) - bias.previous().numpy().astype(float)
+    assert cells(page, 32) == pytest.approx(difference.tolist(), rel=1e-4)
+    choose(page, "Which value", "Previous")
+    assert cells(page, 32) == pytest.approx(bias.previous().numpy().tolist(), rel=1e-5)
+
+
 def test_a_watchpoint_is_changed_and_the_step_checked_again(
-    page: Page, page_server: RunningServer, train: Callable[..., str]
+    page: Page, page_server: RunningServer, stepped: Session
 ) -> None:
-    run = train()
-    visit(page, page_server, run=run)
-    answer_with_yes(page)
-    control(page, "Step").click()
-    expect_step(page, 1)
+    visit(page, page_server, run=stepped.id)
     page.get_by_role("tab", name="Hits").click()
-    expect(page.get_by_test_id("hits-empty")).to_contain_text("No hits at step 1")
+    expect(page.get_by_test_id("hits-empty")).to_contain_text("No hits at step 2")
 
     row = page.locator('[data-testid="watchpoint-row"][data-condition="weight_growth"]')
     row.get_by_role("button", name=re.compile("^Change watchpoint")).click()
     dialog = page.get_by_role("dialog", name=re.compile("^Watchpoint"))
-    limit = dialog.get_by_label(re.compile("L2 norm.*>"))
+    limit = dialog.get_by_label("norm ÷ norm one step before >")
     limit.fill("much")
     dialog.get_by_role("button", name="Save").click()
     expect(limit).to_have_attribute("aria-invalid", "true")
