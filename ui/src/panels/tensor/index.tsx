@@ -170,7 +170,7 @@ function useSides(record: TensorRecord, view: TensorView, asked: Asked, slice: s
       ? [
           { title: t('previous'), statistics: data?.previous ?? null },
           { title: t('current'), statistics: data?.current ?? null },
-          { title: t('difference'), statistics: found },
+          { title: t('differenceShort'), statistics: found },
         ]
       : [{ title: t(view.which), statistics }]
   return { sides, statistics, isLoading, error }
