@@ -187,6 +187,8 @@ function Callout({
   const isRight = x > geometry.width * 0.55
   const style = {
     top: Math.min(Math.max(2, y - 34), geometry.height - 30),
+    // Not over the names, which are on the left.
+    maxWidth: Math.max(200, isRight ? x - geometry.left - 16 : geometry.width - x - 20),
     ...(isRight ? { right: geometry.width - x + 12 } : { left: x + 12 }),
   }
   return (
@@ -198,8 +200,9 @@ function Callout({
       data-testid="overview-beginning"
     >
       <IconFlag3 size={13} style={{ flex: 'none' }} />
-      <span>
-        {beginning.isOrigin ? t('beganAt', { step }) : t('firstAt', { step })} · {name}
+      {beginning.isOrigin ? t('beganAt', { step }) : t('firstAt', { step })}
+      <span className={classes['end']}>
+        <bdi>{name}</bdi>
       </span>
     </button>
   )
