@@ -51,7 +51,8 @@ export function entryKind(entry: Pick<RowEntry, 'kind' | 'roles' | 'dynamic_shap
 }
 
 /** The sign of a row's kind; its colour only repeats what its shape says. */
-export function KindIcon({ kind }: { kind: EntryKind }) {
+export function KindIcon({ kind, label }: { kind: EntryKind; label?: string }) {
   const Sign = icons[kind]
-  return <Sign size={14} stroke={1.75} className={classes['kind']} data-kind={kind} aria-hidden />
+  const named = label === undefined ? { 'aria-hidden': true } : { role: 'img', 'aria-label': label }
+  return <Sign size={14} stroke={1.75} className={classes['kind']} data-kind={kind} {...named} />
 }

@@ -36,7 +36,6 @@ export function TickStrip(props: {
         <Tooltip key={label} label={locked ?? hint}>
           <UnstyledButton
             className={classes['small']}
-            aria-label={hint}
             aria-disabled={locked !== undefined}
             onClick={() => {
               if (locked === undefined) props.onTickAll(add)

@@ -12,6 +12,7 @@ import { useTreeState } from './treeState'
 
 const LONG = 24
 const KEPT_END = 12
+const MOST_KEPT = 17
 
 /** How far the box of a row is ticked; null: it has none. */
 export type Tick = 'none' | 'some' | 'all' | 'never' | 'unknown' | null
@@ -88,7 +89,6 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
       data-graph={row.graph}
       data-kind={entry.kind}
       data-hits={entry.hits || undefined}
-      aria-label={[name, t(`kind.${kind}`), hits].filter(Boolean).join(', ')}
       aria-selected={isSelected}
       aria-checked={tick === null ? undefined : tick === 'some' ? 'mixed' : tick === 'all'}
       title={title.filter(Boolean).join('\n')}
@@ -113,7 +113,7 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
           }}
         />
       )}
-      <KindIcon kind={kind} />
+      <KindIcon kind={kind} label={t(`kind.${kind}`)} />
       <Name name={name} searched={searched} />
       <span className={row.below === undefined ? tree['more'] : `${tree['more']} ${tree['ending']}`}>
         <bdi>{note(row)}</bdi>
@@ -143,9 +143,16 @@ function note({ entry, below }: EntryRow): string {
   return entry.label.toLowerCase().startsWith(entry.type.toLowerCase()) ? '' : entry.type
 }
 
+/** Where the end of a long name begins, which is always seen: at a word if there is one. */
+function cutOf(name: string): number {
+  if (name.length <= LONG) return name.length
+  const word = name.slice(-MOST_KEPT, -4).search(/[._/-]/)
+  return word === -1 ? name.length - KEPT_END : name.length - MOST_KEPT + word
+}
+
 /** A long name is cut where it says least: `transformer.blo…36.weight`. */
 function Name({ name, searched }: { name: string; searched: string }) {
-  const cut = name.length > LONG ? name.length - KEPT_END : name.length
+  const cut = cutOf(name)
   const from = searched ? name.toLowerCase().indexOf(searched.toLowerCase()) : -1
   const to = from === -1 ? -1 : from + searched.length
   return (

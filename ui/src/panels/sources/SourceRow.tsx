@@ -78,7 +78,6 @@ function FileRow({ t, row, attributes }: DrawnRow<'file'>) {
       data-testid="source-file"
       data-file={file.file}
       title={file.has_text ? file.file : `${file.file}\n${t('noText')}`}
-      aria-label={name}
       aria-selected={false}
     >
       <Twist />
@@ -118,7 +117,6 @@ function LineRow({ t, row, attributes, isSelected }: DrawnRow<'line'>) {
       data-file={row.file}
       data-origin={origin}
       data-hits={hits || undefined}
-      aria-label={[`${line.line}`, line.code, nodes].join(', ')}
       aria-selected={origin === 'own'}
       title={title.join('\n')}
     >
@@ -149,7 +147,6 @@ function Frame(
       className={tree['row']}
       data-testid="source-node"
       data-path={label}
-      aria-label={label}
       aria-selected={isSelected}
       title={title}
     >
