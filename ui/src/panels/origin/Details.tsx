@@ -6,6 +6,8 @@ import { count, shapeText, short } from '~/parts/numbers'
 import { nodeOf, stepOf, type Finding } from './findings'
 import { NodeLink } from './NodeLink'
 import classes from './origin.module.css'
+import { useSourceText } from '~/panels/sources/queries'
+import { excerptOf } from './excerpt'
 import { lineOf, placeOf } from './SourceLine'
 import { originTexts } from './texts'
 import { useValues } from './values'
@@ -35,8 +37,11 @@ export function Details({ finding }: { finding: Finding }) {
 function Code({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
   const line = lineOf(finding)
+  // Of an origin the server tells the lines around; of a hit they are in the text of its file.
+  const told = finding.kind === 'origin' ? finding.origin.excerpt : []
+  const { data: text = '', isLoading } = useSourceText(told.length === 0 && line ? line.file : '')
   if (!line) return null
-  const excerpt = finding.kind === 'origin' ? finding.origin.excerpt : []
+  const excerpt = told.length > 0 ? told : excerptOf(text, line)
   const lines = excerpt.length > 0 ? excerpt : [{ line: line.line ?? 0, code: line.code }]
   return (
     <figure className={classes['code']}>
@@ -49,7 +54,9 @@ function Code({ finding }: { finding: Finding }) {
           </div>
         ))}
       </pre>
-      {excerpt.length === 0 && <p className={classes['quiet']}>{t('noExcerpt', { file: line.file })}</p>}
+      {excerpt.length === 0 && !isLoading && (
+        <p className={classes['quiet']}>{t('noExcerpt', { file: line.file })}</p>
+      )}
     </figure>
   )
 }

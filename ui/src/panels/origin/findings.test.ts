@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { HitRecord, NodeHits, Origin } from '~/api/types'
 import { addressOf, findings, nodeOf } from './findings'
+import { excerptOf } from './excerpt'
 import { remedyOf } from './remedies'
 
 function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
@@ -108,5 +109,21 @@ describe('what to do', () => {
     expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
     expect(remedy('explosion', 'mul')).toBe('explosion')
     expect(remedy('nan', 'Custom')).toBe('other')
+  })
+})
+
+describe('the code around a line', () => {
+  const frame = { file: 'a.py', line: 2, code: 'x = f(y)', has_substack: false, is_user_code: true }
+
+  it('is in the text of its file', () => {
+    expect(excerptOf('a\n  x = f(y)\nb', frame)).toEqual([
+      { line: 1, code: 'a' },
+      { line: 2, code: '  x = f(y)' },
+      { line: 3, code: 'b' },
+    ])
+  })
+  it('is not known where the file has changed, or has no text', () => {
+    expect(excerptOf('a\nb\nx = f(y)', frame)).toEqual([])
+    expect(excerptOf('', frame)).toEqual([])
   })
 })
