@@ -1,8 +1,8 @@
-import { ActionIcon, Tabs } from '@mantine/core'
+import { ActionIcon, Skeleton, Tabs } from '@mantine/core'
 import { IconX } from '@tabler/icons-react'
 import { lazy, Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
-import { Group, Panel, Separator } from 'react-resizable-panels'
+import { Group, Panel, Separator, useDefaultLayout } from 'react-resizable-panels'
 import { Hits } from './panels/hits'
 import { Inspector } from './panels/inspector'
 import { Nodes } from './panels/nodes'
@@ -21,38 +21,51 @@ const Tensor = lazy(() => import('./panels/tensor'))
 
 /** One run: nodes, hits and sources on the left, tabs in the middle, the inspector on the right. */
 export function Workspace() {
+  const columns = useKeptLayout('columns')
+  const rows = useKeptLayout('rows')
   return (
-    <Group orientation="horizontal" className="workspace">
-      <Panel defaultSize="22%" minSize="200px" maxSize="40%">
+    <Group orientation="horizontal" className="workspace" {...columns}>
+      <Panel id="left" defaultSize="22%" minSize="200px" maxSize="40%">
         <Left />
       </Panel>
       <Separator className="separator upright" />
-      <Panel minSize="420px">
-        <Group orientation="vertical">
-          <Panel minSize="200px">
+      <Panel id="middle" minSize="420px">
+        <Group orientation="vertical" {...rows}>
+          <Panel id="tabs" minSize="200px">
             <Middle />
           </Panel>
           <Separator className="separator level" />
-          <Panel defaultSize="150px" minSize="80px" maxSize="50%">
+          <Panel id="timeline" defaultSize="150px" minSize="80px" maxSize="50%">
             <Timeline />
           </Panel>
         </Group>
       </Panel>
       <Separator className="separator upright" />
-      <Panel defaultSize="24%" minSize="240px" maxSize="40%">
+      <Panel id="inspector" defaultSize="24%" minSize="240px" maxSize="40%">
         <Inspector />
       </Panel>
     </Group>
   )
 }
 
+/** Sizes are as a person left them. */
+function useKeptLayout(name: string) {
+  const { defaultLayout, onLayoutChanged } = useDefaultLayout({
+    id: `tensight.${name}`,
+    onlySaveAfterUserInteractions: true,
+  })
+  return { defaultLayout, onLayoutChanged }
+}
+
 function Left() {
   const { t } = useTranslation(frameTexts)
-  const { left, set } = useView()
+  const left = useView((view) => view.left)
+  const set = useView((view) => view.set)
   const { data: hits } = useHits({ limit: 1 })
+  const rows = useKeptLayout('left')
   return (
-    <Group orientation="vertical">
-      <Panel minSize="160px">
+    <Group orientation="vertical" {...rows}>
+      <Panel id="lists" minSize="160px">
         <Tabs
           value={left}
           onChange={(tab) => set({ left: tab as LeftTab })}
@@ -78,7 +91,7 @@ function Left() {
         </Tabs>
       </Panel>
       <Separator className="separator level" />
-      <Panel defaultSize="32%" minSize="96px">
+      <Panel id="watchpoints" defaultSize="32%" minSize="96px">
         <Watchpoints />
       </Panel>
     </Group>
@@ -87,7 +100,10 @@ function Left() {
 
 function Middle() {
   const { t } = useTranslation(frameTexts)
-  const { tab, tensors, set, closeTensor } = useView()
+  const tab = useView((view) => view.tab)
+  const tensors = useView((view) => view.tensors)
+  const set = useView((view) => view.set)
+  const closeTensor = useView((view) => view.closeTensor)
   return (
     <Tabs
       value={tab}
@@ -100,7 +116,13 @@ function Middle() {
         <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
         <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
         {tensors.map((address) => (
-          <div key={address} style={{ display: 'flex', alignItems: 'center' }}>
+          <div
+            key={address}
+            style={{ display: 'flex', alignItems: 'center' }}
+            onAuxClick={(event) => {
+              if (event.button === 1) closeTensor(address)
+            }}
+          >
             <Tabs.Tab value={`tensor:${address}`} title={address} className="mono">
               {address.split('/').at(-1)}
             </Tabs.Tab>
@@ -115,7 +137,7 @@ function Middle() {
         ))}
       </Tabs.List>
       <OriginBanner />
-      <Suspense>
+      <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
         <Tabs.Panel value="overview" className="fill">
           <Overview />
         </Tabs.Panel>

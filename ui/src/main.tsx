@@ -3,7 +3,6 @@ import '@mantine/notifications/styles.css'
 import '@mantine/spotlight/styles.css'
 import './frame.css'
 import { MantineProvider } from '@mantine/core'
-import { ModalsProvider } from '@mantine/modals'
 import { Notifications } from '@mantine/notifications'
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { StrictMode } from 'react'
@@ -12,6 +11,7 @@ import './i18n'
 import { ApiError } from './api/client'
 import { useConnection } from './api/connection'
 import { App } from './App'
+import { Modals } from './parts/Modals'
 import { followAddressBar } from './state/address'
 import { theme } from './theme'
 
@@ -42,10 +42,10 @@ if (root) {
     <StrictMode>
       <QueryClientProvider client={client}>
         <MantineProvider theme={theme} defaultColorScheme="auto">
-          <ModalsProvider>
+          <Modals>
             <Notifications position="bottom-right" limit={4} />
             <App />
-          </ModalsProvider>
+          </Modals>
         </MantineProvider>
       </QueryClientProvider>
     </StrictMode>,

@@ -2,6 +2,8 @@ import { createTheme } from '@mantine/core'
 
 export const theme = createTheme({
   primaryColor: 'blue',
+  // Dark enough for white words on it.
+  primaryShade: 8,
   defaultRadius: 'sm',
   fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans CJK SC", "Noto Sans SC", sans-serif',
   fontFamilyMonospace: 'ui-monospace, SFMono-Regular, "DejaVu Sans Mono", Menlo, Consolas, monospace',

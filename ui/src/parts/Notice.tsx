@@ -8,7 +8,7 @@ export function Notice(props: { icon?: ReactNode; title: string; children?: Reac
   return (
     <Stack align="center" justify="center" gap="xs" p="xl" h="100%" data-testid={props.testId}>
       {props.icon}
-      <Title order={4} ta="center">
+      <Title order={2} size="h4" ta="center">
         {props.title}
       </Title>
       {typeof props.children === 'string' ? (

@@ -39,6 +39,7 @@ export function Palette() {
   return (
     <Spotlight.Root
       store={paletteStore}
+      attributes={{ content: { 'aria-label': t('command') } }}
       query={query}
       onQueryChange={setQuery}
       // The action `page.palette` opens it.

@@ -66,7 +66,8 @@ function Question({ session }: { session: Session }) {
         <Text c="var(--quiet)" mb="sm">
           {t('recommendedText')}
         </Text>
-        <ul className={classes['offered']}>
+        {/* Long lists scroll, with the keyboard too. */}
+        <ul className={classes['offered']} tabIndex={0} aria-label={t('group.watchpoints')}>
           {offered?.map((one) => <Offer key={one.id} watchpoint={one} />) ?? <Skeleton h={320} />}
         </ul>
         <Group justify="flex-end" mt="md">

@@ -1,6 +1,7 @@
 import { Kbd, Modal, Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { shortcutText } from '~/parts/shortcutText'
+import { partTexts } from '~/parts/texts'
 import { useOffered, type Action } from '~/state/actions'
 import { useView } from '~/state/store'
 import classes from './dialogs.module.css'
@@ -9,6 +10,7 @@ import { dialogTexts } from './texts'
 /** All keys that do something here. */
 export function Shortcuts() {
   const { t } = useTranslation(dialogTexts)
+  const { t: close } = useTranslation(partTexts)
   const isOpen = useView((view) => view.dialog === 'shortcuts')
   const set = useView((view) => view.set)
   const actions = useOffered((offered) => offered.actions)
@@ -18,7 +20,13 @@ export function Shortcuts() {
     groups.set(action.group, [...(groups.get(action.group) ?? []), action])
   }
   return (
-    <Modal opened={isOpen} onClose={() => set({ dialog: 'none' })} title={t('shortcuts')} size={720}>
+    <Modal
+      opened={isOpen}
+      onClose={() => set({ dialog: 'none' })}
+      title={t('shortcuts')}
+      size={720}
+      closeButtonProps={{ 'aria-label': close('close') }}
+    >
       <div data-testid="shortcuts">
         <Text c="var(--quiet)" mb="sm">
           {t('shortcutsText')}

@@ -40,13 +40,13 @@ export function Preferences() {
         {
           id: 'page.theme',
           label: t('action.theme'),
-          keys: 'alt+T',
+          keys: 'alt+shift+T',
           run: () => setColorScheme(scheme === 'light' ? 'dark' : 'light'),
         },
         {
           id: 'page.language',
           label: t('action.language'),
-          keys: 'alt+L',
+          keys: 'alt+shift+L',
           run: () => setLanguage(language === 'en' ? 'zh' : 'en'),
         },
       ].map((one) => ({ ...one, group: t('group.page') })),

@@ -23,7 +23,12 @@ export function StepBox(props: { session: Session; isAsking: boolean; ask: (isAs
   return (
     <Popover opened={isAsking} onChange={ask} trapFocus returnFocus shadow="md" position="bottom-start">
       <Popover.Target>
-        <Tooltip label={`${about}${why === undefined ? '' : ` ${why}`}`} multiline maw={340}>
+        <Tooltip
+          disabled={isAsking}
+          label={`${about}${why === undefined ? '' : ` ${why}`}`}
+          multiline
+          maw={340}
+        >
           <Button
             variant={isPast ? 'light' : 'default'}
             {...(isPast ? { color: 'yellow', c: 'var(--past)' } : {})}

@@ -1,4 +1,4 @@
-import { NumberInput, Tooltip, UnstyledButton } from '@mantine/core'
+import { NumberInput, Tooltip, UnstyledButton, VisuallyHidden } from '@mantine/core'
 import {
   IconArrowRightToArc,
   IconPlayerPause,
@@ -36,6 +36,7 @@ export function Header() {
   const isOpen = session !== undefined && session.id === run
   return (
     <header className={classes['header']} data-testid="panel-header">
+      <VisuallyHidden component="h1">Tensight</VisuallyHidden>
       <Tooltip label={t('runs')}>
         <UnstyledButton className={classes['logo'] ?? ''} onClick={() => openRun('')} aria-label={t('runs')}>
           <img src="./icon.svg" width={20} height={20} alt="" />

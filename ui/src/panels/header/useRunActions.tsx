@@ -34,7 +34,8 @@ export function useRunActions(steps: number, askStep: () => void): void {
           confirm: isLive ? t('action.terminate') : t('action.close'),
           cancel: isLive ? t('keep') : t('keepOpen'),
         },
-        confirmProps: { color: 'red', 'data-autofocus': true },
+        confirmProps: { color: 'red' },
+        cancelProps: { 'data-autofocus': true },
         // A training that is lost cannot be told; its run is only forgotten.
         onConfirm: () => (isLive ? command({ action: 'terminate' }) : void close()),
       })

@@ -1,0 +1,14 @@
+import { ModalsProvider } from '@mantine/modals'
+import type { ReactNode } from 'react'
+import { useTranslation } from 'react-i18next'
+import { partTexts } from './texts'
+
+/** Where questions open that code asks; their button to close has a name, too. */
+export function Modals({ children }: { children: ReactNode }) {
+  const { t } = useTranslation(partTexts)
+  return (
+    <ModalsProvider modalProps={{ closeButtonProps: { 'aria-label': t('close') } }}>
+      {children}
+    </ModalsProvider>
+  )
+}
