@@ -8,6 +8,8 @@ export interface Beginning extends Cell {
   /** The name of the node. */
   name: string
   step: number
+  /** Of the origin; empty where there is none. */
+  address: string
   /** It was found by looking at what went into each operator, not only by what comes first. */
   isOrigin: boolean
 }
@@ -24,7 +26,7 @@ export function beginningOf(data: Overview, origins: readonly Origin[]): Beginni
     const row = own < 0 && marked?.column === column ? marked.row : own
     if (column >= 0 && row >= 0) {
       const name = parseAddress(origin.address)?.node ?? origin.node
-      return { row, column, name, step: origin.step, isOrigin: true }
+      return { row, column, name, step: origin.step, address: origin.address, isOrigin: true }
     }
   }
   return marked
@@ -39,7 +41,7 @@ function firstMarked(data: Overview, mark: number): Beginning | null {
     const sick = data.rows.findIndex((_, row) => has(row, column, SICK))
     const row = sick >= 0 ? sick : first
     const [name, step] = [data.rows[row]?.node ?? '', data.steps[column]?.first ?? 0]
-    return { row, column, name, step, isOrigin: false }
+    return { row, column, name, step, address: '', isOrigin: false }
   }
   return null
 }

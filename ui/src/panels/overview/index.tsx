@@ -9,6 +9,7 @@ import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { bytes, count } from '~/parts/numbers'
 import type { Action } from '~/state/actions'
+import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
 import { beginningOf, type Beginning } from './beginning'
@@ -59,11 +60,20 @@ export default function Overview() {
   const origins = useOrigins().data
   const scale = useMemo(() => data && scaleOf(data.statistic, data.values), [data])
   const beginning = useMemo(() => (data ? beginningOf(data, origins ?? []) : null), [data, origins])
+  const goToStep = useGoToStep()
   const go = useGo(data)
   const begin = useCallback(() => {
     setCursor(beginning)
-    if (beginning) go(beginning, false)
-  }, [beginning, go])
+    const origin = parseAddress(beginning?.address ?? '')
+    if (beginning && origin) {
+      // Also where its row shows several tensors.
+      goToStep(beginning.step)
+      useView.getState().selectNode({ rank: origin.rank, graph: origin.graph, name: origin.node })
+    } else if (beginning) {
+      const closer = go(beginning, false)
+      if (closer) setParts((parts) => [...parts, closer])
+    }
+  }, [beginning, go, goToStep])
   const actions = useOverviewActions(beginning, begin, parts.length > 0, setParts)
   useActions(actions)
   const look = (closer: Part | null) => {
