@@ -59,7 +59,7 @@ export function Preferences() {
         type="button"
         className={classes['search']}
         onClick={() => palette.open()}
-        aria-label={t('action.palette')}
+        aria-label={`${t('action.palette')}, ${t('search')} ${shortcutText('mod+K')}`}
       >
         <IconSearch size={13} aria-hidden />
         <span className={classes['searchWord']}>{t('search')}</span>

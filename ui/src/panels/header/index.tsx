@@ -12,6 +12,7 @@ import {
 } from '@tabler/icons-react'
 import { useCallback, useState } from 'react'
 import { useTranslation } from 'react-i18next'
+import { useConnection } from '~/api/connection'
 import { useProgress, useSession } from '~/api/queries'
 import type { Session } from '~/api/types'
 import { ActionButton } from '~/parts/ActionButton'
@@ -33,12 +34,17 @@ export function Header() {
   const { data: session } = useSession()
   const run = useView((view) => view.run)
   const openRun = useView((view) => view.openRun)
-  const isOpen = session !== undefined && session.id === run
+  const isGone = useConnection((connection) => connection.gone?.run === run)
+  const isOpen = session !== undefined && session.id === run && !isGone
   return (
     <header className={classes['header']} data-testid="panel-header">
       <VisuallyHidden component="h1">Tensight</VisuallyHidden>
       <Tooltip label={t('runs')}>
-        <UnstyledButton className={classes['logo'] ?? ''} onClick={() => openRun('')} aria-label={t('runs')}>
+        <UnstyledButton
+          className={classes['logo'] ?? ''}
+          onClick={() => openRun('')}
+          aria-label={`Tensight: ${t('runs')}`}
+        >
           <img src="./icon.svg" width={20} height={20} alt="" />
           <span>Tensight</span>
         </UnstyledButton>

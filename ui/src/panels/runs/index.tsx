@@ -22,7 +22,11 @@ export function Runs() {
   const gone = useConnection((connection) => connection.gone)
   return (
     <div className={classes['page']} data-testid="panel-runs">
-      {gone && gone.run === run && <Gone run={run} reason={gone.reason} />}
+      {gone && gone.run === run && (
+        <div className={classes['gone']}>
+          <Gone run={run} reason={gone.reason} />
+        </div>
+      )}
       <div className={classes['columns']}>
         <div>
           <Sessions />
