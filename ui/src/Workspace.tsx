@@ -1,4 +1,4 @@
-import { ActionIcon, Skeleton, Tabs } from '@mantine/core'
+import { Skeleton, Tabs } from '@mantine/core'
 import { IconX } from '@tabler/icons-react'
 import { lazy, Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -116,24 +116,36 @@ function Middle() {
         <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
         <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
         {tensors.map((address) => (
-          <div
+          // Nothing but tabs may be in the list, so the cross is a part of its tab; with the keyboard it is Delete.
+          <Tabs.Tab
             key={address}
-            style={{ display: 'flex', alignItems: 'center' }}
+            value={`tensor:${address}`}
+            title={address}
+            className="mono"
+            aria-keyshortcuts="Delete"
+            onKeyDown={(event) => {
+              if (event.key === 'Delete') closeTensor(address)
+            }}
             onAuxClick={(event) => {
               if (event.button === 1) closeTensor(address)
             }}
+            rightSection={
+              <span
+                aria-hidden
+                className="cross"
+                title={t('close', { tensor: address })}
+                data-testid="close-tensor"
+                onClick={(event) => {
+                  event.stopPropagation()
+                  closeTensor(address)
+                }}
+              >
+                <IconX size={12} />
+              </span>
+            }
           >
-            <Tabs.Tab value={`tensor:${address}`} title={address} className="mono">
-              {address.split('/').at(-1)}
-            </Tabs.Tab>
-            <ActionIcon
-              size="xs"
-              aria-label={t('close', { tensor: address })}
-              onClick={() => closeTensor(address)}
-            >
-              <IconX size={12} />
-            </ActionIcon>
-          </div>
+            {address.split('/').at(-1)}
+          </Tabs.Tab>
         ))}
       </Tabs.List>
       <OriginBanner />

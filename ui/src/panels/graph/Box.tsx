@@ -106,13 +106,14 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
       aria-pressed={isChosen}
       {...(holdsMore && { 'aria-expanded': false })}
     >
-      <span className={css['name']}>{label}</span>
+      {/* Spaces, for those who say what they see: it is a part of the name. */}
+      <span className={css['name']}>{label}</span>{' '}
       {holdsMore && (
         <span className={css['detail']}>
           {box.detail && `${box.detail} · `}
           {t('nodes', { count: box.nodes })}
         </span>
-      )}
+      )}{' '}
       {marks}
     </div>
   )
