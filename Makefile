@@ -84,7 +84,7 @@ browser:
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
 	$(BIN)/python tests/page/screenshots.py
 
-bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the peers, in one run
+bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures that the README quotes, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/graph_parse.py
 	$(BIN)/python benchmarks/info.py
@@ -92,6 +92,7 @@ bench: $(FRAMEWORKS) ## Print the figures that the README quotes, beside the pee
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/torch_overhead.py
 	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/ui.py
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10
