@@ -107,5 +107,5 @@ def _lines(graph: Any) -> Iterator[tuple[object, ...]]:
             size = 16 + number % 1000
             yield (
                 kind, name, 0, 0, 1_700_000_000_000_000 + time, io, slot, 4 * size, "float32", f"({size},)",
-                number, -number, 0, size, number % size, 0,
+                number, -number, 0, size, number % (size // 2), 0,
             )  # fmt: skip
