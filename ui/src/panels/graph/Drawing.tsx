@@ -206,7 +206,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
           style={{ width: 132, height: 92 }}
           ariaLabel={t('minimap')}
           nodeClassName={(node) =>
-            (node.data.box.hits ? css['mini-hit'] : node.data.box.isOpen ? css['mini-open'] : css['mini']) ??
+            (node.data.box.isOpen ? css['mini-open'] : node.data.box.hits ? css['mini-hit'] : css['mini']) ??
             ''
           }
           nodeBorderRadius={2}

@@ -1,4 +1,4 @@
-import { Button, Tooltip } from '@mantine/core'
+import { ActionIcon, Button, Tooltip } from '@mantine/core'
 import { IconListSearch } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -56,16 +56,15 @@ function FrameRow({ frame }: { frame: Frame }) {
           {line}
         </span>
         <Tooltip label={t('sameLine')}>
-          <Button
-            size="compact-xs"
-            variant="subtle"
+          <ActionIcon
+            size="sm"
             ml="auto"
-            leftSection={<IconListSearch size={13} />}
+            aria-label={t('sameLine')}
             data-testid="same-line"
             onClick={() => set({ stackFilter: `${frame.file}${line}`, left: 'nodes' })}
           >
-            {t('sameLine')}
-          </Button>
+            <IconListSearch size={14} />
+          </ActionIcon>
         </Tooltip>
       </div>
       {frame.code && <code className={styles.code}>{frame.code.trim()}</code>}
