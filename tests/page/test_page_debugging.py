@@ -38,13 +38,13 @@ def stopped(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def stepped(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A training after its second step, with the recommended watchpoints, none of which hit."""
+    """A training after its second step, with a watchpoint that did not hit."""
     with (
         training(page_server, "nan_from_log", tmp_path_factory.mktemp("stepped")) as run,
         tensight.connect(page_server.url) as server,
     ):
         session = server.session(run)
-        session.watch_recommended()
+        session.watch("tensor_too_large", on="weights", max_gt=1e9)
         session.step(2)
         session.wait(WITHIN_S)
         yield session
@@ -164,8 +164,8 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     line.click()
     page.get_by_role("tab", name="Nodes").click()
     nodes = page.get_by_test_id("panel-nodes")
-    expect(nodes.get_by_role("treeitem", name=re.compile("^log-op0"))).not_to_have_count(0)
-    expect(nodes.get_by_role("treeitem", name=re.compile("^_softmax-op0"))).to_have_count(0)
+    expect(nodes.locator('[data-testid="node-row"][data-path="Default/log-op0"]')).not_to_have_count(0)
+    expect(nodes.locator('[data-testid="node-row"][data-path="Default/_softmax-op0"]')).to_have_count(0)
 
     page.get_by_role("tab", name="Source").click()
     sources.get_by_role("button", name="Show the text of nan_from_log.py").click()
@@ -175,20 +175,21 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
 
 def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: RunningServer, stepped: Session) -> None:
     visit(page, page_server, run=stepped.id)
-    page.get_by_label("Filter nodes by name").fill("hidden.bias")
-    page.locator('[data-testid="node-row"][data-path="hidden.bias"]').click()
+    page.get_by_label("Filter nodes by name").fill("output.bias")
+    graph = stepped.summary.graph
+    page.locator(f'[data-testid="node-row"][data-path="output.bias"][data-graph="{graph}"]').click()
     page.get_by_test_id("panel-inspector").get_by_role("button", name="Compare with the step before").click()
     expect(page.get_by_role("radio", name="Difference")).to_be_checked()
     statistics = page.get_by_test_id("tensor-statistics")
-    for side in ("Previous", "Current", "Difference"):
+    for side in ("Previous", "Current", "Diff."):
         expect(statistics.get_by_role("columnheader", name=side)).to_be_visible()
 
     choose(page, "Presentation", "Table")
-    bias = stepped.tensor("hidden.bias")
-    difference = bias.numpy().astype(float) - bias.previous().numpy().astype(float)
-    assert cells(page, 32) == pytest.approx(difference.tolist(), rel=1e-4)
+    bias = stepped.tensor("output.bias", graph=graph)
+    difference = bias.numpy().astype(float) - bias.previous.numpy().astype(float)
+    assert cells(page, 3) == pytest.approx(difference.tolist(), rel=1e-4)
     choose(page, "Which value", "Previous")
-    assert cells(page, 32) == pytest.approx(bias.previous().numpy().tolist(), rel=1e-5)
+    assert cells(page, 3) == pytest.approx(bias.previous.numpy().tolist(), rel=1e-5)
 
 
 def test_a_watchpoint_is_changed_and_the_step_checked_again(
@@ -198,24 +199,24 @@ def test_a_watchpoint_is_changed_and_the_step_checked_again(
     page.get_by_role("tab", name="Hits").click()
     expect(page.get_by_test_id("hits-empty")).to_contain_text("No hits at step 2")
 
-    row = page.locator('[data-testid="watchpoint-row"][data-condition="weight_growth"]')
+    row = page.locator('[data-testid="watchpoint-row"][data-condition="tensor_too_large"]')
     row.get_by_role("button", name=re.compile("^Change watchpoint")).click()
     dialog = page.get_by_role("dialog", name=re.compile("^Watchpoint"))
-    limit = dialog.get_by_label("norm ÷ norm one step before >")
+    limit = dialog.locator('[data-parameter="max_gt"]')
     limit.fill("much")
     dialog.get_by_role("button", name="Save").click()
     expect(limit).to_have_attribute("aria-invalid", "true")
-    limit.fill("5e-1")
-    expect(dialog.get_by_test_id("watchpoint-words")).to_contain_text("greater than 0.5")
+    limit.fill("1e-3")
+    expect(dialog.get_by_test_id("watchpoint-words")).to_contain_text("greater than 0.001")
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_be_hidden()
-    expect(row).to_contain_text("> 0.5")
+    expect(row).to_contain_text("> 0.001")
 
     hits = page.get_by_test_id("panel-hits")
     expect(hits.get_by_test_id("hits-outdated")).to_be_visible()
     hits.get_by_role("button", name="Recheck this step").click()
     expect(hits.get_by_test_id("hits-outdated")).to_have_count(0)
-    expect(hits.locator('[data-testid="hit-row"][data-node="hidden.weight"]')).to_contain_text("> 0.5")
+    expect(hits.locator('[data-testid="hit-row"][data-node="hidden.weight"]')).to_contain_text("0.001")
 
 
 def test_the_run_is_taken_to_the_next_node_back_a_step_and_to_its_end(
