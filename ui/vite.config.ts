@@ -18,6 +18,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
   },
   // The server takes requests of its own page only, so what the development server hands on says that it comes from there.
-  server: { proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } } },
+  server: {
+    proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } },
+  },
   test: { environment: 'happy-dom', include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
 })
