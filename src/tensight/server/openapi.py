@@ -115,6 +115,9 @@ def _add_examples(operation: dict[str, Any]) -> None:
     if asked is not None:
         operation["requestBody"]["content"]["application/json"]["example"] = asked
     for status, response in operation["responses"].items():
+        if int(status) == 400:
+            # The HTTP server's own word, in plain text.
+            continue
         if int(status) >= 400:
             code, message, where = _EXAMPLES_OF_ERRORS[int(status)]
             example = {"error": {"code": code, "message": message, "where": where}}

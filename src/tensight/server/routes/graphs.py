@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -44,6 +44,14 @@ router = APIRouter(prefix="/sessions/{session_id}", tags=["graphs"], responses=A
 
 MOST_OPENED = 500
 """Scopes of a picture that are open; their paths must fit into an address."""
+
+TOO_LONG: dict[int | str, dict[str, Any]] = {
+    400: {
+        "description": "The address is longer than 64 KiB: fewer scopes can be open at once.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+"""What the HTTP server says itself, before anybody has looked at what is asked."""
 
 Kind = Literal["", "operator", "parameter", "constant", "weight", "gradient", "activation"]
 
@@ -113,7 +121,12 @@ async def get_node(session: CurrentSession, name: NodeName, rank: Rank = 0, grap
     return await json_response(await session.node(rank, graph_of(session, rank, graph), name))
 
 
-@router.get("/level", response_model=GraphLevel, summary="Open a scope for drawing", responses=documented(StateError))
+@router.get(
+    "/level",
+    response_model=GraphLevel,
+    summary="Open a scope for drawing",
+    responses={**documented(StateError), **TOO_LONG},
+)
 async def get_level(
     session: CurrentSession,
     rank: Rank = 0,
