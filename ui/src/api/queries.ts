@@ -1,6 +1,13 @@
-import { keepPreviousData, skipToken, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import {
+  keepPreviousData,
+  skipToken,
+  useMutation,
+  useQuery,
+  queryOptions,
+  useQueryClient,
+} from '@tanstack/react-query'
 import { showRefusal } from '~/parts/refusal'
-import { useView } from '~/state/store'
+import { useView, type NodeChoice } from '~/state/store'
 import { newer } from './changes'
 import { change, get } from './client'
 import { keys, path } from './keys'
@@ -99,11 +106,9 @@ export function useNode() {
   })
 }
 
-/** The inputs and outputs of the selected node at the step that is shown. */
-export function useNodeTensors() {
-  const run = useView((view) => view.run)
-  const node = useView((view) => view.node)
-  return useQuery({
+/** How the inputs and outputs of a node at the step that is shown are read; null: of none. */
+export function nodeTensors(run: string, node: NodeChoice | null) {
+  return queryOptions({
     queryKey: keys.step(run, 'tensors', node),
     queryFn: ({ signal }) =>
       get<TensorRecord[]>(
@@ -113,6 +118,13 @@ export function useNodeTensors() {
       ),
     enabled: run !== '' && node !== null,
   })
+}
+
+/** The inputs and outputs of the selected node at the step that is shown. */
+export function useNodeTensors() {
+  const run = useView((view) => view.run)
+  const node = useView((view) => view.node)
+  return useQuery(nodeTensors(run, node))
 }
 
 export function useTree(scope: string, options: { offset?: number; limit?: number; enabled?: boolean } = {}) {

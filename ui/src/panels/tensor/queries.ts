@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery, type UseQueryOptions } from '@tanstack/react-query'
 import { get, getRaw, type RawArray } from '~/api/client'
-import { keys, path } from '~/api/queries'
+import { keys, nodeTensors, path } from '~/api/queries'
 import type { Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
 import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
@@ -19,14 +19,7 @@ export function useTensor(address: string) {
   const parts = parseAddress(address)
   const node = parts && { rank: parts.rank, graph: parts.graph, name: parts.node }
   return useQuery({
-    queryKey: keys.step(run, 'tensors', node),
-    queryFn: ({ signal }) =>
-      get<TensorRecord[]>(
-        path(run, '/tensors'),
-        { node: node?.name, rank: node?.rank, graph: node?.graph },
-        signal,
-      ),
-    enabled: run !== '' && node !== null,
+    ...nodeTensors(run, node),
     select: (records) =>
       records.find((record) => record.io === parts?.io && record.slot === parts.slot) ?? null,
   })

@@ -13,17 +13,21 @@ export const HIGHEST = 12_000_000
 
 const OVERSCAN = 6
 
-/** Beyond `HIGHEST` a pixel of scrolling is more than one of the table. */
+/** Beyond `HIGHEST` a pixel of scrolling is more than one of the table: how many, and where the view's top is in it. */
+function position(count: number, rowHeight: number, scrollTop: number, viewHeight: number) {
+  const whole = count * rowHeight
+  const height = Math.min(whole, HIGHEST)
+  const scale = height > viewHeight ? (whole - viewHeight) / (height - viewHeight) : 1
+  return { height, scale, top: scrollTop * scale }
+}
+
 export function rowsInSight(
   count: number,
   rowHeight: number,
   scrollTop: number,
   viewHeight: number,
 ): InSight {
-  const whole = count * rowHeight
-  const height = Math.min(whole, HIGHEST)
-  const scale = height > viewHeight ? (whole - viewHeight) / (height - viewHeight) : 1
-  const top = scrollTop * scale
+  const { height, top } = position(count, rowHeight, scrollTop, viewHeight)
   const first = Math.max(0, Math.floor(top / rowHeight) - OVERSCAN)
   const last = Math.min(count, Math.ceil((top + viewHeight) / rowHeight) + OVERSCAN) - 1
   return { first, last, height, topOf: (row) => row * rowHeight - top + scrollTop }
@@ -37,10 +41,7 @@ export function scrollTo(
   scrollTop: number,
   viewHeight: number,
 ): number {
-  const whole = count * rowHeight
-  const height = Math.min(whole, HIGHEST)
-  const scale = height > viewHeight ? (whole - viewHeight) / (height - viewHeight) : 1
-  const top = scrollTop * scale
+  const { scale, top } = position(count, rowHeight, scrollTop, viewHeight)
   const begin = row * rowHeight
   if (begin < top) return begin / scale
   const end = begin + rowHeight - viewHeight
