@@ -13,7 +13,7 @@ from tensight.watchpoints.quantities import QUANTITIES
 def test_the_conditions_come_by_what_they_are_for_and_then_by_name() -> None:
     records = condition_records()
     assert [record.abbreviation for record in records] == [
-        *("OO", "TZ", "TO", "TR", "TL", "TS", "UO"),
+        *("OO", "TZ", "TO", "TR", "TL", "TS", "UO", "UZ"),
         *("WCL", "WCS", "WG", "WI", "WNC", "WO", "WL", "WS", "WD"),
         *("AR", "DU", "SU"),
         *("GE", "GG", "GI", "GL", "GV"),
