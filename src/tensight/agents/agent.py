@@ -304,6 +304,8 @@ class Agent:
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
+            # An adapter may look at a step to see what runs; nothing of it is to be kept.
+            self._require(Need.NOTHING)
             self.retention.clear()
             self._has_values = False
         self._order.clear()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -178,3 +179,22 @@ def test_importing_tensight_does_not_import_torch() -> None:
     assert not hasattr(tensight, "nothing")
     with pytest.raises(AttributeError):
         tensight.torch.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_training_that_nobody_watches_keeps_no_value_longer_than_without_us(
+    torch_server: RunningServer, capture: str
+) -> None:
+    """Values of its first step, held for ever, would have every later step ask the system for memory anew."""
+    model = Log()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    outputs: list[weakref.ref[torch.Tensor]] = []
+    model.first.register_forward_hook(lambda _, __, output: outputs.append(weakref.ref(output)))
+    with tensight.torch.debug(
+        model, optimizer, capture=cast("Any", capture), **where(torch_server, f"unwatched-{capture}")
+    ) as debugger:
+        train(model, optimizer, 3)
+        assert debugger.agent is not None
+        assert debugger.agent.step == 3
+        assert debugger.agent.retention.kept_bytes == 0
+        assert [output() for output in outputs] == [None] * 3
