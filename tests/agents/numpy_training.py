@@ -139,9 +139,12 @@ class Network:
 
 
 class NumpyDebugger:
-    """Debugs a `Network`: what an adapter for a framework does."""
+    """Debugs a `Network`: what an adapter for a framework does.
 
-    def __init__(self, network: Network, settings: AgentSettings, **framework: Any) -> None:
+    With `cursor` it is one that sees a step when that is done; here it keeps copies of what it saw until then.
+    """
+
+    def __init__(self, network: Network, settings: AgentSettings, *, cursor: bool = False, **framework: Any) -> None:
         self.network = network
         self.reader = ArrayReader()
         self.agent = Agent(
@@ -150,6 +153,7 @@ class NumpyDebugger:
             self.reader,
             script="numpy_training.py",
             stops_at_nodes=settings.capture == "ops",
+            cursor=cursor,
         )
         self.programs: dict[tuple[str, ...], Program] = {}
         self.nodes: list[TracedNode] = []

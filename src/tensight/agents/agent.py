@@ -15,6 +15,7 @@ from tensight.agents.commands import ON, CommandLoop, Order, Terminated
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.lasting import LastingPlaces
+from tensight.agents.node_cursor import NodeCursor
 from tensight.agents.notices import say, say_once
 from tensight.agents.places import Need, PlaceTable
 from tensight.agents.recording import Recorder
@@ -57,7 +58,10 @@ class Agent:
     script : str
         Command line of the training, for people.
     stops_at_nodes : bool, optional
-        Whether the adapter calls `node_done`; it does by default if operators are captured.
+        Whether the training can stop at operators; it can by default if operators are captured.
+    cursor : bool, optional
+        Whether the adapter sees a step only when that is done, and so never calls `node_done`: the training then stops
+        at the end of a step, and a person goes through its operators there, forwards and backwards.
 
     Attributes
     ----------
@@ -85,6 +89,7 @@ class Agent:
         *,
         script: str = "",
         stops_at_nodes: bool | None = None,
+        cursor: bool = False,
     ) -> None:
         at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
         self.settings = settings
@@ -92,7 +97,7 @@ class Agent:
         self.places = PlaceTable()
         self.columns = StatisticsColumns()
         self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._wants_copies)
-        self.watches = Watches(self.places, reader, check_at_nodes=at_nodes)
+        self.watches = Watches(self.places, reader, check_at_nodes=at_nodes and not cursor)
         self.recorder = Recorder(settings, framework, reader)
         self.step = 0
         self.capturing = True
@@ -101,6 +106,7 @@ class Agent:
         self._reader = reader
         self._process_id = os.getpid()
         self._is_over = False
+        self._cursor = NodeCursor(self.places) if cursor else None
         self._order: list[int] = []
         self._programs: dict[int, Program] = {}
         self._program: Program | None = None
@@ -116,14 +122,14 @@ class Agent:
         self._base = Need.NOTHING
         self._has_values = True
         self._telemetry = Telemetry(self.places)
-        self._introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes)
+        self._introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor)
         self._attachment = Attachment(settings, self._introduction, self._telemetry)
         self._background = self._attachment.background
         self._loop = CommandLoop(
             self._attachment.connection,
             self.watches,
-            Answers(self.places, self.columns, self.retention, reader, self.recorder),
-            check_again=lambda: self._check(again=True),
+            Answers(self.places, self.columns, self.retention, reader, self.recorder, has_run=self._has_run),
+            check_again=self._check_again,
             announce=self._attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
@@ -151,6 +157,8 @@ class Agent:
             self._attachment.begin(self._standing())
             if self._attachment.is_attached:
                 self._stop([])
+                while self._now.back:
+                    self._stop([])
             self._next_step()
         except Exception as error:
             self._give_up(error)
@@ -262,7 +270,7 @@ class Agent:
             wants_stop = self._background.wants_stop and sees_enough
             wants_stop = wants_stop or self._background.wants_exit
             if hits or is_new or wants_stop or self._left == 0 or self._now.at_nodes:
-                self._stop(hits)
+                self._stand(program, hits)
             else:
                 self._offer_rows()
         self._next_step()
@@ -295,7 +303,7 @@ class Agent:
         looks_at_all = attached and (ends_soon or self._now.at_nodes or self._background.wants_stop)
         watches = attached and self.watches.any
         self.capturing = looks_at_all or watches or self.recorder.is_on
-        self.stops_at_nodes = attached and self._now.at_nodes
+        self.stops_at_nodes = attached and self._now.at_nodes and self._cursor is None
         self._lasting.look()
         self._weights = self._rows_of_weights() if watches or looks_at_all else None
         if self.capturing:
@@ -321,6 +329,9 @@ class Agent:
         if not partial and (everything or watches_modules):
             # What nobody was sure to look at gets its hashes when the training stops.
             base = _ALL if everything else _SHOWN
+        elif not partial and watches and self._cursor is not None:
+            # The values of a step that is complete before anybody looks lie there anyway.
+            base = Need.VALUE
         spares = base == _SHOWN
         is_other = self._require(base) or self._may_watch_anew or spares != self._spares_states
         if looks_at_all != self._looks_at_all or self._may_watch_anew:
@@ -367,6 +378,44 @@ class Agent:
             raise
         self._may_watch_anew = not self._now.goes_on
         self._left = self._now.steps
+
+    def _stand(self, program: Program, hits: list[AgentHit]) -> None:
+        """Stop at the end of a step, or at operators of it where the adapter shows it only now."""
+        cursor = self._cursor
+        if cursor is None:
+            self._stop(hits)
+            return
+        cursor.begin(program, self._order, hits)
+        try:
+            if self._now.at_nodes:
+                cursor.rewind()
+            else:
+                self._stop(cursor.tell())
+            self._walk(cursor)
+        finally:
+            cursor.leave()
+
+    def _walk(self, cursor: NodeCursor) -> None:
+        """Stop at operators of the step that is done, until an order leads on from its end."""
+        while self._attachment.is_attached:
+            is_within = cursor.is_within
+            if not cursor.follow(self._now):
+                if is_within and self._left is not None:
+                    # That of which a person sees operators is the first of them.
+                    self._left -= 1
+                return
+            self._stop(cursor.tell(), cursor.node)
+            if cursor.is_within and not self._now.back:
+                # There may be other watchpoints now.
+                cursor.look_again(self._check(again=True))
+
+    def _check_again(self) -> list[AgentHit]:
+        hits = self._check(again=True)
+        return hits if self._cursor is None else self._cursor.tell_again(hits)
+
+    def _has_run(self, place: int) -> bool:
+        """Whether a place has its value of this step where the training stands."""
+        return self._cursor is None or self._cursor.has_run(place)
 
     def _stop_at_node(self, node: str, hits: list[AgentHit]) -> None:
         if node not in self._graph_of and self.running_program is not None:
@@ -427,7 +476,7 @@ class Agent:
         """Return a copy of the rows of this step; None if there are none."""
         if self._program is None or not self._order:
             return None
-        places = np.fromiter(dict.fromkeys(self._order), np.int64)
+        places = np.fromiter(filter(self._has_run, dict.fromkeys(self._order)), np.int64)
         return StepRows(self.columns.current_iteration, self._program, self.columns.take(places))
 
     def _last_rows(self) -> StepRows | None:

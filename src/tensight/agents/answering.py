@@ -21,7 +21,7 @@ from tensight.wire import (
 from tensight.wire.debugger_pb2 import TensorBase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -51,6 +51,8 @@ class Answers:
     reader : TensorReader
     recorder : Recorder
         Where earlier steps are.
+    has_run : callable (place) -> bool
+        Whether a place has its value of this step where the training stands.
     """
 
     def __init__(
@@ -60,12 +62,15 @@ class Answers:
         retention: Retention,
         reader: TensorReader,
         recorder: Recorder,
+        *,
+        has_run: Callable[[int], bool],
     ) -> None:
         self._places = places
         self._columns = columns
         self._retention = retention
         self._reader = reader
         self._recorder = recorder
+        self._has_run = has_run
 
     def values(self, tensors: Iterable[TensorProto]) -> Iterator[TensorProto]:
         """Yield tensors in pieces."""
@@ -138,6 +143,8 @@ class Answers:
             There is none.
         """
         number = self._place(request)
+        if iteration == self._now and not self._has_run(number):
+            raise MissingError(f"{request.node}:{request.slot} comes later in this step than where the training stands")
         tensor, why = None, ""
         if iteration in (self._now, self._now - 1):
             previous = iteration != self._now
@@ -192,7 +199,8 @@ class Answers:
         """Return the row of a tensor that was written in the step at which the training stands."""
         place = self._place(request)
         written = self._columns.iteration
-        return self._columns.statistics(place) if place < len(written) and written[place] == self._now else None
+        is_there = place < len(written) and written[place] == self._now and self._has_run(place)
+        return self._columns.statistics(place) if is_there else None
 
 
 def _tell(request: TensorRequest, error: Exception) -> None:

@@ -42,12 +42,15 @@ class Order(NamedTuple):
     node : str
     goes_on : bool
         Further steps follow at once, which nobody looks at.
+    back : bool
+        To the operator before, in the step that has just been done.
     """
 
     steps: int | None
     at_nodes: bool = False
     node: str = ""
     goes_on: bool = False
+    back: bool = False
 
 
 ON = Order(None)
@@ -172,6 +175,8 @@ class CommandLoop:
             self.send_hits(self._check_again())
             return None
         if command.run_level == b"node":
+            if command.back:
+                return Order(None, at_nodes=True, back=True)
             return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME))
         steps = command.run_steps
         return Order(None if steps < 0 else max(steps, 1), goes_on=command.more)

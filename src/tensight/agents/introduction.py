@@ -43,6 +43,8 @@ class Introduction:
         Command line, for people.
     stops_at_nodes : bool
         Whether it can stop at every operator.
+    goes_back : bool
+        Whether it can also go back to the operator before.
 
     Attributes
     ----------
@@ -54,7 +56,15 @@ class Introduction:
         Those that the server has been told of, or will be.
     """
 
-    def __init__(self, settings: AgentSettings, framework: Framework, script: str, *, stops_at_nodes: bool) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        framework: Framework,
+        script: str,
+        *,
+        stops_at_nodes: bool,
+        goes_back: bool = False,
+    ) -> None:
         self.key = uuid.uuid4().hex
         self.is_ours = True
         self.programs: list[Program] = []
@@ -62,6 +72,7 @@ class Introduction:
         self._framework = framework
         self._script = script
         self._stops_at_nodes = stops_at_nodes
+        self._goes_back = goes_back
         self._sources = SourceTexts()
         self._version = _VERSIONS[0]
 
@@ -178,6 +189,7 @@ class Introduction:
                 previous=not settings.partial_memory,
                 history=bool(settings.record),
                 conditions=True,
+                back=self._goes_back,
             ),
             script=encoded(self._script),
             run_at_start=run_at_start,

@@ -57,6 +57,11 @@ def run_node(node: str = "") -> EventReply:
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", node_name=encoded(node)))
 
 
+def run_back() -> EventReply:
+    """Return the command to go back to the operator before; only agents with that ability are told."""
+    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", back=True))
+
+
 def recheck() -> EventReply:
     """Return the command to check all watchpoints again on the values of this step."""
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"recheck"))

@@ -13,7 +13,7 @@ from tensight import wire
 from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.online.rank_hashes import differing_tensors
-from tensight.sessions.online.run_control import NextNode, Recheck, RunToNode, Steps
+from tensight.sessions.online.run_control import NextNode, PreviousNode, Recheck, RunToNode, Steps
 from tensight.sessions.online.watching import watch_changes
 from tensight.sessions.records import State
 
@@ -64,6 +64,13 @@ class Conductor:
         """Whether all processes can run operator by operator."""
         live = self._session.live
         return bool(live) and all(process.identity.stops_at_nodes for process in live)
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether all processes can go back to the operator before."""
+        live = self._session.live
+        has_run = bool(live) and all(process.step > 0 for process in live)
+        return has_run and self.can_stop_at_nodes and all(process.identity.abilities.back for process in live)
 
     # --- what happens ---
 
@@ -266,6 +273,7 @@ class Conductor:
             "terminate": self._terminate,
             "recheck": self._recheck,
             "next_node": self._next_node,
+            "previous_node": self._previous_node,
             "run_to_node": self._run_to_node,
         }
         action = actions.get(command.action)
@@ -315,6 +323,14 @@ class Conductor:
     def _next_node(self, _: Command) -> None:
         self._require_nodes()
         self._start(NextNode())
+
+    def _previous_node(self, _: Command) -> None:
+        self._require_nodes()
+        if not self.can_go_back:
+            begun = all(process.step for process in self._session.live)
+            why = "this training goes forward only" if begun else "no operator has run yet"
+            raise StateError(f"{why}; operators of a step that has passed are gone through in its recorded run")
+        self._start(PreviousNode())
 
     def _run_to_node(self, command: Command) -> None:
         self._require_nodes()

@@ -55,6 +55,7 @@ def capabilities_now(session: OnlineSession) -> dict[str, bool]:
         "can_step_back": can_look_back and session.step > 0,
         "can_go_to_step": can_look_back,
         "can_next_node": at_nodes,
+        "can_previous_node": is_paused and session.conductor.can_go_back,
         "can_run_to_node": at_nodes,
         "can_recheck": is_paused,
         "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),

@@ -31,6 +31,7 @@ class Abilities:
     previous: bool = False
     history: bool = False
     conditions: bool = False
+    back: bool = False
 
     @classmethod
     def of(cls, message: AbilitiesMessage) -> Abilities:

@@ -217,7 +217,18 @@ class Inspection:
             return False
         return process.oldest <= tensor.iteration < process.iteration
 
+    def _is_where_it_stands(self, tensor: _Tensor) -> bool:
+        """Whether the process decides what there is of it: at an operator that it has gone back to, later ones are not.
+
+        What is known here may be from when the process stood further on.
+        """
+        process = tensor.process
+        is_between = bool(process.node) and process.identity.abilities.back and process.state is State.PAUSED
+        return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
+
     def _kept(self, tensor: _Tensor) -> KeptValue | None:
+        if self._is_where_it_stands(tensor):
+            return None
         found = (self.kept.get(key, tensor.iteration) for key in tensor.keys)
         return next((kept for kept in found if kept is not None), None)
 
@@ -275,17 +286,32 @@ class Inspection:
         slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
         found = [self._tensor(process, graph, node, address) for address in slots]
         tensors = [tensor for tensor in found if tensor is not None]
-        known = await asyncio.to_thread(self._known_statistics, tensors)
-        unknown = [tensor for tensor in tensors if tensor.address not in known]
-        known.update(await self._asked_statistics(unknown))
+        known = await self._statistics(tensors)
+        if iteration is None and any(map(self._is_where_it_stands, tensors)):
+            tensors = [self._as_it_is(tensor, known) for tensor in tensors]
+            known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
         return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
+
+    def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
+        """Return the tensor of the step before, if it comes later than where its process stands."""
+        is_later = self._is_where_it_stands(tensor) and tensor.address in known and known[tensor.address] is None
+        before = self.previous(tensor.address) if is_later else None
+        return tensor if before is None else replace(tensor, address=before)
+
+    async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics of tensors, as far as they are known here or the process tells them."""
+        known = await asyncio.to_thread(self._known_statistics, tensors)
+        known.update(await self._asked_statistics([tensor for tensor in tensors if tensor.address not in known]))
+        return known
 
     def _known_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
         """Return the statistics that were told, or follow from values that are here."""
         store = self._session.recording.statistics
         known: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
-            found = next((one for key in tensor.keys if (one := store.of(key, tensor.iteration)) is not None), None)
+            is_told = not self._is_where_it_stands(tensor)
+            of_keys = (store.of(key, tensor.iteration) for key in tensor.keys if is_told)
+            found = next((one for one in of_keys if one is not None), None)
             if found is None or found.partial:
                 found = self._computed_statistics(tensor) or found
             if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.answers.missing:

@@ -75,6 +75,14 @@ class NextNode(Run):
         return None if process in self.told else wire.run_node()
 
 
+class PreviousNode(Run):
+    """Go back to the operator before, each rank for itself, in the step that is done."""
+
+    def command(self, process: TrainingProcess) -> EventReply | None:
+        """Return the command once for each process."""
+        return None if process in self.told else wire.run_back()
+
+
 class RunToNode(Run):
     """Run until some processes stand at an operator; the others go along, step by step.
 

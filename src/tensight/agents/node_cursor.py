@@ -1,0 +1,156 @@
+"""Walking through a step that is complete before anybody looks at it, operator by operator, forwards and backwards.
+
+Some frameworks show a step only when it is done. What a person sees at an operator of it is what there was when that
+one had run: what came later has its value of the step before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensight.agents.commands import Order
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Program, TracedNode
+    from tensight.agents.watching_hits import AgentHit
+
+_BEFORE_ALL = -1
+
+
+class NodeCursor:
+    """Where a person stands among the operators of a step.
+
+    Parameters
+    ----------
+    places : PlaceTable
+        Where tensors are seen.
+    """
+
+    def __init__(self, places: PlaceTable) -> None:
+        self._places = places
+        self._nodes: list[str] = []
+        self._positions: dict[str, int] = {}
+        self._at = 0
+        self._hits: list[AgentHit] = []
+        self._told: set[tuple[int, int]] = set()
+
+    def begin(self, program: Program, seen: Iterable[int], hits: Sequence[AgentHit]) -> None:
+        """Stand at the end of a step.
+
+        Parameters
+        ----------
+        program : Program
+            What ran.
+        seen : iterable of int
+            Places that were seen in it.
+        hits : sequence of AgentHit
+            All of the step.
+        """
+        names = {self._places[number].node.name for number in seen}
+        operators = [node for node in program.nodes if node.role == "operator"]
+        # What has outputs, and none that was seen, is no computation, or belongs to a branch that was not taken.
+        indices = [index for index, node in enumerate(operators) if node.name in names or not node.outputs]
+        self._nodes = [operators[index].name for index in indices]
+        self._positions = {name: position for position, name in enumerate(self._nodes)}
+        for name, index in _written(operators, names).items():
+            self._positions.setdefault(name, bisect_left(indices, index))
+        for node in program.nodes:
+            if node.role in ("input", "frozen_weight"):
+                self._positions[node.name] = _BEFORE_ALL
+        self._at = len(self._nodes)
+        self._hits = list(hits)
+        self._told.clear()
+
+    def rewind(self) -> None:
+        """Stand before the first operator."""
+        self._at = _BEFORE_ALL
+
+    def leave(self) -> None:
+        """Stand at the end of the step: the training goes on."""
+        self._at = len(self._nodes)
+
+    @property
+    def is_within(self) -> bool:
+        """Whether operators of the step are still to come."""
+        return self._at < len(self._nodes)
+
+    @property
+    def node(self) -> str:
+        """Full name of the operator that has just run; empty at the end of the step."""
+        return self._nodes[self._at] if 0 <= self._at < len(self._nodes) else ""
+
+    def has_run(self, place: int) -> bool:
+        """Whether the value that a place has in this step was there when the operator had run."""
+        return not self.is_within or self._position(place) <= self._at
+
+    def follow(self, order: Order) -> bool:
+        """Go where an order leads within the step; return whether the training stands there.
+
+        If not, the order leads on from the end of the step.
+        """
+        end = len(self._nodes)
+        if order.back:
+            self._at = max(self._at - 1, 0)
+            return True
+        if self._at == end:
+            return False
+        if order.at_nodes:
+            stops = {self._position(hit.place.number) for hit in self._untold}
+            following = range(self._at + 1, end)
+            wanted = (one for one in following if order.node in ("", self._nodes[one]) or one in stops)
+            self._at = next(wanted, end)
+            return True
+        self._at = end
+        return order.steps == 1 or bool(self._untold)
+
+    def look_again(self, hits: Sequence[AgentHit]) -> None:
+        """Take the hits of a step that was checked once more; those that were told before are not told again."""
+        self._hits = list(hits)
+
+    def tell(self) -> list[AgentHit]:
+        """Return the hits to be told here: those on the operator, at the end of the step all that are left."""
+        hits = [hit for hit in self._untold if not self.is_within or self._position(hit.place.number) == self._at]
+        self._told.update(map(_key, hits))
+        return hits
+
+    def tell_again(self, hits: Sequence[AgentHit]) -> list[AgentHit]:
+        """Return which hits of a step that was checked once more are on what has run; the others are told later."""
+        self._hits = list(hits)
+        found = [hit for hit in hits if self.has_run(hit.place.number)]
+        self._told = set(map(_key, found))
+        return found
+
+    @property
+    def _untold(self) -> list[AgentHit]:
+        return [hit for hit in self._hits if _key(hit) not in self._told]
+
+    def _position(self, place: int) -> int:
+        """Return at which operator a place got the value that it has in this step."""
+        return self._positions.get(self._places[place].node.name, len(self._nodes))
+
+
+def _key(hit: AgentHit) -> tuple[int, int]:
+    return hit.watchpoint, hit.place.number
+
+
+def _written(operators: Sequence[TracedNode], seen: set[str]) -> dict[str, int]:
+    """Return which operator may have written to weights, states and buffers: the last one that takes them.
+
+    An operator that nobody saw may only hand on what went in; then whoever takes its result takes that, too.
+    """
+    known = {node.name for node in operators}
+    handed_on: dict[str, set[str]] = {}
+    last: dict[str, int] = {}
+    for index, node in enumerate(operators):
+        taken: set[str] = set()
+        for source in node.inputs:
+            if source is not None:
+                name = source[0]
+                taken |= handed_on.get(name, set()) if name in known else {name}
+        last.update(dict.fromkeys(taken, index))
+        if node.name not in seen and taken:
+            handed_on[node.name] = taken
+    return last

@@ -1,0 +1,230 @@
+"""A training whose steps are complete before anybody looks is gone through operator by operator, back and forth."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from agent_stage import PATIENCE_S, Scene, session_named, settings_for
+from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
+
+from tensight.errors import TensightError
+from tensight.sessions.errors import StateError
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from running import RunningServer
+
+    from tensight.client import Server, Session
+
+    Walk = Callable[..., tuple[Scene, Session]]
+
+UPDATES = tuple(f"Optimizer/{name}/ApplyMomentum-op0" for name in WEIGHTS)
+OPERATORS = (*FORWARD, *GRADIENTS, *UPDATES)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def walk(agent_server: RunningServer, person: Server) -> Iterator[Walk]:
+    """Starts a training that is seen step by step, and returns it with its session."""
+    begun: list[tuple[Scene, Session]] = []
+
+    def start(steps: int = 5, network: dict[str, Any] | None = None, **chosen: Any) -> tuple[Scene, Session]:
+        framework = chosen.pop("framework", {})
+        settings = settings_for(agent_server, **{"job": f"cursor-{next(_numbers)}", "break_at_start": True, **chosen})
+        scene = Scene(settings, steps, network, cursor=True, **framework).start()
+        session = session_named(person, settings.job)
+        begun.append((scene, session))
+        session.wait(PATIENCE_S)
+        return scene, session
+
+    yield start
+    for scene, session in begun:
+        scene.abandon(session)
+
+
+def place(session: Session) -> tuple[int, str]:
+    record = session.wait(PATIENCE_S)
+    assert record.state is State.PAUSED
+    return record.step, record.node
+
+
+def truth(steps: int, **network: Any) -> dict[tuple[int, str], np.ndarray[Any, Any]]:
+    """What every node gave in each step, first output, with weights as they were after it."""
+    seen: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+    net = Network(**network)
+
+    def see(name: str, _type: str, _sources: object, _inputs: object, outputs: tuple[Any, ...]) -> None:
+        if outputs:
+            seen[net.steps, name] = np.copy(outputs[0])
+
+    for _ in range(steps):
+        net.step(see, lambda _: None)
+        seen.update({(net.steps, name): weight.copy() for name, weight in net.weights.items()})
+    return seen
+
+
+def hit_nodes(session: Session) -> list[str]:
+    return [node.node for node in session.hits()]
+
+
+def test_a_person_goes_through_a_step_that_is_done_and_on_into_the_next(walk: Walk) -> None:
+    scene, session = walk(steps=3)
+    assert session.summary.capabilities.can_next_node
+    assert not session.summary.capabilities.can_previous_node
+    seen = [place(session.next_node()) for _ in OPERATORS]
+    assert seen == [(1, node) for node in OPERATORS]
+    assert scene.steps == 1
+    assert place(session.next_node()) == (1, "")
+    assert place(session.next_node()) == (2, OPERATORS[0])
+    assert scene.steps == 2
+    assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
+    assert scene.finish() == 3
+
+
+def test_a_person_goes_back_to_the_first_operator_and_forward_again(walk: Walk) -> None:
+    scene, session = walk(steps=4)
+    assert place(session.step(2)) == (2, "")
+    assert session.summary.capabilities.can_previous_node
+    back = [place(session.previous_node())[1] for _ in OPERATORS]
+    assert back == list(reversed(OPERATORS))
+    assert place(session.previous_node()) == (2, OPERATORS[0])
+    assert place(session.next_node()) == (2, OPERATORS[1])
+    assert place(session.run_to(LOSS)) == (2, LOSS)
+    assert scene.steps == 2
+    # What ran before is reached in the next step.
+    assert place(session.run_to(FORWARD[1])) == (3, FORWARD[1])
+    assert scene.steps == 3
+
+
+def test_steps_count_from_the_one_that_is_gone_through(walk: Walk) -> None:
+    scene, session = walk(steps=6)
+    assert place(session.next_node()) == (1, OPERATORS[0])
+    assert place(session.step()) == (1, "")
+    assert scene.steps == 1
+    session.previous_node().wait(PATIENCE_S)
+    assert place(session.step(3)) == (3, "")
+    assert scene.steps == 3
+
+
+def test_values_are_what_they_were_when_the_operator_had_run(walk: Walk) -> None:
+    _, session = walk(steps=3)
+    known = truth(2)
+    assert place(session.step()) == (1, "")
+    first = session.tensor(WEIGHTS[0]).numpy().copy()
+    np.testing.assert_array_equal(first, known[1, WEIGHTS[0]])
+    assert place(session.run_to(FORWARD[1])) == (2, FORWARD[1])
+    np.testing.assert_array_equal(session.tensor(FORWARD[1]).numpy(), known[2, FORWARD[1]])
+    for later in (FORWARD[2], WEIGHTS[0]):
+        with pytest.raises(TensightError):
+            session.tensor(later).numpy()
+        np.testing.assert_array_equal(session.tensor(later, iteration=0).numpy(), known[1, later])
+        (record,) = [one for one in session.tensors(later) if one.io == "output"]
+        assert record.iteration == 0
+        assert record.status in ("at_source", "available")
+    assert place(session.run_to(UPDATES[0])) == (2, UPDATES[0])
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).numpy(), known[2, WEIGHTS[0]])
+    with pytest.raises(TensightError):
+        session.tensor(WEIGHTS[1]).numpy()
+    assert place(session.step()) == (2, "")
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[1]).numpy(), known[2, WEIGHTS[1]])
+
+
+def test_going_back_takes_away_what_came_later(walk: Walk) -> None:
+    _, session = walk(steps=3)
+    known = truth(2)
+    assert place(session.step(2)) == (2, "")
+    np.testing.assert_array_equal(session.tensor(LOSS).numpy(), known[2, LOSS])
+    assert place(session.run_to(LOSS)) == (3, LOSS)
+    assert place(session.previous_node()) == (3, FORWARD[2])
+    with pytest.raises(TensightError):
+        session.tensor(LOSS).numpy()
+    record = session.tensors(LOSS)[-1]
+    assert (record.iteration, record.step) == (1, 2)
+    assert record.statistics is not None
+    assert record.statistics.max == pytest.approx(float(known[2, LOSS]))
+    assert place(session.next_node()) == (3, LOSS)
+    assert session.tensors(LOSS)[-1].iteration == 2
+
+
+def test_only_what_has_run_is_in_the_table(walk: Walk) -> None:
+    _, session = walk(steps=3)
+    assert place(session.next_node()) == (1, FORWARD[0])
+    assert place(session.next_node()) == (1, FORWARD[1])
+    assert {row.node for row in session.statistics()} == {FORWARD[0], FORWARD[1]}
+    assert place(session.step()) == (1, "")
+    assert {row.node for row in session.statistics()} >= {*FORWARD, *GRADIENTS, *WEIGHTS, *MOMENTS}
+
+
+def test_watchpoints_hit_at_the_operator_on_the_way(walk: Walk) -> None:
+    _, session = walk(steps=4, network={"nan_at": 2})
+    session.watch("tensor_overflow")
+    assert place(session.step()) == (1, "")
+    assert place(session.run_to(UPDATES[1])) == (2, FORWARD[2])
+    assert hit_nodes(session) == [FORWARD[2]]
+    assert place(session.run_to(UPDATES[1])) == (2, LOSS)
+    assert hit_nodes(session) == [FORWARD[2], LOSS]
+    # A hit is told once: nothing stops there again.
+    assert place(session.previous_node()) == (2, FORWARD[2])
+    assert place(session.run_to(GRADIENTS[1])) == (2, GRADIENTS[0])
+    assert place(session.step()) == (2, "")
+    assert {*hit_nodes(session)} >= {FORWARD[2], LOSS, *GRADIENTS, *WEIGHTS}
+
+
+def test_a_training_that_runs_by_steps_stops_at_the_end_of_the_one_that_hits(walk: Walk) -> None:
+    _, session = walk(steps=8, network={"nan_at": 4})
+    session.watch("tensor_overflow")
+    assert place(session.continue_()) == (4, "")
+    assert hit_nodes(session)[:4] == [FORWARD[2], LOSS, *GRADIENTS]
+    # Values of what nobody watched are there, too.
+    assert session.tensor(FORWARD[1]).numpy().shape == (32, 16)
+    back = [place(session.previous_node())[1] for _ in OPERATORS]
+    assert back == list(reversed(OPERATORS))
+    session.delete_watchpoints()
+    assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
+
+
+def test_a_watchpoint_that_is_set_within_a_step_counts_for_what_comes(walk: Walk) -> None:
+    _, session = walk(steps=3)
+    assert place(session.next_node()) == (1, FORWARD[0])
+    session.watch("tensor_too_large", on=f"name:{LOSS}", max_gt=-1e9)
+    assert place(session.run_to(UPDATES[0])) == (1, LOSS)
+    assert hit_nodes(session) == [LOSS]
+    assert place(session.previous_node()) == (1, FORWARD[2])
+    assert session.recheck().wait(PATIENCE_S).hits == 0
+    assert place(session.continue_()) == (1, "")
+    assert hit_nodes(session) == [LOSS]
+
+
+def test_an_operator_that_runs_in_some_steps_only_is_reached_when_it_runs(walk: Walk) -> None:
+    _, session = walk(steps=6, network={"other_at": (2, 5)})
+    assert place(session.step(2)) == (2, "")
+    assert place(session.run_to(SPLIT)) == (5, SPLIT)
+    assert place(session.next_node()) == (5, "Default/Concat-op0")
+    assert place(session.previous_node()) == (5, SPLIT)
+
+
+def test_before_the_first_step_there_is_no_way_back(walk: Walk) -> None:
+    _, session = walk(steps=2)
+    with pytest.raises(StateError, match="no operator has run yet"):
+        session.previous_node()
+    assert place(session.next_node()) == (1, OPERATORS[0])
+
+
+def test_a_training_that_is_terminated_at_an_operator_ends(walk: Walk) -> None:
+    scene, session = walk(steps=5)
+    assert place(session.next_node()) == (1, OPERATORS[0])
+    session.terminate()
+    assert isinstance(scene.finish(), SystemExit)
+    assert session.wait(PATIENCE_S).state is State.TERMINATED
+
+
+def test_an_adapter_that_shows_whole_steps_is_never_asked_to_stop_within_one(walk: Walk) -> None:
+    scene, session = walk(steps=3)
+    assert place(session.next_node()) == (1, OPERATORS[0])
+    assert not scene.debugger.agent.stops_at_nodes
