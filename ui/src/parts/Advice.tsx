@@ -93,14 +93,23 @@ function ConditionAdvice({ condition, hits }: { condition: string; hits: HitReco
       ))}
       {about && hits.some((hit) => hit.hit) && (
         <>
-          <p className={classes['meaning']}>{adviceText(about.meaning)}</p>
+          <p className={classes['meaning']}>
+            <Words text={adviceText(about.meaning)} />
+          </p>
           <ol className={classes['steps']}>
             {about.advice.map((step) => (
-              <li key={step}>{adviceText(step)}</li>
+              <li key={step}>
+                <Words text={adviceText(step)} />
+              </li>
             ))}
           </ol>
         </>
       )}
     </div>
   )
+}
+
+/** Text in which what stands between backticks is typed as it is. */
+function Words({ text }: { text: string }) {
+  return text.split('`').map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part))
 }

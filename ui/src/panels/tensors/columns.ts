@@ -30,7 +30,7 @@ export type ColumnId =
 
 const measure = (id: 'min' | 'max' | 'mean' | 'abs_mean' | 'std' | 'l2_norm'): Column => ({
   id,
-  width: 80,
+  width: 94,
   isNumber: true,
   isSortable: true,
   text: ({ statistics }) => short(statistics[id]),
@@ -58,7 +58,7 @@ export const COLUMNS: Column[] = [
     ),
     isNumber: true,
   },
-  { ...text('zero_percent', 70, zeros), isNumber: true },
+  { ...text('zero_percent', 84, zeros), isNumber: true },
   measure('min'),
   measure('max'),
   measure('mean'),

@@ -73,7 +73,9 @@ export default function Tensors() {
             aria-label={t('filter')}
             placeholder={t('filterHint')}
             leftSection={<IconSearch size={13} />}
-            w={130}
+            flex="1 1 130px"
+            miw={130}
+            maw={320}
             value={filter}
             onChange={(event) => setFilter(event.currentTarget.value)}
           />
