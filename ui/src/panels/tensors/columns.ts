@@ -46,7 +46,7 @@ const text = (id: ColumnId, width: number, of: Column['text'], isSortable = true
 
 export const COLUMNS: Column[] = [
   { ...text('position', 46, ({ position }) => (position === null ? '–' : String(position))), isNumber: true },
-  text('node', 230, ({ node }) => node),
+  text('node', 220, ({ node }) => node),
   text('type', 96, ({ type }) => type),
   text('io', 58, ({ io, slot }) => (io === 'input' ? `in ${slot}` : `out ${slot}`)),
   { ...text('non_finite_count', 92, notFinite), isNumber: true },
