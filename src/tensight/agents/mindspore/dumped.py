@@ -1,0 +1,320 @@
+"""Reads the tensors that MindSpore dumped: small files into one buffer, large ones where the system keeps them.
+
+A training step can be over in a millisecond and leave a hundred files, so every microsecond of a file counts: a header
+is taken apart once, and known again by its bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.notices import say_once
+from tensight.dumps.npy_files import parse_header
+from tensight.tensors.elements import ELEMENT_NAMES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.mindspore.ring import Launch
+
+_BUFFER_BYTES = 2**23
+"""Up to here a file is copied faster than its pages are mapped."""
+
+_PREFIX_BYTES = 10
+_HEADER_BYTES = 4096
+_MAGIC = b"\x93NUMPY\x01"
+_MOST_LAYOUTS = 65_536
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_SINGLE = np.dtype(np.float32)
+_DECLARED_BFLOAT16 = ".BFloat16.npy"
+_AS_MINDSPORE_NAMES_IT = b"'<E2'"
+"""bfloat16 in the headers of MindSpore on CPU: a type that only its own extension of NumPy knows."""
+
+
+class Layout(NamedTuple):
+    """What the header of a file says.
+
+    Attributes
+    ----------
+    name : str
+        NumPy's name of the elements' type; empty if it has no statistics.
+    dtype : numpy.dtype
+        Of the elements as they are stored.
+    shape : tuple of int
+    elements : int
+        How many.
+    begin, end : int
+        Where they lie in the file, bytes.
+    fortran : bool
+        Whether the first axis varies fastest.
+    is_plain : bool
+        Whether they can be scanned where they lie.
+    is_single : bool
+        Whether they are stored as float32, as bfloat16 may be.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    elements: int
+    begin: int
+    end: int
+    fortran: bool
+    is_plain: bool
+    is_single: bool
+
+
+class DumpedTensor:
+    """A tensor in a file of a launch.
+
+    Parameters
+    ----------
+    launch : Launch
+    number : int
+        Of its file in the launch.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    key : str
+        See `Launch.keys`.
+    layout : Layout or None
+        As it was read; None as long as nobody has asked.
+    """
+
+    __slots__ = ("__weakref__", "_files", "_is_discarded", "key", "layout", "name")
+
+    def __init__(self, launch: Launch, number: int) -> None:
+        self.name = launch.files[number]
+        self.key = launch.keys[number]
+        self.layout: Layout | None = None
+        self._files = launch.held
+        self._is_discarded = False
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return f"{self._files.folder.path}/{self.name}"
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the elements; 0 if they cannot be read any more."""
+        try:
+            layout = self.layout or _layout_of(self)
+        except (OSError, ValueError):
+            return 0
+        return layout.end - layout.begin
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file was released or discarded."""
+        return self._is_discarded or self._files.descriptor < 0
+
+    def open(self) -> int:
+        """Return a descriptor of the file.
+
+        Raises
+        ------
+        OSError
+            It is gone, or cannot be read.
+        """
+        return os.open(self.name, _READ, dir_fd=self._files.descriptor)
+
+    def size_on_disk(self) -> int:
+        """Return the size of the file; 0 if it is gone."""
+        try:
+            return os.stat(self.name, dir_fd=self._files.descriptor).st_size
+        except OSError:
+            return 0
+
+    def discard(self) -> None:
+        """Remove the file before its launch is released."""
+        if not self.is_gone:
+            self._is_discarded = True
+            if self._files.folder.is_private:
+                with suppress(OSError):
+                    os.unlink(self.name, dir_fd=self._files.descriptor)
+
+
+class DumpedReader:
+    """A `TensorReader` of dumped tensors, for the thread that trains, or while that one waits.
+
+    A tensor that cannot be read (the disk was full when it was written) is said to a person, and has no statistics.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = mmap.mmap(-1, _BUFFER_BYTES)
+        self._into = [memoryview(self._buffer)]
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
+        self._large: set[str] = set()
+
+    def describe(self, tensor: DumpedTensor) -> tuple[str, tuple[int, ...], int]:
+        """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
+        try:
+            layout = tensor.layout or _layout_of(tensor)
+        except (OSError, ValueError) as error:
+            _say_unreadable(tensor, error)
+            return "", (), 0
+        if _is_widened(tensor, layout):
+            return "bfloat16", layout.shape, layout.elements * _BFLOAT16.itemsize
+        return layout.name, layout.shape, layout.end - layout.begin
+
+    def size_bytes(self, tensor: DumpedTensor) -> int:
+        """Return what the tensor takes in the ring."""
+        layout = tensor.layout
+        return tensor.size_on_disk() if layout is None else layout.end
+
+    def version(self, tensor: DumpedTensor) -> int:
+        """Return 0 while the file is there: it is never written to."""
+        return int(tensor.is_gone)
+
+    def host(self, tensor: DumpedTensor) -> NDArray[Any] | None:
+        """Return the values in C order; they last longer than the file. None if they cannot be read."""
+        try:
+            return _values(tensor, tensor.layout or _layout_of(tensor))
+        except (OSError, ValueError) as error:
+            _say_unreadable(tensor, error)
+            return None
+
+    def copy(self, tensor: DumpedTensor, into: DumpedTensor | None = None) -> DumpedTensor:  # noqa: ARG002
+        """Return the tensor itself: nobody writes to its file."""
+        return tensor
+
+    def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a place; False if it has none or cannot be read."""
+        try:
+            layout = self._read(tensor)
+            if layout is None:
+                values = _values(tensor, tensor.layout or _layout_of(tensor))
+                return values is not None and columns.scan(place, values, hashed=hashed)
+        except (OSError, ValueError) as error:
+            _say_unreadable(tensor, error)
+            return False
+        address = self._address + layout.begin
+        return columns.scan_address(place, address, layout.name, layout.shape, layout.elements, hashed=hashed)
+
+    def has_non_finite(self, tensor: DumpedTensor) -> bool:
+        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        try:
+            layout = self._read(tensor)
+            if layout is None:
+                values = _values(tensor, tensor.layout or _layout_of(tensor))
+                return values is not None and has_non_finite(values)
+        except (OSError, ValueError) as error:
+            _say_unreadable(tensor, error)
+            return False
+        return has_non_finite_at(self._address + layout.begin, layout.name, layout.elements)
+
+    def settle(self, columns: StatisticsColumns) -> None:
+        """Wait for nothing: there is no device behind a file."""
+
+    def _read(self, tensor: DumpedTensor) -> Layout | None:
+        """Have the elements in the buffer; None if they are too many, or cannot be scanned as they are stored."""
+        if tensor.key in self._large:
+            return None
+        file = tensor.open()
+        try:
+            read_bytes = os.readv(file, self._into)
+        finally:
+            os.close(file)
+        buffer = self._buffer
+        # What an earlier file has left behind it cannot be taken for the header of a shorter one.
+        header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
+        layout = _layouts.get(header) or _parsed(header)
+        tensor.layout = layout
+        if layout.end > read_bytes:
+            if read_bytes < _BUFFER_BYTES:
+                raise _cut_off(layout, read_bytes)
+            self._large.add(tensor.key)
+            return None
+        return layout if layout.is_plain and not _is_widened(tensor, layout) else None
+
+
+_layouts: dict[bytes, Layout] = {}
+
+
+def _layout_of(tensor: DumpedTensor) -> Layout:
+    """Read the header of a tensor's file."""
+    file = tensor.open()
+    try:
+        start, size_bytes = os.pread(file, _HEADER_BYTES, 0), os.fstat(file).st_size
+    finally:
+        os.close(file)
+    header = start[: _PREFIX_BYTES + int.from_bytes(start[8:10], "little")]
+    layout = _layouts.get(header) or _parsed(header)
+    if size_bytes < layout.end:
+        raise _cut_off(layout, size_bytes)
+    tensor.layout = layout
+    return layout
+
+
+def _parsed(header: bytes) -> Layout:
+    """Take a header apart that is not known yet."""
+    length = int.from_bytes(header[8:10], "little")
+    if not header.startswith(_MAGIC) or len(header) < _PREFIX_BYTES + length:
+        raise ValueError("it is no npy file of version 1, or was cut off; is the disk full?")
+    stored, shape, fortran = parse_header(header[_PREFIX_BYTES:].replace(_AS_MINDSPORE_NAMES_IT, b"'<V2'"))
+    dtype = _BFLOAT16 if stored.kind == "V" else stored
+    native = dtype.newbyteorder("=")
+    name = native.name if native.name in ELEMENT_NAMES else ""
+    elements, begin = math.prod(shape), len(header)
+    end = begin + elements * dtype.itemsize
+    is_plain = bool(name) and dtype == native and not fortran
+    layout = Layout(name, dtype, shape, elements, begin, end, fortran, is_plain, native == _SINGLE)
+    if len(_layouts) >= _MOST_LAYOUTS:
+        _layouts.clear()
+    _layouts[header] = layout
+    return layout
+
+
+def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
+    """Return the elements of a tensor as it has them; None if they have no statistics."""
+    if not layout.name:
+        return None
+    file = tensor.open()
+    try:
+        if layout.end > _BUFFER_BYTES:
+            stored = _mapped(file, layout)
+        else:
+            stored = np.frombuffer(os.pread(file, layout.end, 0), layout.dtype, layout.elements, layout.begin)
+    finally:
+        os.close(file)
+    array = stored.reshape(layout.shape, order="F" if layout.fortran else "C")
+    if _is_widened(tensor, layout):
+        return array.astype(_BFLOAT16, order="C")
+    return np.ascontiguousarray(array).reshape(layout.shape)
+
+
+def _mapped(file: int, layout: Layout) -> NDArray[Any]:
+    """Return the elements where the system keeps them; they stay there as long as the array lives."""
+    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    pages = mmap.mmap(file, layout.end, flags=flags, prot=mmap.PROT_READ)
+    return np.frombuffer(pages, layout.dtype, layout.elements, layout.begin)
+
+
+def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
+    """Whether elements are bfloat16 that were stored as float32."""
+    return layout.is_single and tensor.key.endswith(_DECLARED_BFLOAT16)
+
+
+def _cut_off(layout: Layout, size_bytes: int) -> ValueError:
+    return ValueError(f"{size_bytes:,} of {layout.end:,} bytes were written; is the disk full?")
+
+
+def _say_unreadable(tensor: DumpedTensor, error: Exception) -> None:
+    """Tell a person of a tensor that cannot be read, unless that is because it was let go."""
+    if not tensor.is_gone:
+        say_once(f"{tensor.key} was dumped, but cannot be read: {error}")
