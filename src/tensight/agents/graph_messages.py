@@ -50,7 +50,7 @@ def graph_number(program: Program) -> int:
 
 def graph_message(program: Program) -> bytes:
     """Return a program as a serialized GraphProto."""
-    return _GraphWriter(program).write()
+    return program.written or _GraphWriter(program).write()
 
 
 def execution_order(program: Program) -> list[str]:
@@ -128,6 +128,8 @@ class _GraphWriter:
         for node in self._program.nodes:
             if node.role == "operator":
                 self._add_operator(node)
+            elif node.role == "constant":
+                self._add_known_constant(node)
             else:
                 self._ids[node.name] = encoded(node.name)
                 self._graph.parameters.append(
@@ -160,6 +162,14 @@ class _GraphWriter:
             return self._outside_key()
         name, slot = source
         return self._item(source) if slot or name in self._several else self._ids[name]
+
+    def _add_known_constant(self, node: TracedNode) -> None:
+        key = self._ids[node.name] = encoded(node.name)
+        value = node.attributes.get("value")
+        content = ValueProto(dtype=DT_NONE) if value is None else _value(value)
+        self._graph.const_vals.append(
+            NamedValueProto(key=key, value=content.SerializeToString(), full_name=encoded(node.name))
+        )
 
     def _outside_key(self) -> bytes:
         if not self._outside:
@@ -222,7 +232,16 @@ def _type_of(outputs: tuple[OutputSlot, ...]) -> TypeProto:
     if len(outputs) == 1:
         return _tensor_type(outputs[0])
     message = TypeProto(data_type=0)
-    message.sequence_type.elem_types.extend(map(_tensor_type, outputs))
+    message.sequence_type.elem_types.extend(map(_element_type, outputs))
+    return message
+
+
+def _element_type(slot: OutputSlot) -> TypeProto:
+    """Return the type of one output of several: of a tensor there the shape may be unknown."""
+    if slot.shape is not None or not slot.dtype:
+        return _tensor_type(slot)
+    message = TypeProto(data_type=DT_TENSOR)
+    message.tensor_type.elem_type = slot.data_type
     return message
 
 
@@ -239,13 +258,14 @@ def _tensor_type(slot: OutputSlot) -> TypeProto:
 
 
 def _attribute(name: str, value: str | float | bool) -> bytes:
-    message = AttributeProto(name=encoded(name))
+    return AttributeProto(name=encoded(name), value=_value(value)).SerializeToString()
+
+
+def _value(value: str | float | bool) -> ValueProto:
     if isinstance(value, bool):
-        message.value.dtype, message.value.bool_val = _DT_BOOL, value
-    elif isinstance(value, int) and -(2**63) <= value < 2**63:
-        message.value.dtype, message.value.int_val = _DT_INT64, value
-    elif isinstance(value, (int, float)):
-        message.value.dtype, message.value.double_val = _DT_FLOAT64, float(value)
-    else:
-        message.value.dtype, message.value.str_val = _DT_STRING, encoded(str(value))
-    return message.SerializeToString()
+        return ValueProto(dtype=_DT_BOOL, bool_val=value)
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return ValueProto(dtype=_DT_INT64, int_val=value)
+    if isinstance(value, (int, float)):
+        return ValueProto(dtype=_DT_FLOAT64, double_val=float(value))
+    return ValueProto(dtype=_DT_STRING, str_val=encoded(str(value)))

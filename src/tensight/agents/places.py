@@ -90,6 +90,16 @@ class PlaceTable:
             self._by_name[name] = known
         return known
 
+    def change_role(self, name: str, role: Role) -> None:
+        """Correct what a node is, now that more of the network is known."""
+        known = self._by_name.get(name)
+        if known is not None and known.role != role:
+            changed = known._replace(role=role)
+            self._nodes[known.number] = self._by_name[name] = changed
+            self._places[:] = [
+                place._replace(node=changed) if place.node.number == known.number else place for place in self._places
+            ]
+
     def find_node(self, name: str) -> DeclaredNode | None:
         """Return the node of a full name, if it was declared."""
         return self._by_name.get(name)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from tensight.graph import OutputSlot
 
-Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input"]
+Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input", "constant"]
 """What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is no weight; an input is a
-tensor that the step got from outside."""
+tensor that the step got from outside; a constant is written into the code."""
 
 Source = tuple[str, int]
 """Full name of the node that produced a tensor, and which of its outputs that is."""
@@ -47,7 +47,7 @@ class TracedNode:
         Full name, unique in the program: ``Default/layer1/conv1/Conv2d-op0``, ``Gradients/Default/…``; of everything
         that is no operator its plain name: ``layer1.conv1.weight``, ``exp_avg.layer1.conv1.weight``.
     type : str
-        ``Conv2d``, ``convolution``; ``Parameter`` for everything that is no operator.
+        ``Conv2d``, ``convolution``; ``Const`` for constants, ``Parameter`` for everything else that is no operator.
     role : Role
     inputs : tuple of Source or None
         One for each input slot; None where it came from nothing that is in the program.
@@ -56,7 +56,7 @@ class TracedNode:
     stack : tuple of StackFrame
         The user's code that ran it, innermost first; of a gradient that of its forward node.
     attributes : mapping of str to value
-        What people want to know of it: strides, epsilon.
+        What people want to know of it: strides, epsilon; of a constant its ``value``, if it is known.
     """
 
     name: str
@@ -85,8 +85,11 @@ class Program:
         0 for the first program of a run, and so on.
     nodes : tuple of TracedNode
         First everything that is no operator, then operators in the order of execution.
+    written : bytes
+        The graph as the framework itself wrote it (a serialized GraphProto), with these names; empty if it wrote none.
     """
 
     name: str
     number: int
     nodes: tuple[TracedNode, ...]
+    written: bytes = field(default=b"", repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensight.graph import LayerNode, activation_name, find_layers, holds_integers, is_gradient_scope, text_pattern
+from tensight.graph.optimizers import is_of_optimizer
 from tensight.watchpoints import SelectorKind
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _KINDS: dict[Role, str] = {
     "state": "data",
     "buffer": "data",
     "input": "data",
+    "constant": "constant",
 }
 
 
@@ -80,6 +82,7 @@ def layers_of(program: Program) -> Layers:
             tuple(source[0] if source else "" for source in node.inputs),
             _KINDS[node.role],
             node.outputs[0].shape if node.outputs else None,
+            node.role == "operator" and is_of_optimizer(node.type, node.scope),
             slots=tuple(source[1] if source else 0 for source in node.inputs),
             is_integer=holds_integers(node.outputs),
         )

@@ -104,7 +104,12 @@ class ParameterRoles:
 
 def is_optimizer(node: Node) -> bool:
     """Whether an operator is a part of an optimizer, by its type or by the scope it is in."""
-    return node.type in OPTIMIZER_SIGNATURES or (node.is_operator and _in_optimizer_scope(node.scope))
+    return node.is_operator and is_of_optimizer(node.type, node.scope)
+
+
+def is_of_optimizer(kind: str, scope: str) -> bool:
+    """Tell the same of an operator's type and scope."""
+    return kind in OPTIMIZER_SIGNATURES or _in_optimizer_scope(scope)
 
 
 def is_gathered(name: str) -> bool:

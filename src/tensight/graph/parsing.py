@@ -58,6 +58,17 @@ def parse_graph(data: bytes | memoryview, *, where: str) -> Graph:
     return _GraphReader(where).read(pieces)
 
 
+def graph_proto(data: bytes | memoryview, *, where: str) -> bytes:
+    """Return the graph in a graph file that MindSpore wrote, as a training process sends it: a serialized GraphProto.
+
+    Raises
+    ------
+    GraphError
+        The data are no such file.
+    """
+    return b"".join(piece for number, piece in _fields(data, where) if number == _MODEL_GRAPH)
+
+
 def parse_graph_proto(data: bytes | memoryview, *, where: str) -> Graph:
     """Read a graph as a training process sends it: a serialized GraphProto.
 

@@ -1,0 +1,303 @@
+"""The graphs that MindSpore writes beside its dump, as programs; and which place each dumped file belongs to."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tensight.agents.mindspore.traced_graphs import (
+    executed,
+    optimizes,
+    other_role,
+    sources,
+    traced_nodes,
+    updates_weights,
+    user_stack,
+)
+from tensight.agents.notices import say_once
+from tensight.agents.program import Program
+from tensight.dumps.execution import ExecutionOrder
+from tensight.dumps.matching import NodeMatcher, has_slot
+from tensight.dumps.names import split_name
+from tensight.errors import GraphError
+from tensight.graph import parse_graph
+from tensight.graph.parsing import graph_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tensight.agents.places import Io, PlaceTable
+    from tensight.agents.program import Role, TracedNode
+    from tensight.dumps.matching import Match
+    from tensight.graph import Graph, Node
+
+NO_PLACE = -1
+"""Of a file that belongs to no node, or to a constant."""
+
+_NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>[0-9]{1,9})", re.ASCII | re.DOTALL)
+_LASTING: tuple[Role, ...] = ("weight", "frozen_weight", "state", "buffer")
+
+_Meaning = tuple[object, ...]
+"""What an operator does: its type, where its inputs come from, what it puts out, and the line of code."""
+
+
+class GraphPrograms:
+    """The programs of the graphs of a process.
+
+    Graphs of one network know different things of it: only the one with the optimizer tells what is trained. So each
+    parameter has the role that all graphs known so far give it. Graphs that were compiled one by one use the same
+    names for their operators; where the same name means something else in a later graph, it gets another number.
+
+    Parameters
+    ----------
+    places : PlaceTable
+        Where a parameter is declared already, by somebody who knows the network, its role stays.
+    """
+
+    def __init__(self, places: PlaceTable) -> None:
+        self._places = places
+        self._graphs: dict[int, _Learned] = {}
+        self._programs: dict[int, DumpedProgram] = {}
+        self._meanings: dict[str, tuple[int, _Meaning]] = {}
+        self._declared: dict[str, Role] = {}
+        self._refused: dict[str, int] = {}
+
+    def learn(self, graph_files: Mapping[int, str], order_of: Callable[[int], tuple[str, ...]]) -> None:
+        """Read the graphs that are new.
+
+        Parameters
+        ----------
+        graph_files : mapping of int to str
+            Paths of all graph files, by the number in their names.
+        order_of : callable
+            Returns the names of a graph's operators in the order of execution.
+        """
+        new = [(number, path) for number, path in sorted(graph_files.items()) if number not in self._graphs]
+        for number, path in new:
+            data = _bytes_of(path)
+            if self._refused.get(path) == len(data):
+                continue
+            try:
+                graph = parse_graph(data, where=path)
+            except GraphError as error:
+                self._refused[path] = len(data)
+                say_once(f"a graph cannot be read, and what it runs is not observed: {error}")
+                continue
+            listed = order_of(graph.graph_id) or order_of(number)
+            learned = self._graphs[number] = _Learned(graph, listed, data, self._names(graph, listed))
+            self._programs.pop(graph.root_id, None)
+            self._programs.pop(learned.graph.graph_id, None)
+        if new:
+            self._decide_roles()
+
+    def program(self, graph: int) -> DumpedProgram | None:
+        """Return what runs when a graph is launched; None if it was not learned.
+
+        Parameters
+        ----------
+        graph : int
+            Number of the folder into which it dumps: that of the root graph.
+        """
+        known = self._programs.get(graph)
+        if known is None:
+            every = self._graphs.values()
+            members = [one for one in every if one.graph.root_id == graph]
+            members = members or [one for one in every if one.graph.graph_id == graph]
+            if not members:
+                return None
+            known = self._programs[graph] = DumpedProgram(graph, members, self._places, self._declared)
+        return known
+
+    # --- names ---
+
+    def _names(self, graph: Graph, listed: Sequence[str]) -> dict[str, str]:
+        """Return the name in the program of each node of a new graph."""
+        names = {node.name: node.name for node in graph.nodes}
+        for node in executed(graph, listed):
+            name = names[node.name] = self._name(graph, node, names)
+            self._meanings.setdefault(name, (graph.root_id, _meaning(graph, node, names)))
+        return names
+
+    def _name(self, graph: Graph, node: Node, names: Mapping[str, str]) -> str:
+        meaning = _meaning(graph, node, names)
+        if self._is_free(node.name, graph, meaning):
+            return node.name
+        parts = _NUMBER.fullmatch(node.name)
+        stem, start = (parts["stem"], int(parts["number"])) if parts else (f"{node.name}#", 1)
+        candidates = (f"{stem}{number}" for number in count(start + 1))
+        return next(name for name in candidates if name not in graph and self._is_free(name, graph, meaning))
+
+    def _is_free(self, name: str, graph: Graph, meaning: _Meaning) -> bool:
+        """Whether an operator of a graph may have a name: nobody has it, or it means the same in another graph."""
+        known = self._meanings.get(name)
+        return known is None or (known[0] != graph.root_id and known[1] == meaning)
+
+    # --- roles ---
+
+    def _decide_roles(self) -> None:
+        """Work out what each parameter is, and tell the table what has turned out to be something else."""
+        for name, role in self._roles().items():
+            before = self._declared.get(name)
+            node = self._places.find_node(name)
+            if node is not None and node.role in _LASTING and node.role != before:
+                # Somebody who knows the network has declared it.
+                self._declared[name] = node.role
+                continue
+            self._declared[name] = role
+            if node is not None and node.role != role:
+                self._places.change_role(name, role)
+
+    def _roles(self) -> dict[str, Role]:
+        graphs = [learned.graph for learned in self._graphs.values()]
+        deciding = [graph for graph in graphs if optimizes(graph)]
+        trained = _union(graph.parameter_roles.trainable for graph in deciding or graphs)
+        states = _union(graph.parameter_roles.states for graph in graphs) - trained
+        frozen = _union(graph.parameter_roles.frozen | graph.parameter_roles.trainable for graph in graphs)
+        roles: dict[str, Role] = {}
+        for graph in graphs:
+            for node in graph.parameters:
+                other = other_role(graph, node)
+                if other == "buffer" or node.name not in roles:
+                    roles[node.name] = other
+        roles.update(dict.fromkeys(frozen, "frozen_weight"))
+        roles.update(dict.fromkeys(states, "state"))
+        roles.update(dict.fromkeys(trained, "weight"))
+        return roles
+
+
+class _Learned:
+    """A graph that was read, and what its nodes are called in programs."""
+
+    def __init__(self, graph: Graph, listed: tuple[str, ...], data: bytes, names: dict[str, str]) -> None:
+        self.graph = graph
+        self.listed = listed
+        self.data = data
+        self.names = names
+
+
+class DumpedProgram:
+    """What runs when a graph is launched.
+
+    Attributes
+    ----------
+    program : Program
+    updates : bool
+        Whether an optimizer's operator writes weights in it.
+    order : tuple of str
+        The operators that the dump lists, as they ran.
+    """
+
+    def __init__(self, number: int, members: Sequence[_Learned], places: PlaceTable, roles: Mapping[str, Role]) -> None:
+        graphs = [one.graph for one in members]
+        self._names = {one.graph.graph_id: one.names for one in members}
+        nodes: dict[str, TracedNode] = {}
+        for one in members:
+            for node in traced_nodes(one.graph, one.listed, one.names, roles):
+                nodes.setdefault(node.name, node)
+        root = next((graph for graph in graphs if graph.graph_id == number), graphs[0])
+        ordered = sorted(nodes.values(), key=lambda node: node.role == "operator")
+        # One graph is shown as MindSpore wrote it; several that run as one become one.
+        written = _written(members[0]) if len(members) == 1 else b""
+        self.program = Program(root.name, number + 1, tuple(ordered), written)
+        self.updates = any(map(updates_weights, graphs))
+        self.order = tuple(one.names[name] for one in members for name in one.listed if name in one.names) or tuple(
+            node.name for node in ordered if node.role == "operator"
+        )
+        self._table = places
+        self._roles = roles
+        orders = {one.graph.graph_id: one.listed for one in members}
+        self._matcher = NodeMatcher(graphs, ExecutionOrder(graphs, orders), number)
+        self._dtypes: dict[Match, str] = {}
+        self._keys: dict[tuple[str, ...], Match] = {}
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def places_of(self, files: Sequence[str]) -> list[int]:
+        """Return the places of the tensors that files of one launch hold, by their names; NO_PLACE where there is none.
+
+        Files can be numbered otherwise than the graph, so give all files of a launch together.
+        """
+        known = self._known
+        try:
+            return [known[_key(file)] for file in files]
+        except KeyError:
+            self._learn(files)
+            return [known[_key(file)] for file in files]
+
+    def place_of(self, file: str) -> int:
+        """Return the place of one file; see `places_of`."""
+        return self.places_of((file,))[0]
+
+    def _learn(self, files: Iterable[str]) -> None:
+        """Find the nodes of files; numbers of all files of one scope and type decide together."""
+        for file in files:
+            split, key = split_name(file), _key(file)
+            if split is None:
+                self._known[key] = NO_PLACE
+                continue
+            match = self._keys[key] = self._matcher.match(split[0])
+            if split[4] == "output" and split[5] == 0:
+                self._dtypes[match] = split[7]
+        replaced = self._matcher.renumbered(dict.fromkeys(self._keys.values()), self._dtypes)
+        for key, match in self._keys.items():
+            self._known[key] = self._place(replaced.get(match, match), *key[1:])
+
+    def _place(self, match: Match, io: str, slot: str) -> int:
+        side: Io = "input" if io == "input" else "output"
+        able = [one for one in match.candidates if len(match.candidates) == 1 or has_slot(one, side, int(slot))]
+        if len(able) != 1 or able[0].node.is_constant:
+            return NO_PLACE
+        graph, node, _ = able[0]
+        role = "operator" if node.is_operator else self._roles[node.name]
+        declared = self._table.node(self._names[graph.graph_id][node.name], node.type, role)
+        return self._table.place(declared, int(slot), side)
+
+
+def _key(file: str) -> tuple[str, ...]:
+    """Return what a file's name says of its tensor, apart from the moment and the stream: head, io and slot."""
+    fields = file.rsplit(".", 8)
+    if len(fields) < 9 or fields[4] not in ("output", "input"):
+        # Up to MindSpore 2.3 names do not tell the element type.
+        fields = file.rsplit(".", 7)
+        if len(fields) < 8:
+            return (file,)
+    return fields[0], fields[4], fields[5]
+
+
+def _meaning(graph: Graph, node: Node, names: Mapping[str, str]) -> _Meaning:
+    inputs = tuple(
+        ("",) if source is None or _is_constant(graph, source[0]) else source for source in sources(graph, node, names)
+    )
+    # Lengths differ where only the last batch is smaller.
+    outputs = tuple((slot.dtype, None if slot.shape is None else len(slot.shape)) for slot in node.outputs)
+    return node.type, inputs, outputs, user_stack(node)
+
+
+def _is_constant(graph: Graph, name: str) -> bool:
+    node = graph.get(name)
+    return node is not None and node.is_constant
+
+
+def _written(learned: _Learned) -> bytes:
+    """Return a graph as MindSpore wrote it, but for names that other graphs had taken."""
+    from tensight.graph.ms_graph_pb2 import GraphProto
+
+    data = graph_proto(learned.data, where=learned.graph.name)
+    if all(node.full_name == learned.names[node.name] for node in learned.graph.operators):
+        return data
+    message = GraphProto.FromString(data)
+    for node, proto in zip(learned.graph.operators, message.node, strict=True):
+        proto.full_name = learned.names[node.name].encode("utf-8", "backslashreplace")
+    return message.SerializeToString()
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)

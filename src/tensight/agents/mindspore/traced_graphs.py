@@ -1,0 +1,136 @@
+"""MindSpore's graphs as the nodes of a program: names, inputs, roles, lines of code, the order in which they run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tensight.agents.program import StackFrame, TracedNode
+from tensight.graph import is_optimizer
+from tensight.graph.dataflow import VIRTUAL_TYPES
+from tensight.graph.optimizers import is_gathered
+from tensight.graph.source import parse_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tensight.agents.program import Role, Source
+    from tensight.graph import Graph, Node, SourceFrame
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_DEFINITIONS = ("def ", "async def ")
+_VARIABLE_READERS = frozenset({"Load", "Assign", "AssignAdd", "AssignSub"})
+"""What reads a variable of the network; an input of the network is read as it is."""
+
+
+def traced_nodes(
+    graph: Graph, listed: Sequence[str], names: Mapping[str, str], roles: Mapping[str, Role]
+) -> Iterator[TracedNode]:
+    """Yield parameters, constants, and operators in the order of execution.
+
+    Parameters
+    ----------
+    graph : Graph
+    listed : sequence of str
+        Names of its operators in the order of execution, as in the dump.
+    names : mapping of str to str
+        Name in the program of each node.
+    roles : mapping of str to Role
+        Of its parameters.
+    """
+    for node in graph.parameters:
+        yield TracedNode(names[node.name], node.type, roles[node.name], outputs=node.outputs)
+    for node in graph.constants:
+        yield TracedNode(names[node.name], node.type, "constant", outputs=node.outputs, attributes=_value(node))
+    for node in executed(graph, listed):
+        yield TracedNode(
+            names[node.name],
+            node.type,
+            "operator",
+            sources(graph, node, names),
+            node.outputs,
+            user_stack(node),
+            {name: _plain(value) for name, value in node.attributes.items()},
+        )
+
+
+def executed(graph: Graph, listed: Sequence[str]) -> list[Node]:
+    """Return the operators of a graph that compute something, in the order of execution.
+
+    An operator that is in no list, such as a reshape that moves nothing, stands behind what it reads.
+    """
+    computing = [node for node in graph.operators if node.type not in VIRTUAL_TYPES]
+    places = {name: float(place) for place, name in enumerate(listed)}
+    at: dict[Node, float] = {}
+    for node in computing:
+        known = places.get(node.name)
+        if known is None:
+            read = (at.get(source[0], -1.0) for source in graph.flat_producers(node) if source is not None)
+            known = max(read, default=-1.0) if listed else len(at)
+        at[node] = known
+    return sorted(computing, key=lambda node: (at[node], node.name not in places))
+
+
+def sources(graph: Graph, node: Node, names: Mapping[str, str]) -> tuple[Source | None, ...]:
+    """Return where the inputs of an operator come from, as its slots count."""
+    found = [
+        None if producer is None else (names.get(producer[0].name, producer[0].name), producer[1])
+        for producer in graph.flat_producers(node)
+    ]
+    # What stands at the end and is no value orders side effects.
+    while found and found[-1] is None:
+        found.pop()
+    return tuple(found)
+
+
+def optimizes(graph: Graph) -> bool:
+    """Whether an optimizer is a part of a graph."""
+    return any(map(is_optimizer, graph.operators))
+
+
+def updates_weights(graph: Graph) -> bool:
+    """Whether a run of a graph ends with other weights."""
+    return bool(graph.parameter_roles.trainable) and optimizes(graph)
+
+
+def other_role(graph: Graph, parameter: Node) -> Role:
+    """Return the role of a parameter that is neither a weight nor the optimizer's."""
+    if "." in parameter.name or is_gathered(parameter.name):
+        return "buffer"
+    is_variable = any(reader.type in _VARIABLE_READERS for reader in graph.consumers(parameter))
+    return "buffer" if is_variable else "input"
+
+
+def user_stack(node: Node) -> tuple[StackFrame, ...]:
+    """Return the lines of the user's code that an operator comes from, innermost first.
+
+    Where there are none, as in what an optimizer does, those of libraries must do.
+    """
+    return _stack(node.stack)
+
+
+@lru_cache(maxsize=4096)
+def _stack(lines: tuple[str, ...]) -> tuple[StackFrame, ...]:
+    located = tuple(_located(parse_stack(lines)))
+    own = tuple(frame for frame in located if not any(name in frame.file for name in _LIBRARIES))
+    return own or located
+
+
+def _located(frames: tuple[SourceFrame, ...]) -> Iterator[StackFrame]:
+    """Yield frames that name a line; the line that defines a function only names it."""
+    for frame, outer in zip(frames, (*frames[1:], None), strict=False):
+        if not frame.file or frame.line is None or frame.code.startswith(_DEFINITIONS):
+            continue
+        function = ""
+        if outer is not None and outer.file == frame.file and outer.code.startswith(_DEFINITIONS):
+            function = outer.code.partition("def ")[2].partition("(")[0].strip()
+        yield StackFrame(frame.file, frame.line, function, frame.code)
+
+
+def _value(constant: Node) -> dict[str, str | int | float | bool]:
+    value = constant.value
+    return {} if value is None else {"value": _plain(value)}
+
+
+def _plain(value: object) -> str | int | float | bool:
+    return value if isinstance(value, (str, int, float, bool)) else str(value)

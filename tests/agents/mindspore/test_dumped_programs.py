@@ -1,0 +1,170 @@
+"""Graphs that MindSpore wrote become programs, and files of real dumps find their places in them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tensight.agents.graph_messages import execution_order, graph_message
+from tensight.agents.mindspore.graph_programs import NO_PLACE, GraphPrograms
+from tensight.agents.places import PlaceTable
+from tensight.agents.program import Program
+from tensight.dumps import open_dump
+from tensight.dumps.execution import parse_order
+from tensight.graph import kinds, parse_graph, parse_graph_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tensight.agents.mindspore.graph_programs import DumpedProgram
+    from tensight.dumps import TensorFile
+    from tensight.graph import Graph
+
+SICK = ("sick-2.0.0", "sick-2.10.0")
+HEALTHY = ("healthy-2.0.0", "healthy-2.10.0")
+
+
+class Dumped:
+    """A dump of one rank as an adapter sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        rank = folder / "rank_0"
+        self.files = {int(path.stem.rpartition("_")[2]): str(path) for path in (rank / "graphs").glob("*.pb")}
+        self._orders = rank / "execution_order"
+        (self._tensors,) = (path for path in rank.iterdir() if path.name in ("Sick", "Healthy"))
+        self.places = PlaceTable()
+        self.programs = GraphPrograms(self.places)
+
+    def order_of(self, graph: int) -> tuple[str, ...]:
+        return parse_order((self._orders / f"ms_execution_order_graph_{graph}.csv").read_text())
+
+    def learn(self, *graphs: int) -> None:
+        self.programs.learn({number: self.files[number] for number in graphs or self.files}, self.order_of)
+
+    def program(self, graph: int = 0) -> DumpedProgram:
+        found = self.programs.program(graph)
+        assert found is not None
+        return found
+
+    def graph(self, number: int = 0) -> Graph:
+        with open(self.files[number], "rb") as file:
+            return parse_graph(file.read(), where="here")
+
+    def launch(self, graph: int = 0, iteration: int = 1) -> list[str]:
+        return sorted(os.listdir(self._tensors / str(graph) / str(iteration)))
+
+
+@pytest.fixture
+def dumped(unpacked: Callable[[str], Path]) -> Callable[[str], Dumped]:
+    return lambda name: Dumped(unpacked(name))
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_every_file_has_the_place_of_the_node_that_the_dump_finds_for_it(
+    name: str, dumped: Callable[[str], Dumped]
+) -> None:
+    own = dumped(name)
+    own.learn()
+    launches: dict[tuple[int, int], list[TensorFile]] = {}
+    for tensor in open_dump(own.folder).tensors():
+        if tensor.iteration >= 0:
+            launches.setdefault((tensor.graph_id, tensor.iteration), []).append(tensor)
+    assert len(launches) > 3
+    for (graph, _), tensors in launches.items():
+        program, written = own.program(graph), own.graph(graph)
+        shown = parse_graph_proto(graph_message(program.program), where="here")
+        files = [os.path.basename(tensor.path) for tensor in tensors]
+        for tensor, number in zip(tensors, program.places_of(files), strict=True):
+            assert tensor.node is not None
+            place = own.places[number]
+            assert shown.node(place.node.name).id == written.node(tensor.node).id
+            assert (place.slot, place.io) == (tensor.slot, tensor.io)
+        assert [program.place_of(file) for file in files] == program.places_of(files)
+
+
+def test_files_of_later_steps_have_the_places_of_the_first(dumped: Callable[[str], Dumped]) -> None:
+    own = dumped("sick-2.10.0")
+    own.learn()
+    program = own.program()
+    first, second = (
+        dict(zip(_untimed(own.launch(0, at)), program.places_of(own.launch(0, at)), strict=True)) for at in (0, 1)
+    )
+    assert first == second
+    assert NO_PLACE not in first.values()
+    places = len(own.places)
+    program.places_of(own.launch(0, 2))
+    assert len(own.places) == places
+
+
+def test_what_is_no_tensor_of_the_graph_has_no_place(dumped: Callable[[str], Dumped]) -> None:
+    own = dumped("sick-2.10.0")
+    own.learn()
+    others = [
+        "statistic.csv",
+        "ReLU.Default_elsewhere_ReLU-op0.0.0.1795211555589722.output.0.DefaultFormat.Float32.npy",
+        "Parameter.data-3.0.0.1795211555589722.output.0.DefaultFormat.Int64.npy",
+        "a.b.c.d.e.f.g.h.npy",
+    ]
+    assert own.program().places_of(others) == [NO_PLACE] * 4
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_parameters_have_their_roles(name: str, dumped: Callable[[str], Dumped]) -> None:
+    own = dumped(name)
+    own.learn()
+    roles = {node.name: node.role for node in own.program().program.nodes if node.role not in ("operator", "constant")}
+    assert roles["network.conv.weight"] == roles["network.dead.conv.bias"] == "weight"
+    assert roles["network.gate.weight"] == "frozen_weight"
+    assert roles["inputs0"] == roles["inputs1"] == "input"
+    states = {name for name, role in roles.items() if role == "state"}
+    assert {"momentum", "learning_rate_group_0", "moments.network.conv.weight"} <= states
+    assert states.isdisjoint(name for name in roles if name.startswith("network."))
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_kinds_of_nodes_are_those_of_the_dump_shown_or_written_anew(name: str, dumped: Callable[[str], Dumped]) -> None:
+    own = dumped(name)
+    own.learn()
+    for number in own.files:
+        program, graph = own.program(number).program, own.graph(number)
+        shown = parse_graph_proto(graph_message(program), where="here")
+        anew = parse_graph_proto(graph_message(Program(program.name, program.number, program.nodes)), where="here")
+        assert shown.name == graph.name
+        assert not shown.problems
+        assert [kinds(shown, node) for node in shown.nodes] == [kinds(graph, node) for node in graph.nodes]
+        for node in program.nodes:
+            assert kinds(shown, shown.node(node.name)) == kinds(anew, anew.node(node.name))
+            if node.role != "constant":
+                assert shown.node(node.name).outputs == anew.node(node.name).outputs
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_operators_are_in_the_order_in_which_they_ran(name: str, dumped: Callable[[str], Dumped]) -> None:
+    own = dumped(name)
+    own.learn()
+    order = own.order_of(0)
+    assert own.program().order == order
+    assert execution_order(own.program().program) == list(order)
+    assert own.program().updates
+    assert not any(own.program(number).updates for number in own.files if number)
+
+
+def test_lines_are_the_users(dumped: Callable[[str], Dumped], planted: dict[str, Any]) -> None:
+    for name in SICK:
+        own = dumped(name)
+        own.learn()
+        nodes = {node.name: node for node in own.program().program.nodes}
+        for sickness in ("inf", "nan", "dead_relu", "exploding_gradient"):
+            what = planted[name]["planted"][sickness]
+            frame = nodes[what["operator"]].stack[0]
+            assert (frame.file, frame.line) == (what["file"], what["line"])
+            assert frame.code
+            assert all("site-packages" not in one.file for one in nodes[what["operator"]].stack)
+
+
+def _untimed(files: list[str]) -> list[str]:
+    return [".".join((*file.split(".")[:-6], *file.split(".")[-5:])) for file in files]
