@@ -11,7 +11,7 @@ PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -
 NPM := $(BIN)/python build_page.py npm --silent
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test lint format page api node browser screenshots bench fixtures conformance lock clean
+.PHONY: help demo test lint format page api node browser mindspores screenshots bench fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) $(PAGE) browser ## Run all tests on all cores, with coverage; those of the page in Chromium
+test: $(FRAMEWORKS) $(PAGE) browser mindspores ## Run all tests on all cores, with coverage; those of the page in Chromium
 	$(NPM) test
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
@@ -80,6 +80,10 @@ browser:
 	  echo "  sudo dnf install chromium google-noto-sans-cjk-fonts    (Fedora)"; \
 	  exit 1; \
 	fi
+
+# MindSpore has builds for some versions of Python only; where none of them is, its tests say so and are left out.
+mindspores: $(READY)
+	@for name in mindspore-2.10 mindspore-2.7; do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
 	$(BIN)/python tests/page/screenshots.py
