@@ -95,6 +95,7 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures that the README quotes
 	$(BIN)/python benchmarks/offline_check.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/torch_overhead.py
+	$(BIN)/python benchmarks/mindspore_overhead.py
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/ui.py
 
