@@ -141,11 +141,20 @@ class Network:
 class NumpyDebugger:
     """Debugs a `Network`: what an adapter for a framework does.
 
-    With `cursor` it is one that sees a step when that is done; here it keeps copies of what it saw until then.
+    With `cursor` it is one that shows a step only when that is done, with `outputs_alone` one that sees no inputs.
     """
 
-    def __init__(self, network: Network, settings: AgentSettings, *, cursor: bool = False, **framework: Any) -> None:
+    def __init__(
+        self,
+        network: Network,
+        settings: AgentSettings,
+        *,
+        cursor: bool = False,
+        outputs_alone: bool = False,
+        **framework: Any,
+    ) -> None:
         self.network = network
+        self._outputs_alone = outputs_alone
         self.reader = ArrayReader()
         self.agent = Agent(
             settings,
@@ -209,7 +218,7 @@ class NumpyDebugger:
         agent = self.agent
         node = agent.places.node(name, type_)
         need = 0
-        for slot, value in enumerate(inputs):
+        for slot, value in enumerate(() if self._outputs_alone else inputs):
             need |= self._observe(agent.places.place(node, slot, "input"), value)
         for slot, value in enumerate(outputs):
             need |= self._observe(agent.places.place(node, slot), value)

@@ -35,9 +35,9 @@ def walk(agent_server: RunningServer, person: Server) -> Iterator[Walk]:
     begun: list[tuple[Scene, Session]] = []
 
     def start(steps: int = 5, network: dict[str, Any] | None = None, **chosen: Any) -> tuple[Scene, Session]:
-        framework = chosen.pop("framework", {})
+        kind = {"outputs_alone": chosen.pop("outputs_alone", False)}
         settings = settings_for(agent_server, **{"job": f"cursor-{next(_numbers)}", "break_at_start": True, **chosen})
-        scene = Scene(settings, steps, network, cursor=True, **framework).start()
+        scene = Scene(settings, steps, network, cursor=True, **kind).start()
         session = session_named(person, settings.job)
         begun.append((scene, session))
         session.wait(PATIENCE_S)
@@ -97,7 +97,10 @@ def test_a_person_goes_back_to_the_first_operator_and_forward_again(walk: Walk) 
     assert place(session.next_node()) == (2, OPERATORS[1])
     assert place(session.run_to(LOSS)) == (2, LOSS)
     assert scene.steps == 2
-    # What ran before is reached in the next step.
+    assert place(session.previous_node(FORWARD[1])) == (2, FORWARD[1])
+    # Of what has not run there is nothing to go back to.
+    assert place(session.previous_node(LOSS)) == (2, FORWARD[1])
+    # Forward, it is reached in the next step.
     assert place(session.run_to(FORWARD[1])) == (3, FORWARD[1])
     assert scene.steps == 3
 
@@ -207,6 +210,17 @@ def test_an_operator_that_runs_in_some_steps_only_is_reached_when_it_runs(walk: 
     assert place(session.run_to(SPLIT)) == (5, SPLIT)
     assert place(session.next_node()) == (5, "Default/Concat-op0")
     assert place(session.previous_node()) == (5, SPLIT)
+
+
+def test_what_goes_into_an_operator_is_what_its_source_made(walk: Walk) -> None:
+    _, session = walk(steps=3, outputs_alone=True)
+    known = truth(2)
+    assert place(session.step()) == (1, "")
+    assert place(session.run_to(FORWARD[2])) == (2, FORWARD[2])
+    active, weight = (record for record in session.tensors(FORWARD[2]) if record.io == "input")
+    assert (active.iteration, weight.iteration) == (1, 0)
+    np.testing.assert_array_equal(session.tensor(FORWARD[2], io="input").numpy(), known[2, FORWARD[1]])
+    np.testing.assert_array_equal(session.tensor(weight.address).numpy(), known[1, WEIGHTS[1]])
 
 
 def test_before_the_first_step_there_is_no_way_back(walk: Walk) -> None:

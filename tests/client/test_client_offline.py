@@ -127,6 +127,8 @@ def test_nodes_forward_back_and_to_anywhere(session: Session, sickness: dict[str
     following = session.next_node().wait(60).node
     assert following not in ("", operator)
     assert session.previous_node().wait(60).node == operator
+    session.next_node().wait(60)
+    assert session.previous_node(operator).wait(60).node == operator
 
 
 def test_what_is_not_possible_now_is_refused_in_words(session: Session) -> None:

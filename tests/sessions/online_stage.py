@@ -109,7 +109,8 @@ def kind(reply: pb.EventReply) -> str:
     command = reply.WhichOneof("cmd")
     if command == "run_cmd":
         run = reply.run_cmd
-        return " ".join(["run", run.run_level.decode(), str(run.run_steps or run.node_name.decode())]).strip(" 0")
+        level = f"back {run.run_level.decode()}" if run.back else run.run_level.decode()
+        return " ".join(["run", level, str(run.run_steps or run.node_name.decode())]).strip(" 0")
     if command == "set_cmd":
         return f"delete {reply.set_cmd.id}" if reply.set_cmd.delete else f"set {reply.set_cmd.id}"
     if command == "view_cmd":

@@ -25,8 +25,9 @@ from online_stage import (
 )
 
 from tensight import wire
+from tensight.errors import InputError
 from tensight.graph import TensorAddress
-from tensight.sessions.errors import UnavailableError
+from tensight.sessions.errors import NotFoundError, StateError, UnavailableError
 from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.records import State
 from tensight.tensors import View, ViewResult, compute_view, statistics
@@ -211,6 +212,117 @@ def test_an_agent_that_finds_operators_itself_is_told_the_name(on_stage: Play) -
         reply = await asking
         assert (reply.run_cmd.run_level, reply.run_cmd.node_name) == (b"node", RELU.encode())
         await agent.stand(0, RELU)
+
+    on_stage(scene)
+
+
+NODES = ("nodes", "run_to_node", "previous")
+
+
+def test_an_agent_that_goes_back_is_told_so_once(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session, asking = await paused(stage, *NODES, "back", step=3)
+        assert session.capabilities().can_previous_node
+        await command(session, "previous_node")
+        assert kind(await asking) == "run back node"
+        asking = await agent.stand(3, RELU)
+        assert (session.record().node, session.record().step) == (RELU, 3)
+        await command(session, "previous_node", node=CONV, graph=GRAPH)
+        assert kind(await asking) == f"run back node {CONV}"
+        asking = await agent.stand(3, CONV)
+        await command(session, "next_node")
+        assert kind(await asking) == "run node"
+        asking = await agent.stand(3, RELU)
+        await command(session, "continue", steps=1)
+        assert kind(await asking) == "run step 1"
+        await agent.stand(3)
+
+    on_stage(scene)
+
+
+def test_that_there_is_nothing_to_go_back_to_is_said(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session, asking = await paused(stage, *NODES, "back", step=3)
+        for node, more, said in (
+            ("", {}, "no operator was seen"),
+            (CONV, {}, "is the first operator of its step"),
+            (CONV, {"node": RELU}, "has not run in this step before"),
+        ):
+            if node:
+                await command(session, "next_node")
+                await asking
+                asking = await agent.stand(3, node)
+            last = session.events.last
+            await command(session, "previous_node", **more)
+            await asking
+            asking = await agent.stand(3, node)
+            page = await session.events.wait_after(last, 1)
+            texts = [event.data["text"] for event in page.events if event.kind == "message"]
+            assert len(texts) == 1
+            assert said in texts[0]
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize(
+    ("abilities", "step", "why"),
+    [
+        (NODES, 3, "goes forward only"),
+        (("back",), 3, "only stop at the end of a step"),
+        ((*NODES, "back"), 0, "no operator has run yet"),
+    ],
+)
+def test_who_cannot_go_back_now_is_not_told_to(on_stage: Play, abilities: tuple[str, ...], step: int, why: str) -> None:
+    async def scene(stage: Stage) -> None:
+        _, session, asking = await paused(stage, *abilities, step=step)
+        assert not session.capabilities().can_previous_node
+        with pytest.raises(StateError, match=why):
+            await command(session, "previous_node")
+        assert not asking.done()
+
+    on_stage(scene)
+
+
+def test_back_to_an_operator_that_there_is_not_is_refused(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        _, session, _ = await paused(stage, *NODES, "back")
+        with pytest.raises(NotFoundError, match="Tanh"):
+            await command(session, "previous_node", node="Default/Tanh-op9")
+        with pytest.raises(InputError, match="no operator"):
+            await command(session, "previous_node", node=WEIGHT)
+        with pytest.raises(NotFoundError, match="rank 7"):
+            await command(session, "previous_node", rank=7)
+        assert session.state is State.PAUSED
+
+    on_stage(scene)
+
+
+def test_at_an_operator_that_was_gone_back_to_the_process_is_asked_again(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session, asking = await paused(stage, *NODES, "back", step=3)
+        value = asyncio.create_task(session.value(at(WEIGHT, 2)))
+        await agent.answer(await asking, {WEIGHT: VALUE})
+        assert (await value).tolist() == VALUE.tolist()
+        asking = await agent.stand(3)
+        await command(session, "previous_node")
+        await asking
+        asking = await agent.stand(3, CONV)
+        looking = asyncio.create_task(session.tensors_of(0, GRAPH, WEIGHT, None))
+        reply = await asking
+        assert kind(reply) == "view statistics"
+        await agent.answer(reply, {})
+        reply = await agent.ask(3, CONV)
+        assert [asked.iter for asked in reply.view_cmd.tensors] == [b"prev"]
+        await agent.answer(reply, {f"{WEIGHT}:prev": VALUE - 1})
+        asking = await agent.stand(3, CONV)
+        (record,) = await looking
+        assert (record.iteration, record.statistics.max) == (1, 10)
+        # Further on, what is here already counts again.
+        await command(session, "next_node")
+        await asking
+        asking = await agent.stand(3)
+        assert (await session.value(at(WEIGHT, 2))).tolist() == VALUE.tolist()
+        assert not asking.done()
 
     on_stage(scene)
 

@@ -128,7 +128,11 @@ class Agent:
         self._loop = CommandLoop(
             self._attachment.connection,
             self.watches,
-            Answers(self.places, self.columns, self.retention, reader, self.recorder, has_run=self._has_run),
+            Answers(
+                *(self.places, self.columns, self.retention, reader, self.recorder),
+                has_run=self._has_run,
+                program=lambda: self._program,
+            ),
             check_again=self._check_again,
             announce=self._attachment.introduce_again,
             hit_messages=self._hit_messages,

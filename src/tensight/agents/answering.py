@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.columns import StatisticsColumns
     from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Program, Source
     from tensight.agents.reader import TensorReader
     from tensight.agents.recording import Recorder
     from tensight.agents.retention import Retention
@@ -53,6 +54,8 @@ class Answers:
         Where earlier steps are.
     has_run : callable (place) -> bool
         Whether a place has its value of this step where the training stands.
+    program : callable
+        Returns what ran; None as long as nothing is known.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Answers:
         recorder: Recorder,
         *,
         has_run: Callable[[int], bool],
+        program: Callable[[], Program | None],
     ) -> None:
         self._places = places
         self._columns = columns
@@ -71,6 +75,8 @@ class Answers:
         self._reader = reader
         self._recorder = recorder
         self._has_run = has_run
+        self._program = program
+        self._sources: tuple[Program | None, dict[str, tuple[Source | None, ...]]] = (None, {})
 
     def values(self, tensors: Iterable[TensorProto]) -> Iterator[TensorProto]:
         """Yield tensors in pieces."""
@@ -127,9 +133,20 @@ class Answers:
         if place is None:
             # The original puts the scope of its tree before the name of a parameter.
             place = self._places.find(request.node.rpartition("/")[2], request.slot, request.io)
+        if place is None and request.io == "input":
+            source = self._source(request.node, request.slot)
+            place = None if source is None else self._places.find(*source)
         if place is None:
             raise MissingError(f"{request.node}:{request.slot} was never seen in this process")
         return place
+
+    def _source(self, node: str, slot: int) -> Source | None:
+        """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
+        program = self._program()
+        if self._sources[0] is not program:
+            self._sources = program, {one.name: one.inputs for one in program.nodes} if program is not None else {}
+        inputs = self._sources[1].get(node, ())
+        return inputs[slot] if slot < len(inputs) else None
 
     def _asked(self, request: TensorRequest) -> NDArray[Any]:
         return self._array(request, self._now - request.previous)

@@ -43,7 +43,7 @@ class Order(NamedTuple):
     goes_on : bool
         Further steps follow at once, which nobody looks at.
     back : bool
-        To the operator before, in the step that has just been done.
+        Back to the operator before, or to the one that `node` names, in the step that has just been done.
     """
 
     steps: int | None
@@ -175,9 +175,7 @@ class CommandLoop:
             self.send_hits(self._check_again())
             return None
         if command.run_level == b"node":
-            if command.back:
-                return Order(None, at_nodes=True, back=True)
-            return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME))
+            return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME), back=command.back)
         steps = command.run_steps
         return Order(None if steps < 0 else max(steps, 1), goes_on=command.more)
 

@@ -93,7 +93,8 @@ class NodeCursor:
         """
         end = len(self._nodes)
         if order.back:
-            self._at = max(self._at - 1, 0)
+            before = (one for one in range(self._at - 1, -1, -1) if order.node in ("", self._nodes[one]))
+            self._at = next(before, self._at)
             return True
         if self._at == end:
             return False

@@ -65,8 +65,21 @@ class Running(SessionPart):
         """
         return self._command("next_node")
 
-    def previous_node(self) -> Self:
-        """Go back to the operator before; only where a run is replayed from a dump.
+    def previous_node(self, node: str = "", *, rank: int | None = None, graph: str = "") -> Self:
+        """Go back to the operator before, or to an earlier one of the same step.
+
+        That is possible in a dump or a recorded run, and in a training whose agent sees a step when it is done; see the
+        capability ``can_previous_node``. What such a training computed later in the step has its value of the step
+        before, until it is gone on.
+
+        Parameters
+        ----------
+        node : str
+            Full name of an operator that has run in this step; by default the one before.
+        rank : int, optional
+            Which goes back; by default every rank.
+        graph : str
+            Its graph, if several have a node of this name.
 
         Examples
         --------
@@ -76,7 +89,7 @@ class Running(SessionPart):
         >>> session.previous_node().wait(60).node == before
         True
         """
-        return self._command("previous_node")
+        return self._command("previous_node", node=node, rank=rank, graph=graph)
 
     def run_to(self, node: str, *, rank: int | None = None, graph: str = "") -> Self:
         """Go on until an operator has run.

@@ -199,6 +199,9 @@ class OfflineSession(DumpSession):
         await self._walk(command, self._required().replay.following)
 
     async def _previous_node(self, command: Command) -> None:
+        if command.node:
+            await self._run_to_node(command)
+            return
         await self._walk(command, self._required().replay.preceding)
 
     async def _walk(self, command: Command, move: Callable[[Place | None, int, int], Place]) -> None:

@@ -57,9 +57,9 @@ def run_node(node: str = "") -> EventReply:
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", node_name=encoded(node)))
 
 
-def run_back() -> EventReply:
-    """Return the command to go back to the operator before; only agents with that ability are told."""
-    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", back=True))
+def run_back(node: str = "") -> EventReply:
+    """Return the command to go back to the operator before, or to the one of that full name; see `Abilities.back`."""
+    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", node_name=encoded(node), back=True))
 
 
 def recheck() -> EventReply:

@@ -110,7 +110,10 @@ class Conductor:
         live = self._session.live
         # A run of a process that is lost goes on when it comes back.
         if self._run is not None and live and all(map(self._is_done, live)):
+            remark = self._run.remark()
             self.stop()
+            if remark:
+                self._session.warn(remark)
             self._session.paused()
         if self._run is None:
             for process in self._session.live:
@@ -324,16 +327,25 @@ class Conductor:
         self._require_nodes()
         self._start(NextNode())
 
-    def _previous_node(self, _: Command) -> None:
+    def _previous_node(self, command: Command) -> None:
         self._require_nodes()
+        live = self._session.live
         if not self.can_go_back:
-            begun = all(process.step for process in self._session.live)
+            begun = all(process.step for process in live)
             why = "this training goes forward only" if begun else "no operator has run yet"
             raise StateError(f"{why}; operators of a step that has passed are gone through in its recorded run")
-        self._start(PreviousNode())
+        if command.node:
+            self._start(PreviousNode(self._targets(command)))
+        else:
+            asked = live if command.rank is None else [self._session.process_of(command.rank)]
+            self._start(PreviousNode(dict.fromkeys(asked, "")))
 
     def _run_to_node(self, command: Command) -> None:
         self._require_nodes()
+        self._start(RunToNode(self._targets(command)))
+
+    def _targets(self, command: Command) -> dict[TrainingProcess, str]:
+        """Return the full name of the operator that a command names in each process that has it."""
         session = self._session
         targets: dict[TrainingProcess, str] = {}
         for process in session.live if command.rank is None else [session.process_of(command.rank)]:
@@ -344,7 +356,7 @@ class Conductor:
                 targets[process] = found[1].full_name or found[1].name
         if not targets:
             raise NotFoundError(f"no graph has an operator {command.node[:200]!r}; search the nodes for its name")
-        self._start(RunToNode(targets))
+        return targets
 
     def _start(self, run: Run) -> None:
         self.stop()

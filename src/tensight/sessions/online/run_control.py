@@ -37,6 +37,10 @@ class Run(ABC):
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return what a waiting process is to be told next; None if it is where it should be."""
 
+    def remark(self) -> str:
+        """Return what a person should know when all processes are where they should be; empty if nothing."""
+        return ""
+
 
 class Steps(Run):
     """Run on until a step, or until something stops it.
@@ -76,11 +80,31 @@ class NextNode(Run):
 
 
 class PreviousNode(Run):
-    """Go back to the operator before, each rank for itself, in the step that is done."""
+    """Go back in the step that is done, each rank for itself.
+
+    Parameters
+    ----------
+    targets : mapping of TrainingProcess to str
+        Full name of the operator to go back to; empty for the one before.
+    """
+
+    def __init__(self, targets: Mapping[TrainingProcess, str]) -> None:
+        super().__init__()
+        self._targets = targets
+        self._begun_at = {process: process.node for process in targets}
 
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command once for each process."""
-        return None if process in self.told else wire.run_back()
+        return None if process in self.told or process not in self._targets else wire.run_back(self._targets[process])
+
+    def remark(self) -> str:
+        """Return that there is nothing to go back to, if nothing has moved."""
+        if any(process.node != node for process, node in self._begun_at.items()):
+            return ""
+        (target, node), *_ = ((self._targets[process], node) for process, node in self._begun_at.items())
+        if target:
+            return f"{target} has not run in this step before the training reached {node or 'its end'}"
+        return f"{node} is the first operator of its step" if node else "no operator was seen in this step"
 
 
 class RunToNode(Run):

@@ -184,7 +184,7 @@ class Command(Record):
     """``continue``: how many steps, -1 until something stops it; ``go_to_step``: the step; ``step_back``: how many,
     -1 counts as 1."""
     rank: int | None = None
-    """``run_to_node``: whose; by default any rank."""
+    """``run_to_node``, ``previous_node``: whose; by default any rank, or all."""
     graph: str = ""
     node: str = ""
-    """``run_to_node``: the node."""
+    """``run_to_node``: the node; ``previous_node``: the one to go back to, by default the one before."""

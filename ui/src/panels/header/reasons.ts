@@ -9,6 +9,7 @@ export type Reason =
   | 'nodes'
   | 'firstStep'
   | 'nothingRan'
+  | 'forwardOnly'
   | 'back'
   | 'noWatchpoint'
 
@@ -25,8 +26,10 @@ export function whyNot(session: Session, can: Can, isConnected: boolean): Reason
   switch (can) {
     case 'can_step':
       return 'atEnd'
-    case 'can_next_node':
     case 'can_previous_node':
+      if (!session.capabilities.can_next_node) return session.capabilities.live ? 'nodes' : 'nothingRan'
+      return session.step === 0 ? 'nothingRan' : 'forwardOnly'
+    case 'can_next_node':
     case 'can_run_to_node':
       return session.capabilities.live ? 'nodes' : 'nothingRan'
     case 'can_step_back':
