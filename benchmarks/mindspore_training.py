@@ -30,7 +30,7 @@ MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - where dumps go, too, that are com
 
 
 def lenet() -> tuple[nn.Cell, Tensor, Tensor]:
-    """Some fifty operators in a step, of small and middle size."""
+    """Return what has some fifty operators in a step, of small and middle size."""
     network = nn.SequentialCell(
         nn.Conv2d(1, 6, 5, pad_mode="valid"), nn.ReLU(), nn.MaxPool2d(2, 2),
         nn.Conv2d(6, 16, 5, pad_mode="valid"), nn.ReLU(), nn.MaxPool2d(2, 2),
@@ -40,7 +40,7 @@ def lenet() -> tuple[nn.Cell, Tensor, Tensor]:
 
 
 def perceptron() -> tuple[nn.Cell, Tensor, Tensor]:
-    """Few operators, with large tensors."""
+    """Return what has few operators, with large tensors."""
     network = nn.SequentialCell(
         nn.Dense(512, 1024), nn.ReLU(), nn.Dense(1024, 1024), nn.ReLU(), nn.Dense(1024, 1024), nn.ReLU(),
         nn.Dense(1024, 10),
