@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from agent_stage import PATIENCE_S, Scene, session_named, settings_for
 from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
+from running import running_server
 
+import tensight
 from tensight.errors import TensightError
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from running import RunningServer
 
@@ -35,12 +38,14 @@ def walk(agent_server: RunningServer, person: Server) -> Iterator[Walk]:
     begun: list[tuple[Scene, Session]] = []
 
     def start(steps: int = 5, network: dict[str, Any] | None = None, **chosen: Any) -> tuple[Scene, Session]:
-        kind = {"outputs_alone": chosen.pop("outputs_alone", False)}
+        kind = {name: chosen.pop(name) for name in ("outputs_alone", "rank", "world_size") if name in chosen}
+        waits = chosen.pop("waits", True)
         settings = settings_for(agent_server, **{"job": f"cursor-{next(_numbers)}", "break_at_start": True, **chosen})
         scene = Scene(settings, steps, network, cursor=True, **kind).start()
         session = session_named(person, settings.job)
         begun.append((scene, session))
-        session.wait(PATIENCE_S)
+        if waits:
+            session.wait(PATIENCE_S)
         return scene, session
 
     yield start
@@ -221,6 +226,30 @@ def test_what_goes_into_an_operator_is_what_its_source_made(walk: Walk) -> None:
     assert (active.iteration, weight.iteration) == (1, 0)
     np.testing.assert_array_equal(session.tensor(FORWARD[2], io="input").numpy(), known[2, FORWARD[1]])
     np.testing.assert_array_equal(session.tensor(weight.address).numpy(), known[1, WEIGHTS[1]])
+
+
+def test_the_ranks_of_a_job_go_back_together(walk: Walk) -> None:
+    ranks = [walk(steps=4, job="cursor-ranks", rank=rank, world_size=2, waits=bool(rank)) for rank in (0, 1)]
+    session = ranks[0][1]
+    assert place(session.step(2)) == (2, "")
+    assert place(session.previous_node()) == (2, OPERATORS[-1])
+    assert [rank.node for rank in session.summary.ranks] == [OPERATORS[-1]] * 2
+    assert place(session.previous_node(rank=1)) == (2, OPERATORS[-1])
+    assert [rank.node for rank in session.summary.ranks] == [OPERATORS[-1], OPERATORS[-2]]
+    assert place(session.step()) == (2, "")
+    assert [scene.steps for scene, _ in ranks] == [2, 2]
+    assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
+
+
+def test_a_training_whose_server_goes_away_at_an_operator_goes_on(tmp_path: Path) -> None:
+    with running_server(tmp_path / "workspace") as server:
+        settings = settings_for(server, job="cursor-alone", break_at_start=True, connect_within_s=0.5)
+        scene = Scene(settings, 4, cursor=True).start()
+        with tensight.connect(server.url) as person:
+            session = session_named(person, "cursor-alone")
+            session.wait(PATIENCE_S)
+            assert place(session.next_node()) == (1, OPERATORS[0])
+    assert scene.finish() == 4
 
 
 def test_before_the_first_step_there_is_no_way_back(walk: Walk) -> None:

@@ -42,12 +42,20 @@ class Answers:
         Whether the process can send statistics without values; MindSpore's first clients could not.
     missing : set of (TensorKey, int)
         What the process has no value of where it stands, with the iteration.
+    here : set of (TensorKey, int)
+        What it has told, or sent, since it stands there.
     """
 
     def __init__(self, process: TrainingProcess) -> None:
         self._process = process
         self.has_levels = True
         self.missing: set[tuple[TensorKey, int]] = set()
+        self.here: set[tuple[TensorKey, int]] = set()
+
+    def begin_place(self) -> None:
+        """Note that the process stands elsewhere than before."""
+        self.missing.clear()
+        self.here.clear()
 
     # --- values ---
 
@@ -132,6 +140,7 @@ class Answers:
         except TensightError as error:
             done.fail(error)
             raise
+        self.here.add((done.key, done.iteration))
         for question in done.questions:
             if question.asked is Asked.STATISTICS:
                 # It was asked for less, so it does not know that one can.
@@ -204,6 +213,7 @@ class Answers:
     def _row(self, question: Question, told: ReceivedStatistics | None) -> ToldRow | None:
         if told is None:
             return None
+        self.here.add((question.key, question.iteration))
         position = self._process.graphs.position(question.node)
         return ToldRow(question.key, question.iteration, told, question.node.type, position)
 

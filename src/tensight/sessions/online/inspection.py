@@ -20,7 +20,7 @@ from tensight.tensors import View, ViewResult, statistics
 from tensight.tensors.views import MOST_ELEMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -217,19 +217,19 @@ class Inspection:
             return False
         return process.oldest <= tensor.iteration < process.iteration
 
-    def _is_where_it_stands(self, tensor: _Tensor) -> bool:
-        """Whether the process decides what there is of it: at an operator that it has gone back to, later ones are not.
-
-        What is known here may be from when the process stood further on.
-        """
+    def _is_open(self, tensor: _Tensor) -> bool:
+        """Whether it belongs to a step of which its process stands at an operator, to which it may have gone back."""
         process = tensor.process
         is_between = bool(process.node) and process.identity.abilities.back and process.state is State.PAUSED
         return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
 
+    def _known_keys(self, tensor: _Tensor) -> Iterator[TensorKey]:
+        """Yield the keys under which what is known here counts; some may be from when the process stood further on."""
+        is_open, here = self._is_open(tensor), tensor.process.answers.here
+        return (key for key in tensor.keys if not is_open or (key, tensor.iteration) in here)
+
     def _kept(self, tensor: _Tensor) -> KeptValue | None:
-        if self._is_where_it_stands(tensor):
-            return None
-        found = (self.kept.get(key, tensor.iteration) for key in tensor.keys)
+        found = (self.kept.get(key, tensor.iteration) for key in self._known_keys(tensor))
         return next((kept for kept in found if kept is not None), None)
 
     # --- what an address means ---
@@ -287,14 +287,14 @@ class Inspection:
         found = [self._tensor(process, graph, node, address) for address in slots]
         tensors = [tensor for tensor in found if tensor is not None]
         known = await self._statistics(tensors)
-        if iteration is None and any(map(self._is_where_it_stands, tensors)):
+        if iteration is None and any(map(self._is_open, tensors)):
             tensors = [self._as_it_is(tensor, known) for tensor in tensors]
             known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
         return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
 
     def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
         """Return the tensor of the step before, if it comes later than where its process stands."""
-        is_later = self._is_where_it_stands(tensor) and tensor.address in known and known[tensor.address] is None
+        is_later = self._is_open(tensor) and tensor.address in known and known[tensor.address] is None
         before = self.previous(tensor.address) if is_later else None
         return tensor if before is None else replace(tensor, address=before)
 
@@ -309,9 +309,8 @@ class Inspection:
         store = self._session.recording.statistics
         known: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
-            is_told = not self._is_where_it_stands(tensor)
-            of_keys = (store.of(key, tensor.iteration) for key in tensor.keys if is_told)
-            found = next((one for one in of_keys if one is not None), None)
+            told = (store.of(key, tensor.iteration) for key in self._known_keys(tensor))
+            found = next((one for one in told if one is not None), None)
             if found is None or found.partial:
                 found = self._computed_statistics(tensor) or found
             if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.answers.missing:

@@ -266,7 +266,7 @@ class TrainingProcess:
         self.hashes = received_hashes(message.hashes)
         node = wire.text(message.cur_node, wire.MOST_NAME)
         if (step, node) != (self.step, self.node):
-            self.answers.missing.clear()
+            self.answers.begin_place()
         self.node = node
         if step != self.step:
             self._move(step)
