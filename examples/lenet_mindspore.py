@@ -59,7 +59,7 @@ class Digits:
         random = np.random.default_rng(1000 + index)
         digits = random.integers(0, 10, BATCH).astype(np.int32)
         noise = random.standard_normal((BATCH, 1, 32, 32), np.float32)
-        pictures = np.clip(self.patterns[digits] + 0.1 * noise, 0, 1)
+        pictures = self.patterns[digits] + 0.3 * noise - 0.5
         if index + 1 == self.unscaled_batch:
             pictures *= 255
         return pictures, digits
