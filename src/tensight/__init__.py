@@ -58,7 +58,7 @@ def connect(
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import `tensight.torch` when it is used."""
-    if name == "torch":
-        return importlib.import_module("tensight.torch")
+    """Import `tensight.torch` and `tensight.mindspore` when they are used."""
+    if name in ("torch", "mindspore"):
+        return importlib.import_module(f"tensight.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

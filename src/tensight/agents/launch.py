@@ -8,6 +8,7 @@ imports next to nothing; what the agent needs is imported after the framework, i
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,10 @@ START_FILE = "tensight_debug.pth"
 
 def arrange() -> None:
     """Have the agent installed when this process imports a framework that there is an agent for."""
-    # A folder that is in the search path twice, as lib and lib64, has its line run twice.
-    if not any(isinstance(finder, _Expectation) and finder.calls is _debug_torch for finder in sys.meta_path):
-        when_imported("torch", _debug_torch)
+    for module, debug in (("torch", _debug_torch), ("mindspore", _debug_mindspore)):
+        # A folder that is in the search path twice, as lib and lib64, has its line run twice.
+        if not any(isinstance(finder, _Expectation) and finder.calls is debug for finder in sys.meta_path):
+            when_imported(module, debug)
 
 
 def when_imported(module: str, call: Callable[[], None]) -> None:
@@ -90,7 +92,15 @@ class _Expectation:
 
 
 def _debug_torch() -> None:
-    """Install the agent; whatever is wrong with it, the script goes on."""
+    _debug("tensight.agents.torch.install")
+
+
+def _debug_mindspore() -> None:
+    _debug("tensight.agents.mindspore.install")
+
+
+def _debug(adapter: str) -> None:
+    """Install the agent of an adapter; whatever is wrong with it, the script goes on."""
     # What is imported stays: with a framework in memory, one search for reference cycles takes a tenth of a second, and
     # so many new objects would set off several.
     collects = gc.isenabled()
@@ -99,9 +109,7 @@ def _debug_torch() -> None:
         from tensight.agents.settings import AgentSettings
 
         settings = AgentSettings.from_environment()
-        from tensight.agents.torch.install import install
-
-        install(settings)
+        importlib.import_module(adapter).install(settings)
     except Exception as error:
         _say(error)
     finally:

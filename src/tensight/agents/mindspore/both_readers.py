@@ -1,0 +1,56 @@
+"""Reads tensors of MindSpore and tensors that it dumped: functions of `jit` run as graphs in trainings that do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.mindspore.arrays import MindSporeReader
+from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+
+
+class BothReaders:
+    """A `TensorReader` that asks the one which knows a tensor."""
+
+    def __init__(self) -> None:
+        self._dumped = DumpedReader()
+        self._arrays = MindSporeReader()
+
+    def _of(self, tensor: Any) -> DumpedReader | MindSporeReader:
+        return self._dumped if type(tensor) is DumpedTensor else self._arrays
+
+    def describe(self, tensor: Any) -> tuple[str, tuple[int, ...], int]:
+        """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
+        return self._of(tensor).describe(tensor)
+
+    def size_bytes(self, tensor: Any) -> int:
+        """Return the size in bytes."""
+        return self._of(tensor).size_bytes(tensor)
+
+    def version(self, tensor: Any) -> int:
+        """Return a number that changes whenever the tensor is written to in place, or is gone."""
+        return self._of(tensor).version(tensor)
+
+    def host(self, tensor: Any) -> NDArray[Any] | None:
+        """Return the values in C order; None if they cannot be read."""
+        return self._of(tensor).host(tensor)
+
+    def copy(self, tensor: Any, into: Any = None) -> Any:
+        """Return a tensor with the same values that nobody writes to."""
+        return self._of(tensor).copy(tensor, into)
+
+    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a place; False if it has none."""
+        return self._of(tensor).scan(tensor, columns, place, hashed=hashed)
+
+    def has_non_finite(self, tensor: Any) -> bool:
+        """Whether there is a NaN or an Inf among the values."""
+        return self._of(tensor).has_non_finite(tensor)
+
+    def settle(self, columns: StatisticsColumns) -> None:
+        """Wait for the rows that devices still compute."""
+        self._arrays.settle(columns)

@@ -1,0 +1,138 @@
+"""Calls of compiled graphs, noticed where MindSpore's own executors compile and run them.
+
+Every way to a graph leads through two executors: one of cells in GRAPH_MODE, one of functions that `jit` compiles. What
+they are given and what they return stays as it is, and so do MindSpore's caches of compiled graphs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mindspore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _executors() -> tuple[type, type, Any]:
+    """Return the classes of the executors of cells and of functions, and what runs operators one by one."""
+    try:
+        # Since 2.9.
+        from mindspore.graph import api
+    except ImportError:
+        from mindspore.common import api
+    functions = getattr(api, "_JitExecutor", None) or api._MindsporeFunctionExecutor
+    return type(api._cell_graph_executor), functions, api._pynative_executor
+
+
+class Compiled(NamedTuple):
+    """What an executor compiled, or had compiled before.
+
+    Attributes
+    ----------
+    phase : str
+        MindSpore's name of it, one for each kind of arguments.
+    owner : object
+        The cell, or the function.
+    """
+
+    phase: str
+    owner: Any
+
+
+class GraphCalls:
+    """Follows the executors, in one thread.
+
+    None of the functions given may raise, but for what is to end the training.
+
+    Parameters
+    ----------
+    before_compile : callable (owner) -> None
+        Told before a graph is looked up, and compiled if it is new.
+    compiled : callable (Compiled) -> None
+        Told afterwards, before it runs.
+    done : callable (Compiled) -> None
+        Told when an outermost call has returned; what it computes may not be there yet.
+    """
+
+    def __init__(
+        self,
+        before_compile: Callable[[Any], None],
+        compiled: Callable[[Compiled], None],
+        done: Callable[[Compiled], None],
+    ) -> None:
+        self._before_compile = before_compile
+        self._compiled = compiled
+        self._done = done
+        self._thread = threading.get_ident()
+        self._latest: Compiled | None = None
+        self._running: list[Compiled | None] = []
+        self._replaced: list[tuple[type, str, Any, Any]] = []
+
+    def install(self) -> None:
+        """Follow the executors from now on, in this thread."""
+        self._thread = threading.get_ident()
+        if not self._replaced:
+            cells, functions, _ = _executors()
+            for executor in (cells, functions):
+                self._replace(executor, "compile", self._compile)
+                self._replace(executor, "__call__", self._call)
+
+    def remove(self) -> None:
+        """Leave the executors as they were, unless somebody else has replaced what is ours."""
+        for executor, name, original, ours in self._replaced:
+            if executor.__dict__.get(name) is ours:
+                setattr(executor, name, original)
+        self._replaced.clear()
+        self._running.clear()
+
+    def _replace(self, executor: type, name: str, replacement: Callable[..., Any]) -> None:
+        original = executor.__dict__[name]
+
+        @functools.wraps(original)
+        def method(*arguments: Any, **named: Any) -> Any:
+            if threading.get_ident() != self._thread or not self._replaced:
+                return original(*arguments, **named)
+            return replacement(original, *arguments, **named)
+
+        setattr(executor, name, method)
+        self._replaced.append((executor, name, original, method))
+
+    def _compile(self, original: Callable[..., Any], executor: Any, *arguments: Any, **named: Any) -> Any:
+        # The executor of cells is one for all of them.
+        is_function = hasattr(executor, "fn")
+        owner = (executor.obj or executor.fn) if is_function else arguments[0]
+        self._before_compile(owner)
+        result = original(executor, *arguments, **named)
+        compiled = Compiled(str(result[0] if isinstance(result, tuple) else result), owner)
+        self._latest = compiled
+        if is_function and self._running:
+            self._running[-1] = compiled
+        self._compiled(compiled)
+        return result
+
+    def _call(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        self._running.append(self._latest)
+        try:
+            result = original(*arguments, **named)
+        finally:
+            compiled = self._running.pop() if self._running else None
+        if compiled is not None and not self._running:
+            self._done(compiled)
+        return result
+
+
+def wait_for_results() -> None:
+    """Wait until what was called has been computed, and dumped."""
+    _executors()[2].sync()
+    runtime = getattr(mindspore, "runtime", None)
+    if runtime is not None and mindspore.get_context("device_target") != "CPU":
+        runtime.synchronize()
+
+
+def is_graph_mode() -> bool:
+    """Whether cells are compiled as a whole."""
+    return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE) and os.environ.get("MS_JIT") != "0"

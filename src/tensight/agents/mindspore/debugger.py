@@ -1,0 +1,343 @@
+"""Debugs a MindSpore training: brings together the agent, what is captured, and when a step ends."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mindspore import Parameter, nn
+
+from tensight.agents.agent import Agent
+from tensight.agents.mindspore.both_readers import BothReaders
+from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
+from tensight.agents.mindspore.graph_capture import GraphCapture
+from tensight.agents.mindspore.model_calls import ModelCalls
+from tensight.agents.mindspore.process_dump import ProcessDump
+from tensight.agents.mindspore.rounds import Rounds
+from tensight.agents.mindspore.step_programs import StepPrograms
+from tensight.agents.mindspore.surroundings import as_one_job, framework, live_instances, optimizers_in
+from tensight.agents.notices import say_once
+from tensight.errors import InputError, TensightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from tensight.agents.mindspore.calls import Compiled
+    from tensight.agents.mindspore.cells import CellCapture
+    from tensight.agents.mindspore.graph_capture import Phase
+    from tensight.agents.settings import AgentSettings
+
+_active: list[weakref.ref[Debugger]] = []
+
+
+class Debugger:
+    """Debugs a training, from `start` or the beginning of a ``with`` block on.
+
+    The debug server is looked for when the first graph has been compiled, or the first cell with parameters is called.
+
+    Parameters
+    ----------
+    subjects : sequence of Cell
+        Networks and optimizers, in any order. In GRAPH_MODE everything is debugged that the training calls; in
+        PYNATIVE_MODE these, or everything if there are none.
+    settings : AgentSettings
+    agent_of : callable, optional
+        Makes the agent, from the arguments of `Agent`.
+
+    Raises
+    ------
+    InputError
+        A subject is no cell.
+    """
+
+    def __init__(
+        self, subjects: Sequence[Any], settings: AgentSettings, *, agent_of: Callable[..., Agent] = Agent
+    ) -> None:
+        for subject in subjects:
+            if not isinstance(subject, nn.Cell):
+                raise InputError(
+                    f"a training consists of networks and optimizers, not of {type(subject).__name__}; give"
+                    " mindspore.nn.Cell and mindspore.nn.Optimizer objects"
+                )
+        self._optimizers = [subject for subject in subjects if isinstance(subject, nn.Optimizer)]
+        self._subjects = [subject for subject in subjects if not isinstance(subject, nn.Optimizer)]
+        self._settings = settings
+        self._agent_of = agent_of
+        self._agent: Agent | None = None
+        self._reader: BothReaders | None = None
+        self._dump = ProcessDump.of_this_process()
+        self._graphs: GraphCapture | None = None
+        self._cells: CellCapture | None = None
+        self._programs = StepPrograms()
+        self._rounds = Rounds()
+        self._optimizers_of: dict[str, frozenset[int]] = {}
+        self._calls = GraphCalls(self._before_compile, self._compiled, self._called)
+        self._models = ModelCalls(self)
+        self._cell_call: Any = None
+        self._thread = threading.get_ident()
+        self._is_attached = False
+        self._ended_by_update = False
+        self._ended_by_call = False
+        self._is_over = False
+
+    @property
+    def agent(self) -> Agent | None:
+        """What observes the training; None before it has begun."""
+        return self._agent
+
+    # --- what a script uses ---
+
+    def __enter__(self) -> Debugger:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def step(self) -> None:
+        """End a step, unless an optimizer has ended one since the last call."""
+        if self._ended_by_update:
+            self._ended_by_update = False
+            return
+        self._ended_by_call = True
+        self._end_step(False)
+
+    def end_batch(self) -> None:
+        """End a step if `Model` has trained a batch, and no update has ended it."""
+        if self._ended_by_update:
+            self._ended_by_update = False
+        elif self._settings.step_on == "optimizer":
+            self._end_step(False)
+
+    def start(self) -> None:
+        """Begin to debug what the training calls from now on, in this thread."""
+        if any(other() is not None for other in _active):
+            say_once("this training is being debugged already; debugging it a second time is left out")
+            self._is_over = True
+            return
+        _active[:] = [weakref.ref(self)]
+        self._thread = threading.get_ident()
+        self._dump.leave_to_debugger()
+        self._calls.install()
+        self._models.install()
+        self._wait_for_cells()
+        os.register_at_fork(after_in_child=functools.partial(_leave_child, weakref.ref(self)))
+
+    def close(self) -> None:
+        """End debugging; the training goes on without it."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._detach()
+        if self._agent is not None:
+            self._agent.close()
+        if self._graphs is not None:
+            self._graphs.stop()
+        # MindSpore cannot be told to dump no more.
+        self._dump.sweep()
+
+    # --- beginning and end ---
+
+    def _begin(self) -> Agent:
+        """Make the agent: something is about to run, so the device and the rank are known."""
+        if self._agent is None:
+            found = framework()
+            settings = as_one_job(self._settings, found)
+            self._reader = BothReaders()
+            self._agent = self._agent_of(
+                settings, found, self._reader, script=" ".join(sys.orig_argv), stops_at_nodes=True, cursor=True
+            )
+        return self._agent
+
+    def _detach(self) -> None:
+        """Remove everything from MindSpore."""
+        _active[:] = [other for other in _active if other() is not self]
+        self._calls.remove()
+        self._models.remove()
+        self._leave_cells()
+        if self._cells is not None:
+            self._cells.stop()
+
+    # --- graphs ---
+
+    def _before_compile(self, owner: Any) -> None:
+        # In PYNATIVE_MODE optimizers are graphs, too; cells show everything of them.
+        if self._is_over or self._dump.ring is not None or (isinstance(owner, nn.Optimizer) and not is_graph_mode()):
+            return
+        try:
+            self._dump.begin()
+            # What was registered last is done first: the dump must still be there when the debugger ends.
+            atexit.unregister(self.close)
+            atexit.register(self.close)
+        except TensightError as error:
+            say_once(f"the training goes on without the debugger: {error}")
+            self.close()
+        except Exception as error:
+            self._give_up(error)
+
+    def _compiled(self, compiled: Compiled) -> None:
+        ring = self._dump.ring
+        if self._is_over or ring is None or compiled.phase in self._optimizers_of:
+            return
+        try:
+            graphs = self._graphs
+            if graphs is None:
+                graphs = self._graphs = GraphCapture(self._begin(), ring, wait_for_results)
+            self._rounds.learn(live_instances(nn.Optimizer))
+            self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
+            self._attach_to_graph(graphs.phase(compiled.phase), compiled)
+        except Exception as error:
+            self._give_up(error)
+        except BaseException:
+            # A person ended the training before its first step, or it was interrupted while it waited.
+            self.close()
+            raise
+
+    def _attach_to_graph(self, phase: Phase, compiled: Compiled) -> None:
+        """Attach with the first graph, unless cells are seen."""
+        if self._is_attached or self._graphs is None:
+            return
+        agent = self._begin()
+        self._is_attached = True
+        self._graphs.observe_parameters(phase, self._parameters(compiled.owner))
+        agent.attach(self._programs.merged([one.program for one in phase.programs.values()]))
+
+    def _parameters(self, owner: Any) -> dict[str, Any]:
+        """Return copies of the parameters that there are, by name; those of a cell before others of their name."""
+        found = {parameter.name: parameter for parameter in live_instances(Parameter)}
+        if isinstance(owner, nn.Cell):
+            found.update(owner.parameters_dict())
+        reader = self._reader
+        return {} if reader is None else {name: reader.copy(parameter) for name, parameter in found.items()}
+
+    def _called(self, compiled: Compiled) -> None:
+        graphs = self._graphs
+        if self._is_over or graphs is None or compiled.phase not in self._optimizers_of:
+            return
+        try:
+            phase = graphs.phase(compiled.phase)
+            graphs.take(phase, counts=self._counts(phase, compiled.owner))
+            if not self._ends_step(phase, compiled):
+                return
+        except Exception as error:
+            self._give_up(error)
+            return
+        self._end_step(graphs.skipped_update)
+
+    def _counts(self, phase: Phase, owner: Any) -> bool:
+        """Whether what ran is part of a step: an evaluation beside a training is not."""
+        if self._settings.step_on != "optimizer" or self._ended_by_call or not self._rounds.any:
+            return True
+        return phase.trains or not isinstance(owner, nn.Cell) or bool(owner.training)
+
+    def _ends_step(self, phase: Phase, compiled: Compiled) -> bool:
+        if self._settings.step_on != "optimizer":
+            return self._settings.step_on == "forward"
+        if not self._rounds.any:
+            return not self._ended_by_call
+        if not phase.updates or (self._cells is not None and isinstance(compiled.owner, nn.Optimizer)):
+            return False
+        if not self._rounds.ends_step(self._optimizers_of[compiled.phase]):
+            return False
+        self._ended_by_update = True
+        return True
+
+    # --- cells ---
+
+    def _wait_for_cells(self) -> None:
+        """Notice when a cell with parameters is called in PYNATIVE_MODE: from then on cells are followed."""
+        original = self._cell_call = nn.Cell.__call__
+
+        @functools.wraps(original)
+        def call(cell: Any, *arguments: Any, **named: Any) -> Any:
+            if self._cell_call is not None and threading.get_ident() == self._thread and not is_graph_mode():
+                self._cell_called(cell)
+                if self._cells is not None:
+                    return nn.Cell.__call__(cell, *arguments, **named)
+            return original(cell, *arguments, **named)
+
+        nn.Cell.__call__ = call
+
+    def _leave_cells(self) -> None:
+        if self._cell_call is not None and getattr(nn.Cell.__call__, "__wrapped__", None) is self._cell_call:
+            nn.Cell.__call__ = self._cell_call
+        self._cell_call = None
+
+    def _cell_called(self, cell: Any) -> None:
+        if self._is_over or not any(True for _ in cell.get_parameters()):
+            return
+        try:
+            from tensight.agents.mindspore.cells import CellCapture
+
+            agent = self._begin()
+            self._leave_cells()
+            capture = self._cells = CellCapture(
+                agent,
+                self._subjects or [cell],
+                self._optimizers,
+                step_on=self._settings.step_on,
+                on_step=self._updated_by_cell,
+            )
+            program = capture.preview()
+            if not self._is_attached:
+                self._is_attached = True
+                agent.attach(program)
+            capture.start()
+        except Exception as error:
+            self._give_up(error)
+        except BaseException:
+            self.close()
+            raise
+
+    def _updated_by_cell(self, skipped: bool) -> None:
+        self._ended_by_update = True
+        self._end_step(skipped)
+
+    # --- steps ---
+
+    def _end_step(self, skipped: bool) -> None:
+        agent = self._agent
+        if agent is None or self._is_over:
+            return
+        try:
+            seen = [] if self._cells is None else [self._cells.end_step()]
+            if self._graphs is not None:
+                seen += self._graphs.end_step()
+            captured = agent.capturing
+            agent.step_done(self._programs.merged(seen), scaled_skip=skipped)
+            if self._graphs is not None:
+                self._graphs.begin_step()
+                if agent.capturing and not captured:
+                    self._graphs.forget_dumped()
+            if self._cells is not None:
+                self._cells.begin_step()
+        except Exception as error:
+            self._give_up(error)
+        except BaseException:
+            # A person ended the training; where no block is around it, nobody else ends debugging.
+            self.close()
+            raise
+
+    def _give_up(self, error: Exception) -> None:
+        """Let the training go on without us."""
+        say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
+        try:
+            self.close()
+        except Exception as another:
+            say_once(f"debugging could not be ended in an orderly way: {another!r}")
+
+
+def _leave_child(reference: weakref.ref[Debugger]) -> None:
+    """Leave nothing in the child of a fork, which is no training."""
+    debugger = reference()
+    if debugger is not None and not debugger._is_over:
+        debugger._is_over = True
+        debugger._detach()

@@ -1,0 +1,78 @@
+"""The dump of this process: MindSpore looks once where to dump, before it compiles its first graph, and never stops."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tensight.agents.mindspore.calls import GraphCalls
+from tensight.agents.mindspore.ring import DumpRing
+from tensight.agents.notices import say_once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.agents.mindspore.calls import Compiled
+
+_dumps: dict[int, ProcessDump] = {}
+
+
+class ProcessDump:
+    """Has MindSpore dump, and removes what nobody reads any more once the debugger has gone.
+
+    Attributes
+    ----------
+    ring : DumpRing or None
+        None as long as nothing is dumped.
+    """
+
+    def __init__(self) -> None:
+        self.ring: DumpRing | None = None
+        self._sweeping: GraphCalls | None = None
+
+    @staticmethod
+    def of_this_process() -> ProcessDump:
+        """Return the one of this process."""
+        return _dumps.setdefault(os.getpid(), ProcessDump())
+
+    def begin(self, operators: Sequence[str] = ()) -> DumpRing:
+        """Have MindSpore dump from its first graph on.
+
+        Parameters
+        ----------
+        operators : sequence of str
+            See `DumpRing.create`; the first call decides.
+
+        Raises
+        ------
+        InputError
+            There is no place for a dump.
+        """
+        if self.ring is None:
+            self.ring = DumpRing.create(os.environ, operators=operators)
+            if self.ring.notice:
+                say_once(self.ring.notice)
+        return self.ring
+
+    def sweep(self) -> None:
+        """Remove what is dumped from now on, whenever a graph has run."""
+        if self.ring is not None and self._sweeping is None:
+            self._sweeping = GraphCalls(_nothing, _nothing, self._discard)
+            self._sweeping.install()
+
+    def leave_to_debugger(self) -> None:
+        """Sweep no more: a debugger reads what is dumped."""
+        if self._sweeping is not None:
+            self._sweeping.remove()
+            self._sweeping = None
+
+    def _discard(self, _: Compiled) -> None:
+        if self.ring is not None:
+            try:
+                self.ring.discard()
+            except OSError as error:
+                say_once(f"what MindSpore dumps cannot be removed: {error}")
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,81 @@
+"""What a training runs on, and which objects of MindSpore are there."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+from dataclasses import replace
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import mindspore
+from mindspore import nn
+
+from tensight.agents.reader import Framework
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.agents.settings import AgentSettings
+
+_MOST_DEPTH = 4
+_MEETING = (("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",), ("RANK_TABLE_FILE",))
+"""Variables that are the same in all processes of one run, and in no others."""
+
+
+def live_instances(kind: type) -> list[Any]:
+    """Return the objects of a kind that are there."""
+    # By the type, because asking an object for its class may wake it up.
+    return [found for found in gc.get_objects() if issubclass(type(found), kind)]
+
+
+def optimizers_in(owner: Any) -> frozenset[int]:
+    """Return the identities of the optimizers that a cell holds, or a function names; none if it cannot be told."""
+    return frozenset(id(found) for found in _optimizers(owner, _MOST_DEPTH, set()))
+
+
+def _optimizers(owner: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    if depth == 0 or id(owner) in seen:
+        return
+    seen.add(id(owner))
+    if isinstance(owner, nn.Optimizer):
+        yield owner
+    elif isinstance(owner, nn.Cell):
+        yield from (cell for _, cell in owner.cells_and_names() if isinstance(cell, nn.Optimizer))
+    elif isinstance(owner, MethodType):
+        yield from _optimizers(owner.__self__, depth, seen)
+        yield from _optimizers(owner.__func__, depth, seen)
+    elif isinstance(owner, FunctionType):
+        names = inspect.getclosurevars(inspect.unwrap(owner))
+        for value in (*names.nonlocals.values(), *names.globals.values()):
+            if isinstance(value, (nn.Cell, MethodType, FunctionType)):
+                yield from _optimizers(value, depth - 1, seen)
+
+
+def framework() -> Framework:
+    """Return what this process trains on."""
+    rank, world_size = _rank_and_size()
+    target = str(mindspore.get_context("device_target"))
+    device = 0 if target == "CPU" else int(mindspore.get_context("device_id"))
+    return Framework("mindspore", mindspore.__version__, target, device, rank, world_size)
+
+
+def _rank_and_size() -> tuple[int, int]:
+    try:
+        from mindspore import communication
+
+        return int(communication.get_rank()), int(communication.get_group_size())
+    except (ImportError, RuntimeError, ValueError):
+        # Nobody has set up communication.
+        rank = os.environ.get("RANK_ID") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+        size = os.environ.get("RANK_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
+        return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+
+
+def as_one_job(settings: AgentSettings, of: Framework) -> AgentSettings:
+    """Return settings with a name of the run that all its ranks come to: where they found each other."""
+    if settings.job or of.world_size == 1:
+        return settings
+    found = ("-".join(os.environ.get(name, "") for name in names) for names in _MEETING)
+    return replace(settings, job=f"mindspore-{next(filter(lambda one: one.strip('-'), found), '')}".rstrip("-"))

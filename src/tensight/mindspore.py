@@ -1,0 +1,91 @@
+"""Debug a MindSpore training: ``with tensight.mindspore.debug(network, optimizer) as dbg: …``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensight.agents.mindspore.callback import MindSporeDebugger
+    from tensight.agents.mindspore.debugger import Debugger
+    from tensight.agents.settings import Capture, OnDisconnect, StepOn
+
+__all__ = ["MindSporeDebugger", "debug"]
+
+
+def debug(
+    *subjects: Any,
+    host: str | None = None,
+    port: int | None = None,
+    token: str | None = None,
+    certificates: str | None = None,
+    on_disconnect: OnDisconnect | None = None,
+    connect_within_s: float | None = None,
+    break_at_start: bool | None = None,
+    recommended: bool | None = None,
+    capture: Capture | None = None,
+    step_on: StepOn | None = None,
+    record: str | None = None,
+    record_folder: str | None = None,
+    memory_budget_bytes: int | None = None,
+    partial_memory: bool | None = None,
+    job: str | None = None,
+) -> Debugger:
+    """Return a debugger for a training; it works in a ``with`` block, which begins before the first call of a network.
+
+    Whatever goes wrong in it, the training goes on; exceptions of the block pass through it unchanged.
+
+    Parameters
+    ----------
+    *subjects : mindspore.nn.Cell
+        The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
+        block calls; in PYNATIVE_MODE these, or everything if none are given.
+    host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
+record, record_folder, memory_budget_bytes, partial_memory, job
+        As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
+
+    Returns
+    -------
+    Debugger
+        Its method `step` ends a step where no optimizer does.
+
+    Raises
+    ------
+    InputError
+        A setting cannot be used.
+
+    Examples
+    --------
+    >>> with tensight.mindspore.debug(network, optimizer):
+    ...     for inputs, targets in batches:
+    ...         train_step(inputs, targets)
+    """
+    from tensight.agents.mindspore.debugger import Debugger
+    from tensight.agents.settings import AgentSettings
+
+    settings = AgentSettings.from_environment(
+        host=host,
+        port=port,
+        token=token,
+        certificates=certificates,
+        on_disconnect=on_disconnect,
+        connect_within_s=connect_within_s,
+        break_at_start=break_at_start,
+        recommended=recommended,
+        capture=capture,
+        step_on=step_on,
+        record=record,
+        record_folder=record_folder,
+        memory_budget_bytes=memory_budget_bytes,
+        partial_memory=partial_memory,
+        job=job,
+    )
+    return Debugger(subjects, settings)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the callback for `mindspore.Model` when it is asked for."""
+    if name == "MindSporeDebugger":
+        from tensight.agents.mindspore.callback import MindSporeDebugger
+
+        return MindSporeDebugger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
