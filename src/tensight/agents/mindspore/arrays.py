@@ -1,0 +1,183 @@
+"""Reads MindSpore's tensors without MindSpore noticing: no operator runs, nothing is recorded, nothing is written to.
+
+What lies in this process's memory is read where it lies. Operators run behind in threads of their own, so each read
+waits for those that compute the tensor. `Tensor.asnumpy` is avoided where that is possible: it may write to arrays
+that the training got from an earlier call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import mindspore
+import ml_dtypes
+import numpy as np
+from mindspore import Tensor
+
+from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.graph import OutputSlot
+from tensight.graph.data_types import data_type_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+
+_NAMES = {
+    "Float16": "float16",
+    "Float32": "float32",
+    "Float64": "float64",
+    "BFloat16": "bfloat16",
+    "Int8": "int8",
+    "Int16": "int16",
+    "Int32": "int32",
+    "Int64": "int64",
+    "UInt8": "uint8",
+    "UInt16": "uint16",
+    "UInt32": "uint32",
+    "UInt64": "uint64",
+    "Bool": "bool",
+    "Complex64": "complex64",
+    "Complex128": "complex128",
+}
+_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in _NAMES.values()}
+_NUMBERS = {name: data_type_number(f"DT_{name.upper()}") or 0 for name in _NAMES.values()}
+
+_WHOLE = 4096
+"""Bytes of a tensor up to which all of them tell whether it was written to."""
+
+_SAMPLES = 512
+"""Bytes that tell it of a larger one."""
+
+_known_names: dict[Any, str] = {}
+
+
+def name_of(dtype: Any) -> str:
+    """Return NumPy's name of a dtype of MindSpore; empty if it has no statistics."""
+    name = _known_names.get(dtype)
+    if name is None:
+        name = _known_names[dtype] = _NAMES.get(str(dtype), "")
+    return name
+
+
+class MindSporeReader:
+    """A `TensorReader` of MindSpore's tensors, and of the copies that it makes of them: arrays of NumPy."""
+
+    def __init__(self) -> None:
+        self._lies_here = mindspore.get_context("device_target") == "CPU"
+        # Before 2.9 tensors that were never on a device have no address that can be asked for without complaints.
+        base = Tensor(np.zeros(1, np.float32)).asnumpy().base
+        self._has_addresses = self._lies_here and type(base).__name__ == "_DeviceAddress"
+
+    def describe(self, tensor: Any) -> tuple[str, tuple[int, ...], int]:
+        """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
+        if type(tensor) is np.ndarray:
+            return _name_of_array(tensor), tensor.shape, tensor.nbytes
+        return name_of(tensor.dtype), tuple(tensor.shape), tensor.nbytes
+
+    def size_bytes(self, tensor: Any) -> int:
+        """Return the size in bytes; asked for every tensor that is kept, so it must be fast."""
+        size: int = tensor.nbytes
+        return size
+
+    def version(self, tensor: Any) -> int:
+        """Return a number that changes when the tensor is written to in place: MindSpore counts nothing of the kind.
+
+        It is made of all bytes of a small tensor, and of a sample of those of a large one.
+        """
+        if type(tensor) is np.ndarray or not self._lies_here:
+            return 0
+        values = self.host(tensor)
+        if values is None or not values.nbytes:
+            return 0
+        raw = values.reshape(-1).view(np.uint8)
+        if raw.nbytes > _WHOLE:
+            raw = raw[:: raw.nbytes // _SAMPLES | 1]
+        return zlib.crc32(raw.tobytes())
+
+    def host(self, tensor: Any) -> NDArray[Any] | None:
+        """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        if type(tensor) is np.ndarray:
+            return tensor
+        name = name_of(tensor.dtype)
+        if not name or getattr(tensor, "has_init", False):
+            return None
+        if self._has_addresses:
+            values = _array(tensor, _DTYPES[name])
+            if values is not None:
+                return np.ascontiguousarray(values).reshape(tuple(tensor.shape))
+        try:
+            array: NDArray[Any] = tensor.asnumpy()
+        except (RuntimeError, TypeError, ValueError):
+            return None
+        if array.dtype != _DTYPES[name]:
+            if array.dtype.itemsize != _DTYPES[name].itemsize:
+                return None
+            # MindSpore has a bfloat16 of its own.
+            array = np.ascontiguousarray(array).view(_DTYPES[name])
+        return np.ascontiguousarray(array).reshape(tuple(tensor.shape))
+
+    def copy(self, tensor: Any, into: Any = None) -> Any:
+        """Return an array with the same values; written over an older one if it fits."""
+        values = self.host(tensor)
+        if values is None:
+            return np.empty(0, np.float32)
+        if type(into) is np.ndarray and into.shape == values.shape and into.dtype == values.dtype:
+            np.copyto(into, values)
+            return into
+        return values.copy()
+
+    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a place; False if it has none."""
+        if self._has_addresses and type(tensor) is not np.ndarray and tensor.is_contiguous():
+            name = name_of(tensor.dtype)
+            address = tensor.data_ptr() if name else 0
+            if address:
+                return columns.scan_address(place, address, name, tuple(tensor.shape), tensor.size, hashed=hashed)
+        values = self.host(tensor)
+        return values is not None and columns.scan(place, values, hashed=hashed)
+
+    def has_non_finite(self, tensor: Any) -> bool:
+        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        if self._has_addresses and type(tensor) is not np.ndarray and tensor.is_contiguous():
+            name = name_of(tensor.dtype)
+            address = tensor.data_ptr() if name else 0
+            if address:
+                return has_non_finite_at(address, name, tensor.size)
+        values = self.host(tensor)
+        return values is not None and has_non_finite(values)
+
+    def settle(self, columns: StatisticsColumns) -> None:
+        """Do nothing: no row is computed on a device."""
+
+
+def outline(tensor: Any) -> OutputSlot:
+    """Return dtype and shape of a tensor as graphs have them."""
+    return OutputSlot.of_tensor(_NUMBERS.get(name_of(tensor.dtype), 0), tuple(map(int, tensor.shape)))
+
+
+def _array(tensor: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the elements of a tensor where they lie in this process's memory; None if they lie nowhere yet."""
+    shape = tuple(tensor.shape)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    address = tensor.data_ptr()
+    if not address:
+        return None
+    strides: tuple[int, ...] | None = None
+    extent = tensor.nbytes
+    if not tensor.is_contiguous():
+        strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+        extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    memory = (ctypes.c_char * extent).from_address(address)
+    # The memory is the tensor's: it lives as long as the array does.
+    memory._tensor = tensor  # type: ignore[attr-defined]
+    array: NDArray[Any] = np.ndarray(shape, dtype, memory, 0, strides)
+    return array
+
+
+def _name_of_array(array: NDArray[Any]) -> str:
+    name = "bfloat16" if array.dtype == _DTYPES["bfloat16"] else array.dtype.name
+    return name if name in _DTYPES else ""

@@ -1,0 +1,68 @@
+"""Hooks that see the gradients of tensors, as long as a step lasts."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensight.agents.mindspore.cell_calls import Slot
+
+_Hooked = tuple["Slot", Any, Any]
+
+
+class GradientHooks:
+    """The hooks of a step.
+
+    Parameters
+    ----------
+    came : callable (slot, gradient) -> None
+        Told each gradient.
+    """
+
+    def __init__(self, came: Callable[[Slot, Any], None]) -> None:
+        self._came = came
+        self._hooked: dict[int, _Hooked] = {}
+
+    def await_gradient(self, slot: Slot, tensor: Any) -> None:
+        """Have the gradient of a tensor seen when the backward pass comes by."""
+        known = self._hooked.get(id(tensor))
+        if known is not None and known[1]() is tensor:
+            return
+        if slot.on_gradient is None:
+            slot.on_gradient = self._seer(slot)
+        self._hooked[id(tensor)] = slot, weakref.ref(tensor), tensor.register_hook(slot.on_gradient)
+
+    def take_off(self, tensors: list[Any]) -> list[tuple[Slot, Any]]:
+        """Take the hooks off some tensors; return what `put_back` needs."""
+        taken = []
+        for tensor in tensors:
+            known = self._hooked.get(id(tensor))
+            if known is not None and known[1]() is tensor:
+                known[2].remove()
+                del self._hooked[id(tensor)]
+                taken.append((known[0], tensor))
+        return taken
+
+    def put_back(self, taken: list[tuple[Slot, Any]]) -> None:
+        """Put hooks back on the tensors from which they were taken."""
+        for slot, tensor in taken:
+            self.await_gradient(slot, tensor)
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        for _, reference, handle in self._hooked.values():
+            if reference() is not None:
+                handle.remove()
+        self._hooked.clear()
+
+    def _seer(self, slot: Slot) -> Callable[[Any], None]:
+        came = self._came
+
+        def see(gradient: Any) -> None:
+            if gradient is not None:
+                came(slot, gradient)
+
+        return see

@@ -1,0 +1,389 @@
+"""Sees the calls of cells in PyNative mode, the gradients of what they return, and the optimizers' updates.
+
+``nn.Cell.__call__`` is replaced while this runs: hooks of cells would insert functions into the backward pass.
+Gradients are seen by hooks of the tensors that cells return. Only calls in the training's thread count, and none in a
+backward pass: those are computed again.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import mindspore
+from mindspore import nn
+
+from tensight.agents.mindspore.arrays import outline
+from tensight.agents.mindspore.cell_branches import StepBuilder, has_gradient
+from tensight.agents.mindspore.cell_calls import tensors_in
+from tensight.agents.mindspore.cell_hooks import GradientHooks
+from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames, wraps
+from tensight.agents.mindspore.cell_parameters import CellParameters
+from tensight.agents.mindspore.cell_traces import CellPrograms, Trace, trace_of
+from tensight.agents.mindspore.replacing import Replacements, executor_classes, pynative_executor
+from tensight.agents.notices import say_once
+from tensight.agents.program import TracedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.mindspore.cell_branches import Container
+    from tensight.agents.mindspore.cell_calls import Slot
+    from tensight.agents.program import Program, Source
+
+MOST_TRACES = 32
+"""Steps that run other calls than so many before them are shown as the last of those."""
+
+_thread = threading.get_ident
+
+
+class CellCapture:
+    """Sees what a training computes in PyNative mode, and lets the agent observe its tensors.
+
+    Parameters
+    ----------
+    agent : Agent
+    cells : sequence of Cell
+        That are debugged, with or without what wraps them; if there are none, every network that is called is.
+    optimizers : sequence of Optimizer
+        Those that train the networks are found by themselves when they are called for the first time.
+    step_on : str
+        As in the settings: ``optimizer``, ``forward``, ``call``.
+    on_step : callable (skipped) -> None
+        Told when a step has ended, and whether a loss scaler has left out its update.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        cells: Sequence[nn.Cell] = (),
+        optimizers: Sequence[nn.Optimizer] = (),
+        *,
+        step_on: str = "optimizer",
+        on_step: Callable[[bool], None],
+    ) -> None:
+        self._agent = agent
+        self._needs = agent.places.needs
+        self._step_on = step_on
+        self._on_step = on_step
+        self._names = CellNames(tuple(cells))
+        self._parameters = CellParameters(agent, self._names)
+        for optimizer in optimizers:
+            self._parameters.knows(optimizer)
+        self._programs = CellPrograms(self._parameters)
+        self._hooks = GradientHooks(self._gradient_came)
+        self._builder = StepBuilder(agent.places, self._names, self._see)
+        self._updates = UpdateCount(self._parameters)
+        self._replaced = Replacements()
+        self._thread = _thread()
+        self._stack: list[tuple[CellName, nn.Cell] | None] = []
+        self._compiled: set[int] = set()
+        self._is_quiet = False
+        self._sees = False
+        self._steps = 0
+        self._traces = 0
+        self._last: Trace | None = None
+        self._root: weakref.ref[Any] | None = None
+
+    # --- for the debugger ---
+
+    def preview(self) -> Program:
+        """Return what is known before anything ran; parameters are observed as they are."""
+        self._parameters.observe()
+        weights = self._names.tensor_names()
+        operators: dict[str, TracedNode] = {}
+        for cell, name in self._names.leaves():
+            own = (weights.get(id(parameter)) for parameter in cell._params.values())
+            sources: tuple[Source, ...] = tuple((weight, 0) for weight in own if weight is not None)
+            node = TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources)
+            operators.setdefault(node.name, node)
+        return self._programs.preview(Trace((), tuple(operators.values())))
+
+    def start(self) -> None:
+        """See what runs in this thread from now on."""
+        self._thread = _thread()
+        self.begin_step()
+        put = self._replaced.put
+        put(nn.Cell, "__call__", self._call)
+        jit, pynative = executor_classes()
+        put(jit, "__call__", self._call_compiled)
+        put(pynative, "end_graph", self._end_graph)
+        for name in ("grad", "grad_aux"):
+            if hasattr(pynative, name):
+                put(pynative, name, self._grad)
+        put(mindspore.amp.DynamicLossScaler, "adjust", self._adjust)
+
+    def stop(self) -> None:
+        """Remove everything from MindSpore; twice is once."""
+        self._sees = False
+        self._replaced.take_back()
+        self._hooks.remove()
+
+    def begin_step(self) -> None:
+        """Start to count anew; tensors are looked at only if somebody wants to know."""
+        self._steps += 1
+        self._stack.clear()
+        self._is_quiet = False
+        self._hooks.remove()
+        self._builder.begin()
+        self._sees = self._agent.capturing or self._last is None
+
+    def end_step(self) -> Program:
+        """Observe what outlives the step, and return what ran: the same program if that ran before."""
+        at = self._builder.at
+        if self._sees and not self._builder.idle:
+            if at.trace is None and self._traces < MOST_TRACES:
+                self._traces += 1
+                at.trace = trace_of(at.chain())
+            elif at.trace is None:
+                say_once(
+                    f"the steps of this training run their cells in more than {MOST_TRACES} different ways; no more"
+                    " graphs are drawn, what the further ones share with those is still watched"
+                )
+            self._last = at.trace or self._last
+        self._parameters.observe()
+        return self._programs.program(self._last or Trace())
+
+    # --- calls of cells ---
+
+    def _call(self, original: Callable[..., Any], cell: nn.Cell, *given: Any, **named: Any) -> Any:
+        if _thread() != self._thread or self._is_quiet:
+            return original(cell, *given, **named)
+        if not self._stack and mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
+            return original(cell, *given, **named)
+        if isinstance(cell, nn.Optimizer):
+            return self._update(original, cell, given, named)
+        if not self._sees and self._step_on != "forward" and not wraps(cell):
+            return original(cell, *given, **named)
+        name, is_passed = self._name(cell)
+        if is_passed:
+            return self._quietly(original, cell, *given, **named)
+        stack, step = self._stack, self._steps
+        depth = len(stack)
+        stack.append(None if name is None else (name, cell))
+        updates = self._updates.total
+        try:
+            output = original(cell, *given, **named)
+        finally:
+            if step == self._steps:
+                del stack[depth:]
+        if step == self._steps:
+            if name is not None:
+                within = self._within()
+                self._guarded(self._left, cell, name, within, (given, named), output)
+                if within is None and self._step_on == "forward":
+                    self._on_step(False)
+            elif wraps(cell) and updates == self._updates.total and _scales_loss(cell):
+                self._ended(skipped=True)
+        return output
+
+    def _name(self, cell: nn.Cell) -> tuple[CellName | None, bool]:
+        """Return the name of a cell that is called, and whether it is no part of the training."""
+        try:
+            is_outermost = all(one is None for one in self._stack)
+            name = self._names.name(cell, is_outermost=is_outermost)
+            if name is None:
+                return None, not self._names.is_transparent(cell)
+            return name, is_outermost and self._is_evaluation(cell)
+        except Exception as error:
+            self._give_up(error)
+            return None, True
+
+    def _is_evaluation(self, cell: nn.Cell) -> bool:
+        """Whether a call of an outermost cell looks like an evaluation, which is no part of a training step."""
+        is_ended_by_update = self._step_on == "optimizer" and bool(self._parameters.optimizers)
+        return is_ended_by_update and not cell.training and not pynative_executor().requires_grad()
+
+    def _left(self, cell: nn.Cell, name: CellName, within: Container, given: Any, output: Any) -> None:
+        if not self._sees:
+            return
+        is_opaque = id(cell) in self._compiled
+        if name.is_leaf or is_opaque:
+            self._builder.leaf(name, cell, given, output, within, opaque=is_opaque)
+        else:
+            self._builder.container(name, cell, output)
+
+    def _call_compiled(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
+        """Run a compiled function: what happens within it cannot be seen."""
+        if _thread() != self._thread or self._is_quiet or not self._sees:
+            return original(executor, *given, **named)
+        function = getattr(executor, "fn", None)
+        cell = getattr(executor, "obj", None)
+        step = self._steps
+        tensors = tensors_in((given, named))
+        # A compiled function would have the hooks of its arguments compiled with it.
+        taken = self._hooks.take_off(tensors)
+        try:
+            output = self._quietly(original, executor, *given, **named)
+        finally:
+            self._hooks.put_back(taken)
+        if step == self._steps:
+            self._guarded(self._ran_compiled, function, cell, tensors, output)
+        return output
+
+    def _ran_compiled(self, function: Any, cell: Any, tensors: list[Any], output: Any) -> None:
+        own = getattr(function, "__name__", "function")
+        qualified = getattr(function, "__qualname__", own)
+        say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+        if isinstance(cell, nn.Cell) and own == "construct":
+            # The call of the cell itself tells the rest.
+            if id(cell) not in self._compiled:
+                self._compiled.add(id(cell))
+                weakref.finalize(cell, self._compiled.discard, id(cell)).atexit = False
+            return
+        within = self._within()
+        scope = ROOT_SCOPE if within is None else within[0].scope
+        self._builder.leaf(CellName(scope, own, True, False), None, tensors, output, within, opaque=True)
+
+    def _within(self) -> Container:
+        """Return in whose code the training is."""
+        return next((one for one in reversed(self._stack) if one is not None), None)
+
+    # --- tensors ---
+
+    def _see(self, slot: Slot, tensor: Any) -> None:
+        need = self._needs[slot.place]
+        if need:
+            self._agent.observe(slot.place, tensor, need)
+        place = slot.gradient_place
+        if (place < 0 or self._needs[place]) and has_gradient(tensor):
+            self._hooks.await_gradient(slot, tensor)
+
+    def _gradient_came(self, slot: Slot, gradient: Any) -> None:
+        try:
+            if slot.consumer is not None:
+                operation, index = slot.consumer
+                node = self._agent.places.node(operation.gradient_name, operation.gradient_type)
+                place = self._agent.places.place(node, index)
+            else:
+                # Nothing that is a node has read it: it is only an input of its own gradient.
+                scope, _, own = slot.source[0].rpartition("/")
+                type_, _, number = own.rpartition("-op")
+                node = self._agent.places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
+                place = self._agent.places.place(node, slot.source[1], "input")
+            slot.gradient_place = place
+            if slot.gradient_outline is None:
+                slot.gradient_outline = outline(gradient)
+            need = self._needs[place]
+            if need:
+                self._agent.observe(place, gradient, need)
+        except Exception as error:
+            self._give_up(error)
+
+    # --- backward passes ---
+
+    def _end_graph(
+        self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
+    ) -> Any:
+        """Notice from which tensor a backward pass will begin: it may be computed by no cell."""
+        if _thread() == self._thread and self._sees and not self._is_quiet:
+            root = next(iter(tensors_in(output)), None)
+            self._root = None if root is None else weakref.ref(root)
+            if root is not None:
+                self._guarded(self._builder.script, root)
+        return original(executor, cell, output, *more, **named)
+
+    def _grad(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
+        if _thread() != self._thread or self._is_quiet:
+            return original(executor, *given, **named)
+        root = None if self._root is None else self._root()
+        self._root = None
+        if self._sees and root is not None:
+            self._guarded(self._builder.backward, root)
+        return self._quietly(original, executor, *given, **named)
+
+    # --- the end of a step ---
+
+    def _update(self, original: Callable[..., Any], optimizer: nn.Optimizer, given: Any, named: dict[str, Any]) -> Any:
+        """Have an optimizer update its weights: that ends a step."""
+        knows = self._guarded(self._parameters.knows, optimizer)
+        if knows:
+            gradients = given[0] if given else next(iter(named.values()), ())
+            self._guarded(self._parameters.observe_gradients, optimizer, gradients)
+        result = self._quietly(original, optimizer, *given, **named)
+        if knows and self._updates.ends_step(optimizer):
+            self._ended(skipped=False)
+        return result
+
+    def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
+        """Notice when a loss scaler finds that gradients have left the range of their type."""
+        result = original(scaler, grads_finite, *more, **named)
+        if _thread() == self._thread and not self._is_quiet and not self._builder.idle and not bool(grads_finite):
+            self._ended(skipped=True)
+        return result
+
+    def _ended(self, *, skipped: bool) -> None:
+        if self._step_on == "optimizer":
+            self._on_step(skipped)
+
+    # --- care ---
+
+    def _quietly(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Call something of which nothing is to be seen."""
+        step = self._steps
+        self._is_quiet = True
+        try:
+            return call(*given, **named)
+        finally:
+            if step == self._steps:
+                self._is_quiet = False
+
+    def _guarded(self, call: Callable[..., Any], *given: Any) -> Any:
+        """Do something for ourselves: whatever goes wrong there is no reason to disturb the training."""
+        try:
+            return call(*given)
+        except Exception as error:
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: Exception) -> None:
+        self.stop()
+        say_once(f"cells are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")
+
+
+class UpdateCount:
+    """Knows when a step ends: when each optimizer has updated its weights once.
+
+    If one does so twice before that, as in adversarial trainings, every update ends a step from then on.
+
+    Parameters
+    ----------
+    parameters : CellParameters
+        Knows the optimizers.
+
+    Attributes
+    ----------
+    total : int
+        Of all updates.
+    """
+
+    def __init__(self, parameters: CellParameters) -> None:
+        self._parameters = parameters
+        self._updated: set[int] = set()
+        self._ever: set[int] = set()
+        self._idle: set[int] = set()
+        self._each_update = False
+        self.total = 0
+
+    def ends_step(self, optimizer: nn.Optimizer) -> bool:
+        """Note an update; return whether it ends a step."""
+        self.total += 1
+        number = id(optimizer)
+        live = {id(one) for one in self._parameters.optimizers}
+        if number in self._updated:
+            waiting = live - self._updated - self._idle
+            self._each_update = self._each_update or bool(waiting & self._ever)
+            self._idle |= waiting - self._ever
+        self._updated.add(number)
+        self._ever.add(number)
+        self._idle.discard(number)
+        ends = self._each_update or live - self._idle <= self._updated
+        if ends:
+            self._updated.clear()
+        return ends
+
+
+def _scales_loss(cell: nn.Cell) -> bool:
+    return isinstance(cell, nn.TrainOneStepWithLossScaleCell)

@@ -1,0 +1,73 @@
+"""Replaces methods of MindSpore's classes, and finds those that it has given another place in a later version."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Replacements:
+    """Methods that were replaced; others may replace ours meanwhile."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._is_active = True
+
+    def put(self, owner: type, name: str, replacement: Callable[..., Any]) -> None:
+        """Replace a method.
+
+        Parameters
+        ----------
+        owner : type
+        name : str
+        replacement : callable (original, self, ...)
+        """
+        original = getattr(owner, name)
+        self._is_active = True
+
+        @functools.wraps(original)
+        def method(*given: Any, **named: Any) -> Any:
+            if not self._is_active:
+                return original(*given, **named)
+            return replacement(original, *given, **named)
+
+        is_own = name in vars(owner)
+        setattr(owner, name, method)
+        self._replaced.append((owner, name, method, original if is_own else None))
+
+    def take_back(self) -> None:
+        """Put back what was there. What somebody else has replaced since stays, and only passes on."""
+        self._is_active = False
+        for owner, name, method, original in reversed(self._replaced):
+            if vars(owner).get(name) is method:
+                if original is None:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
+        self._replaced.clear()
+
+
+def executor_classes() -> tuple[type, type]:
+    """Return the class that runs compiled functions, and the one that PyNative mode runs on."""
+    module = _executors()
+    return module._JitExecutor, module._PyNativeExecutor
+
+
+def pynative_executor() -> Any:
+    """Return what PyNative mode runs on."""
+    return _executors()._pynative_executor
+
+
+@functools.cache
+def _executors() -> Any:
+    # Since 2.9 the old name is only there to warn people who use it.
+    for name in ("mindspore.graph.api", "mindspore.common.api"):
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, "_JitExecutor"):
+            return module
+    return importlib.import_module("mindspore.common.api")
