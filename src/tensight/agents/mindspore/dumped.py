@@ -10,7 +10,6 @@ import ctypes
 import math
 import mmap
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.mindspore.ring import Launch
+    from tensight.agents.mindspore.launches import Files, Launch
 
 _BUFFER_BYTES = 2**23
 """Up to here a file is copied faster than its pages are mapped."""
 
 _PREFIX_BYTES = 10
 _HEADER_BYTES = 4096
+_USUAL_HEADER_BYTES = 128
 _MAGIC = b"\x93NUMPY\x01"
 _MOST_LAYOUTS = 65_536
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,21 +93,23 @@ class DumpedTensor:
         See `Launch.keys`.
     layout : Layout or None
         As it was read; None as long as nobody has asked.
+    files : Files
+        Of the launch.
     """
 
-    __slots__ = ("__weakref__", "_files", "_is_discarded", "key", "layout", "name")
+    __slots__ = ("__weakref__", "_is_discarded", "files", "key", "layout", "name")
 
     def __init__(self, launch: Launch, number: int) -> None:
         self.name = launch.files[number]
         self.key = launch.keys[number]
         self.layout: Layout | None = None
-        self._files = launch.held
+        self.files: Files = launch.held
         self._is_discarded = False
 
     @property
     def path(self) -> str:
         """Of the file."""
-        return f"{self._files.folder.path}/{self.name}"
+        return f"{self.files.folder.path}/{self.name}"
 
     @property
     def nbytes(self) -> int:
@@ -121,7 +123,7 @@ class DumpedTensor:
     @property
     def is_gone(self) -> bool:
         """Whether the file was released or discarded."""
-        return self._is_discarded or self._files.descriptor < 0
+        return self._is_discarded or self.files.descriptor < 0
 
     def open(self) -> int:
         """Return a descriptor of the file.
@@ -131,12 +133,12 @@ class DumpedTensor:
         OSError
             It is gone, or cannot be read.
         """
-        return os.open(self.name, _READ, dir_fd=self._files.descriptor)
+        return os.open(self.name, _READ, dir_fd=self.files.descriptor)
 
     def size_on_disk(self) -> int:
         """Return the size of the file; 0 if it is gone."""
         try:
-            return os.stat(self.name, dir_fd=self._files.descriptor).st_size
+            return os.stat(self.name, dir_fd=self.files.descriptor).st_size
         except OSError:
             return 0
 
@@ -144,9 +146,7 @@ class DumpedTensor:
         """Remove the file before its launch is released."""
         if not self.is_gone:
             self._is_discarded = True
-            if self._files.folder.is_private:
-                with suppress(OSError):
-                    os.unlink(self.name, dir_fd=self._files.descriptor)
+            self.files.folder.remove_files([self.name])
 
 
 class DumpedReader:
@@ -159,7 +159,8 @@ class DumpedReader:
         self._buffer = mmap.mmap(-1, _BUFFER_BYTES)
         self._into = [memoryview(self._buffer)]
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
-        self._large: set[str] = set()
+        self._usual: dict[str, Layout] = {}
+        self._unusual: set[str] = set()
 
     def describe(self, tensor: DumpedTensor) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
@@ -223,24 +224,35 @@ class DumpedReader:
 
     def _read(self, tensor: DumpedTensor) -> Layout | None:
         """Have the elements in the buffer; None if they are too many, or cannot be scanned as they are stored."""
-        if tensor.key in self._large:
+        key = tensor.key
+        usual = self._usual.get(key)
+        if usual is None and key in self._unusual:
             return None
-        file = tensor.open()
+        file = os.open(tensor.name, _READ, dir_fd=tensor.files.descriptor)
         try:
             read_bytes = os.readv(file, self._into)
         finally:
             os.close(file)
+        layout = _layouts.get(self._buffer[:_USUAL_HEADER_BYTES])
+        if layout is None or layout is not usual or layout.end > read_bytes:
+            layout = self._look_closer(tensor, read_bytes)
+        else:
+            tensor.layout = layout
+        return layout
+
+    def _look_closer(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
+        """Take apart what is in the buffer: a header that this tensor did not have before."""
         buffer = self._buffer
-        # What an earlier file has left behind it cannot be taken for the header of a shorter one.
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
-        layout = _layouts.get(header) or _parsed(header)
-        tensor.layout = layout
-        if layout.end > read_bytes:
-            if read_bytes < _BUFFER_BYTES:
-                raise _cut_off(layout, read_bytes)
-            self._large.add(tensor.key)
+        layout = tensor.layout = _layouts.get(header) or _parsed(header)
+        if layout.end > read_bytes and read_bytes < _BUFFER_BYTES:
+            raise _cut_off(layout, read_bytes)
+        if layout.end > read_bytes or not layout.is_plain or _is_widened(tensor, layout):
+            self._unusual.add(tensor.key)
+            self._usual.pop(tensor.key, None)
             return None
-        return layout if layout.is_plain and not _is_widened(tensor, layout) else None
+        self._usual[tensor.key] = layout
+        return layout
 
 
 _layouts: dict[bytes, Layout] = {}

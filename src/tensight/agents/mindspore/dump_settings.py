@@ -1,0 +1,90 @@
+"""The configuration of MindSpore's dump: ours, or the one that a person has made."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+VARIABLE = "MINDSPORE_DUMP_CONFIG"
+"""Environment variable that names the file."""
+
+_MOST_BYTES = 64 * 2**20
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
+
+_ALL_DEVICES = 1024
+"""MindSpore dumps only on devices that are listed, and which one this process gets is not known yet."""
+
+
+def network_folder(name: str) -> str:
+    """Return a name of a network as MindSpore allows it for a folder."""
+    return _NOT_IN_NAMES.sub("-", name).strip("-") or "network"
+
+
+def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return the configuration of a private dump.
+
+    Parameters
+    ----------
+    path : str
+        Where MindSpore dumps.
+    network : str
+        As `network_folder` returns it.
+    operators : sequence of str
+        What to dump beside parameters; empty for everything.
+    """
+    common: dict[str, object] = {
+        "op_debug_mode": 0,
+        "dump_mode": 1 if operators else 0,
+        "path": path,
+        "net_name": network,
+        "iteration": "all",
+        "saved_data": "tensor",
+        # An input is what another node put out.
+        "input_output": 2,
+        "kernels": list(operators),
+        "support_device": list(range(_ALL_DEVICES)),
+    }
+    return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+
+
+def settings_of_person(path: str, environment: Mapping[str, str]) -> tuple[str, str, str]:
+    """Read the configuration of a dump that a person asked for.
+
+    Returns
+    -------
+    folder, network : str
+    notice : str
+        What a person should know of debugging with it.
+
+    Raises
+    ------
+    InputError
+        It cannot be used.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read(_MOST_BYTES))
+        common = content["common_dump_settings"]
+        default = environment.get("MS_DIAGNOSTIC_DATA_PATH", "")
+        folder = common.get("path") or (f"{default}/debug_dump" if default else "")
+        network = common["net_name"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{VARIABLE} names {path}, which cannot be used as the configuration of a dump: {error!r}."
+            f" Unset {VARIABLE}, and Tensight has MindSpore dump what it needs"
+        ) from None
+    if not (isinstance(folder, str) and isinstance(network, str) and folder and network):
+        raise InputError(f"{path} has no path and net_name in common_dump_settings; name both, or unset {VARIABLE}")
+    notice = (
+        f"MindSpore dumps as {VARIABLE} says ({path}): only what is dumped there can be watched, and nothing of it is"
+        f" removed. Unset {VARIABLE}, and Tensight has everything dumped, into memory"
+    )
+    if common.get("saved_data", "tensor") == "statistic":
+        notice = f"{path} has MindSpore dump statistics instead of tensors: nothing can be watched. Unset {VARIABLE}"
+    return folder.rstrip("/") or "/", network, notice

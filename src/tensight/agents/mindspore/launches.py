@@ -1,0 +1,235 @@
+"""Launches of graphs: which files in the folder of an iteration belong to which run of a graph.
+
+MindSpore names a folder after graph and iteration, but its iterations are no count of steps: a graph that was evaluated
+between two steps makes a later step of the training use a folder again. What came since somebody last looked is the
+launch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from tensight.dumps.names import original_name, parse_mapping, split_name
+
+MAPPING = "mapping.csv"
+
+_TIME_DIGITS = 16
+_SETTLED_NS = 10**8
+"""Disks note times only to some milliseconds: a folder that changed just now may change again and show the same."""
+
+_UNKNOWN = (-1, -1)
+
+
+class Files:
+    """The files of one launch, while they are there.
+
+    Attributes
+    ----------
+    descriptor : int
+        Of their folder; -1 once they were released.
+    folder : LaunchFolder
+    names : list of str
+        All of them, also those that a newer one of the same tensor has replaced.
+    """
+
+    __slots__ = ("descriptor", "folder", "names")
+
+    def __init__(self, folder: LaunchFolder, names: list[str]) -> None:
+        self.folder = folder
+        self.names = names
+        self.descriptor = folder.descriptor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """A run of a graph as it was dumped.
+
+    A graph that ran several times since somebody last looked, in one folder, is one launch: the last.
+
+    Attributes
+    ----------
+    graph, iteration : int
+        As MindSpore numbers them.
+    folder : str
+    files : tuple of str
+        Names, the oldest first; of each tensor only the newest.
+    keys : tuple of str
+        What each file is called in every launch: its own name (never the digits that stand for a long one) with a
+        time stamp of 0.
+    held : Files
+        For the readers of its tensors.
+    """
+
+    graph: int
+    iteration: int
+    folder: str
+    files: tuple[str, ...]
+    keys: tuple[str, ...]
+    held: Files = field(repr=False)
+
+
+class LaunchFolder:
+    """The folder of an iteration of a graph.
+
+    Parameters
+    ----------
+    graph, iteration : int
+    path : str
+    is_private : bool
+        Whether its files are ours to remove.
+    counts_entries : bool
+        Whether the folder's own size tells that something was added.
+
+    Attributes
+    ----------
+    descriptor : int
+    launches : int
+        How many of its launches were not released.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    """
+
+    __slots__ = (
+        "_counts_entries",
+        "_seen",
+        "_state",
+        "descriptor",
+        "graph",
+        "is_private",
+        "iteration",
+        "launches",
+        "path",
+    )
+
+    def __init__(self, graph: int, iteration: int, path: str, *, is_private: bool, counts_entries: bool) -> None:
+        self.graph = graph
+        self.iteration = iteration
+        self.path = path
+        self.is_private = is_private
+        self.launches = 0
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._counts_entries = counts_entries
+        self._seen: set[str] = set()
+        self._state = _UNKNOWN
+
+    def new_names(self) -> list[str]:
+        """Return the files that were not there before."""
+        found = os.fstat(self.descriptor)
+        state = found.st_mtime_ns, found.st_size
+        if state == self._state:
+            return []
+        if self._counts_entries or time.time_ns() - found.st_mtime_ns > _SETTLED_NS:
+            self._state = state
+        names = os.listdir(self.descriptor)
+        seen = self._seen
+        if not seen:
+            self._seen = set(names)
+            return names
+        names = [name for name in names if name not in seen]
+        seen.update(names)
+        return names
+
+    def launch(self, names: list[str], after: str = "") -> tuple[str, Launch] | None:
+        """Return the launch that has left some files, and when it ended; None if there is no tensor among them.
+
+        Parameters
+        ----------
+        names : list of str
+            As `new_names` returned them.
+        after : str
+            Time stamp; what is not younger is left out.
+        """
+        timed = []
+        mapping: dict[str, str] | None = None
+        for name in names:
+            end = name.rfind(".output.")
+            begin = end - _TIME_DIGITS
+            moment = name[begin:end]
+            if moment.isdigit() and begin > 0 and name[begin - 1] == ".":
+                timed.append((moment, f"{name[:begin]}0{name[end:]}", name))
+            elif name.endswith(".npy"):
+                mapping = self._mapping() if mapping is None else mapping
+                timed.append((*_time_and_key(original_name(name, mapping)), name))
+        timed.sort()
+        if after:
+            timed = [one for one in timed if one[0] > after]
+        if not timed:
+            return None
+        ended = timed[-1][0]
+        _, keys, files = zip(*timed, strict=True)
+        held = Files(self, list(files))
+        if len(set(keys)) < len(keys):
+            newest = sorted({key: place for place, key in enumerate(keys)}.values())
+            keys, files = tuple(keys[place] for place in newest), tuple(files[place] for place in newest)
+        self.launches += 1
+        return ended, Launch(self.graph, self.iteration, self.path, files, keys, held)
+
+    def remove_files(self, names: list[str]) -> None:
+        """Remove files of it, if they are ours to remove."""
+        if self.is_private:
+            unlink(names, self.descriptor)
+            self._seen.difference_update(names)
+            self._state = _UNKNOWN
+
+    def remove(self) -> bool:
+        """Remove the folder if there is nothing left in it; return whether it is gone."""
+        if not _removed(self.path):
+            # Long names belong to files, and there are none any more.
+            if os.listdir(self.descriptor) != [MAPPING]:
+                return False
+            unlink([MAPPING], self.descriptor)
+            if not _removed(self.path):
+                return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _mapping(self) -> dict[str, str]:
+        """Return the long names by the digits that stand for them."""
+        try:
+            with open(f"{self.path}/{MAPPING}", encoding="utf-8", errors="replace") as file:
+                return parse_mapping(file.read())[0]
+        except OSError:
+            return {}
+
+
+def time_stamp(time_us: int) -> str:
+    """Return a time as it is compared with those in names."""
+    return str(time_us).rjust(_TIME_DIGITS, "0")
+
+
+def unlink(names: list[str], descriptor: int) -> None:
+    """Remove files of a folder; those that are not there any more do not matter."""
+    for name in names:
+        try:
+            os.unlink(name, dir_fd=descriptor)
+        except OSError:  # noqa: PERF203 - costs nothing where nothing is raised
+            continue
+
+
+def _time_and_key(name: str) -> tuple[str, str]:
+    """Return the time stamp in a file's name, and the name with a time stamp of 0."""
+    split = split_name(name)
+    if split is None:
+        return time_stamp(0), name
+    head, task, stream, moment_us, io, slot, layout, dtype = split
+    rest = ".".join((io, str(slot), layout, *([dtype] if dtype else []), "npy"))
+    return time_stamp(moment_us), f"{head}.{task}.{stream}.0.{rest}"
+
+
+def _removed(path: str) -> bool:
+    try:
+        os.rmdir(path)  # noqa: PTH106 - once for each step
+    except OSError:
+        return False
+    return True
