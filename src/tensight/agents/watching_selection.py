@@ -98,7 +98,7 @@ def _matcher(selector: Selector, layers: Layers) -> _Matches:
         SelectorKind.ALL: lambda _: True,
         SelectorKind.WEIGHTS: lambda node: node.role == "weight",
         SelectorKind.TRAINABLE_WEIGHTS: lambda node: node.role == "weight",
-        SelectorKind.GRADIENTS: lambda node: is_gradient_scope(node.name),
+        SelectorKind.GRADIENTS: lambda node: is_gradient_scope(node.name) or node.name in layers.backward,
         SelectorKind.ACTIVATIONS: lambda node: _activation(node) != "",
         SelectorKind.ACTIVATION: lambda node: _activation(node) in functions,
         SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensight.graph.type_names import plain_type
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -22,7 +24,7 @@ def _words(text: str) -> frozenset[str]:
 
 # Underscores and case do not count.
 _SUMS = _words(
-    """add addv2 addn sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
+    """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
     indexput maskedscatter scatter indexadd indexcopy"""
 )
 """Operators whose result is zero only if everything in it is."""
@@ -95,7 +97,7 @@ def _inflow(
         for name, slot in zip(node.inputs, slots, strict=True)
         if name in by_name and by_name[name].kind != "constant"
     ]
-    is_gate = _plain(node.type) in _GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
+    is_gate = plain_type(node.type) in _GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
     if is_gate and is_absorbed:
         return Inflow()
     has_signal = any(name in fed for name, _ in inputs)
@@ -104,7 +106,7 @@ def _inflow(
         for source in inputs
         if not by_name[source[0]].is_integer and not (has_signal and source[0] in masks)
     )
-    return Inflow(tuple(sources), _plain(node.type) in _SUMS)
+    return Inflow(tuple(sources), plain_type(node.type) in _SUMS)
 
 
 def _weight_of(
@@ -124,7 +126,7 @@ def _masks(nodes: Sequence[LayerNode]) -> set[str]:
     masks: set[str] = set()
     for node in nodes:
         from_masks = node.kind == "operator" and bool(node.inputs) and masks.issuperset(node.inputs)
-        if node.is_integer or (from_masks and not _plain(node.type).endswith(_MAKERS)):
+        if node.is_integer or (from_masks and not plain_type(node.type).endswith(_MAKERS)):
             masks.add(node.name)
     return masks
 
@@ -133,11 +135,7 @@ def _absorbed(nodes: Sequence[LayerNode], fed: Collection[str]) -> set[str]:
     """Return what is added to, or joined with, something else that comes from the network."""
     found: set[str] = set()
     for node in nodes:
-        if node.kind == "operator" and _plain(node.type) in _SUMS:
+        if node.kind == "operator" and plain_type(node.type) in _SUMS:
             signals = {name for name in node.inputs if name in fed}
             found.update(name for name in node.inputs if not signals <= {name})
     return found
-
-
-def _plain(type_: str) -> str:
-    return type_.replace("_", "").lower()

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.graph.dataflow import VIRTUAL_TYPES
 from tensight.graph.inflow import Inflow, find_inflows
 from tensight.graph.kinds import NodeKind, activation_name, kinds
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +41,9 @@ _MASK_CARRIERS = _MASK_MAKERS | _words(
     unbind clone contiguous detach alias tocopy to cast copy repeat flatten asstrided baddbmm logsoftmax logsumexp
     topk sort dropout nativedropout"""
 )
+_EXPANSION_SCOPE = "Expand/"
+_LONGEST_UPDATE = 64
+"""Operators of an optimizer for one weight; the bound only matters where they hang together."""
 _PARAMETER_STACK = 3
 """Dimensions of embeddings of positions, (1, length, width), which often begin at zero."""
 
@@ -95,6 +100,8 @@ class Layers:
         Nodes in which -Inf may have been put on purpose, so that something is not seen.
     inflows : mapping of str to Inflow
         Of each operator what must be zero for its own zeros to be handed on, not born in it.
+    backward : frozenset of str
+        Operators of the backward pass, whatever scope they are in.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -104,6 +111,7 @@ class Layers:
     depths: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     may_mask: frozenset[str] = frozenset()
     inflows: Mapping[str, Inflow] = field(default_factory=lambda: _NOTHING)
+    backward: frozenset[str] = frozenset()
 
     def __or__(self, other: Layers) -> Layers:
         """Return what is known from two graphs of one network; where they differ the second one counts."""
@@ -115,6 +123,7 @@ class Layers:
             {**self.depths, **other.depths},
             self.may_mask | other.may_mask,
             {**self.inflows, **other.inflows},
+            self.backward | other.backward,
         )
 
 
@@ -128,6 +137,8 @@ def graph_layers(graph: Graph) -> Layers:
 
 def _nodes_of(graph: Graph) -> Iterator[LayerNode]:
     for node in graph.nodes:
+        if node.type in VIRTUAL_TYPES:
+            continue
         found = kinds(graph, node)
         if node.is_operator:
             kind = "operator"
@@ -162,7 +173,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     by_name = {node.name: node for node in every}
     weights = {node.name for node in every if node.kind in ("weight", "frozen")}
     constants = {node.name for node in every if node.kind == "constant"}
-    forward = [node for node in every if node.kind == "operator" and not _is_backward(node)]
+    backward = _backward(every)
+    forward = [node for node in every if node.kind == "operator" and node.name not in backward]
     of_weights = set(weights)
     fed: set[str] = set()
     takes_weights: set[str] = set()
@@ -195,13 +207,25 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
             **{name: depth for name, depth in depths.items() if name in weights},
             **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
         },
-        frozenset(_masks(every)),
+        frozenset(_masks(every, backward)),
         find_inflows(every, of_weights, fed),
+        frozenset(name for name in backward if not by_name[name].optimizes),
     )
 
 
-def _is_backward(node: LayerNode) -> bool:
-    return is_gradient_scope(node.name) or node.optimizes or node.name.startswith(OPTIMIZER_SCOPE)
+def _backward(nodes: Iterable[LayerNode]) -> set[str]:
+    """Return the operators of the backward pass and of optimizers."""
+    found: set[str] = set()
+    for node in nodes:
+        # What MindSpore expands loses the scope of the pass that it belongs to.
+        expands = node.name.startswith(_EXPANSION_SCOPE) and not found.isdisjoint(node.inputs)
+        if node.kind == "operator" and (expands or is_gradient_scope(node.name) or _optimizes(node)):
+            found.add(node.name)
+    return found
+
+
+def _optimizes(node: LayerNode) -> bool:
+    return node.optimizes or node.name.startswith(OPTIMIZER_SCOPE)
 
 
 def _is_matrix(shape: Collection[int] | None) -> bool:
@@ -227,16 +251,22 @@ def _pass_depths(forward: list[LayerNode], of_weights: set[str], depths: dict[st
 
 
 def _gradients(
-    nodes: tuple[LayerNode, ...], by_name: Mapping[str, LayerNode], matrices: Collection[str]
+    nodes: tuple[LayerNode, ...],
+    by_name: Mapping[str, LayerNode],
+    matrices: Collection[str],
 ) -> dict[str, str]:
     """Find the gradient of each matrix: what the optimizer's operator reads beside it, or what is named after it."""
     found: dict[str, str] = {}
     for node in nodes:
-        if node.kind != "operator" or not (node.optimizes or node.name.startswith(OPTIMIZER_SCOPE)):
+        if node.kind != "operator" or not _optimizes(node):
             continue
         updated = [name for name in node.inputs if name in matrices]
+        if len(updated) != 1:
+            continue
         read = [name for name in node.inputs if name in by_name and is_gradient_scope(name)]
-        if len(updated) == 1 and len(read) == 1:
+        if len(read) != 1:
+            read = _read_by_optimizer(node, by_name, by_name[updated[0]].shape)
+        if len(read) == 1:
             found[read[0]] = updated[0]
     for node in nodes:
         if node.type == "AccumulateGrad" and node.name not in found:
@@ -247,13 +277,32 @@ def _gradients(
     return found
 
 
-def _masks(nodes: Iterable[LayerNode]) -> Iterator[str]:
+def _read_by_optimizer(node: LayerNode, by_name: Mapping[str, LayerNode], shape: tuple[int, ...] | None) -> list[str]:
+    """Return what an optimizer gets of the shape of a weight, as far back as the optimizer itself computes with it.
+
+    It may have been unscaled, clipped or averaged since the backward pass; what is read counts.
+    """
+    waiting, seen, found = [node], {node.name}, []
+    while waiting and len(seen) <= _LONGEST_UPDATE:
+        for name in waiting.pop().inputs:
+            source = by_name.get(name)
+            if source is None or name in seen or source.kind != "operator":
+                continue
+            seen.add(name)
+            if _optimizes(source):
+                waiting.append(source)
+            elif source.shape == shape:
+                found.append(name)
+    return found
+
+
+def _masks(nodes: Iterable[LayerNode], backward: Collection[str]) -> Iterator[str]:
     masks: set[str] = set()
     for node in nodes:
         if node.kind == "data":
             masks.add(node.name)
-        elif node.kind == "operator" and not _is_backward(node):
-            name = activation_name(node.type) or node.type.replace("_", "").lower()
+        elif node.kind == "operator" and node.name not in backward:
+            name = activation_name(node.type) or plain_type(node.type)
             if name in _MASK_MAKERS or (name in _MASK_CARRIERS and not masks.isdisjoint(node.inputs)):
                 masks.add(node.name)
     yield from masks

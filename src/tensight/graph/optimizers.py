@@ -80,6 +80,8 @@ _STATE_NAME = re.compile(
 )
 # What BatchNorm gathers; written at each step, but not trained.
 _RUNNING_NAME = re.compile(r"(^|\.)((moving|running)_(mean|var|variance)|num_batches_tracked)$")
+# What another graph hands to this one.
+_PASSED_NAME = re.compile(r"^(\[Parameter\]\d+$|Parameter_\d+$|equiv_\d+_|▸?ф)")
 _WEIGHT_NAME = re.compile(r"(^|[._])(weight|bias|gamma|beta|embedding_table|embeddings?|kernel)(_\w+)?\d*$")
 
 
@@ -154,7 +156,11 @@ def find_parameter_roles(graph: Graph) -> ParameterRoles:
         if name not in states and _assignment_trains(graph, node, name, forward=forward, names=names):
             trainable.add(name)
     has_optimizer = bool(trainable or touched)
-    states |= touched - trainable - {name for name in forward if not _STATE_NAME.search(name)}
+    named = {name for name in names - trainable if _STATE_NAME.search(name)}
+    states |= {name for name in touched - trainable - (forward - named) if not _PASSED_NAME.search(name)}
+    if has_optimizer:
+        # An optimizer that is called as a function has no scope, so that its counters seem to be read by the network.
+        states |= named
     frozen = {name for name in names - trainable - states if _is_weight(graph, name, forward=forward)}
     if not has_optimizer:
         trainable, frozen = frozen, set()
