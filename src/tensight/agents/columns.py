@@ -24,6 +24,8 @@ from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segm
 from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike, NDArray
 
     from tensight.tensors import TensorStatistics
@@ -182,6 +184,33 @@ class StatisticsColumns:
             self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
         return True
 
+    def scan_segments(
+        self, place: int, dtype: str, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], *, hashed: bool = True
+    ) -> bool:
+        """Write the row of a place from a tensor that is never in memory as a whole.
+
+        Parameters
+        ----------
+        place : int
+        dtype : str
+            NumPy's name, ``bfloat16`` for that.
+        shape : tuple of int
+        segments : iterable of ndarray
+            Its elements in C order, 1-D, ``SEGMENT_ELEMENTS`` at a time; each is scanned before the next is asked for.
+        hashed : bool
+            Whether a content hash is wanted; the row may be without one if not.
+
+        Returns
+        -------
+        bool
+            False if the dtype has no statistics; the row then stays as it is.
+        """
+        kind = _BY_NAME.get(dtype)
+        if kind is None:
+            return False
+        self._scan_segments(place, kind, shape, segments, hashed)
+        return True
+
     def copy_row(self, source: int, target: int) -> None:
         """Write to the row of one place what stands in that of another: of the same tensor, seen there too."""
         self.reserve(target + 1)
@@ -260,10 +289,10 @@ class StatisticsColumns:
 
     def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
         """Scan what must be converted, copied or put together first."""
-        self.reserve(place + 1)
         if array.size > SEGMENT_ELEMENTS:
-            self._scan_segments(place, kind, array, hashed)
+            self._scan_segments(place, kind, array.shape, segments_of(array), hashed)
             return
+        self.reserve(place + 1)
         elements = as_native(array, kind.element)
         kernel = self._kernel(kind)
         if kernel is not None and kind.element.route.is_direct:
@@ -289,8 +318,11 @@ class StatisticsColumns:
             _pack(task.words, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
             kernel.call(task.address)
 
-    def _scan_segments(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
-        parts = [scan_segment(segment, index, hashed=hashed) for index, segment in enumerate(segments_of(array))]
+    def _scan_segments(
+        self, place: int, kind: _Kind, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], hashed: bool
+    ) -> None:
+        self.reserve(place + 1)
+        parts = [scan_segment(segment, index, hashed=hashed) for index, segment in enumerate(segments)]
         whole = joined(parts)
         row = self._counts[place]
         row[layout.FINITE], row[layout.NAN] = whole.finite, whole.nan
@@ -301,7 +333,7 @@ class StatisticsColumns:
         reals[layout.TOTAL], reals[layout.ABSOLUTE_TOTAL] = whole.total, whole.absolute_total
         reals[layout.SQUARED_DEVIATION] = whole.squared_deviation
         reals[layout.MINIMUM], reals[layout.MAXIMUM] = whole.minimum, whole.maximum
-        self._mark(place, kind.code, array.shape, whole.exponent)
+        self._mark(place, kind.code, shape, whole.exponent)
 
     def _rescan(self, place: int, elements: NDArray[Any], kind: _Kind) -> int:
         """Sum again if squares left the range of float64; return the exponent of the scale."""

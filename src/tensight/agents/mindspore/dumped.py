@@ -18,16 +18,22 @@ import numpy as np
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.notices import say_once
 from tensight.dumps.npy_files import parse_header
+from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
     from tensight.agents.mindspore.launches import Files, Launch
 
-_BUFFER_BYTES = 2**23
-"""Up to here a file is copied faster than its pages are mapped."""
+_AT_ONCE_BYTES = 2**22
+"""Larger files are read in parts: they then are in the processor's cache when they are scanned."""
+
+_BUFFER_BYTES = SEGMENT_ELEMENTS * np.dtype(np.complex128).itemsize
+"""Of which only those pages take memory that are used."""
 
 _PREFIX_BYTES = 10
 _HEADER_BYTES = 4096
@@ -156,8 +162,9 @@ class DumpedReader:
     """
 
     def __init__(self) -> None:
-        self._buffer = mmap.mmap(-1, _BUFFER_BYTES)
-        self._into = [memoryview(self._buffer)]
+        self._buffer = mmap.mmap(-1, _BUFFER_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._memory = memoryview(self._buffer)
+        self._into = [self._memory[:_AT_ONCE_BYTES]]
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._usual: dict[str, Layout] = {}
         self._unusual: set[str] = set()
@@ -199,8 +206,7 @@ class DumpedReader:
         try:
             layout = self._read(tensor)
             if layout is None:
-                values = _values(tensor, tensor.layout or _layout_of(tensor))
-                return values is not None and columns.scan(place, values, hashed=hashed)
+                return self._scan_unusual(tensor, columns, place, hashed)
         except (OSError, ValueError) as error:
             _say_unreadable(tensor, error)
             return False
@@ -212,7 +218,10 @@ class DumpedReader:
         try:
             layout = self._read(tensor)
             if layout is None:
-                values = _values(tensor, tensor.layout or _layout_of(tensor))
+                layout = tensor.layout or _layout_of(tensor)
+                if _is_usual(tensor, layout):
+                    return any(map(has_non_finite, self._segments(tensor, layout)))
+                values = _values(tensor, layout)
                 return values is not None and has_non_finite(values)
         except (OSError, ValueError) as error:
             _say_unreadable(tensor, error)
@@ -240,14 +249,36 @@ class DumpedReader:
             tensor.layout = layout
         return layout
 
+    def _scan_unusual(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+        layout = tensor.layout or _layout_of(tensor)
+        if _is_usual(tensor, layout):
+            parts = self._segments(tensor, layout)
+            return columns.scan_segments(place, layout.name, layout.shape, parts, hashed=hashed)
+        values = _values(tensor, layout)
+        return values is not None and columns.scan(place, values, hashed=hashed)
+
+    def _segments(self, tensor: DumpedTensor, layout: Layout) -> Iterator[NDArray[Any]]:
+        """Yield the elements in parts, each in the place of the one before."""
+        part_bytes = SEGMENT_ELEMENTS * layout.dtype.itemsize
+        file = tensor.open()
+        try:
+            for begin in range(layout.begin, layout.end, part_bytes):
+                wanted = min(part_bytes, layout.end - begin)
+                read_bytes = os.preadv(file, [self._memory[:wanted]], begin)
+                if read_bytes < wanted:
+                    raise _cut_off(layout, begin + read_bytes)
+                yield np.frombuffer(self._memory, layout.dtype, wanted // layout.dtype.itemsize)
+        finally:
+            os.close(file)
+
     def _look_closer(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
         """Take apart what is in the buffer: a header that this tensor did not have before."""
         buffer = self._buffer
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
         layout = tensor.layout = _layouts.get(header) or _parsed(header)
-        if layout.end > read_bytes and read_bytes < _BUFFER_BYTES:
+        if layout.end > read_bytes and read_bytes < _AT_ONCE_BYTES:
             raise _cut_off(layout, read_bytes)
-        if layout.end > read_bytes or not layout.is_plain or _is_widened(tensor, layout):
+        if layout.end > read_bytes or not _is_usual(tensor, layout):
             self._unusual.add(tensor.key)
             self._usual.pop(tensor.key, None)
             return None
@@ -298,7 +329,7 @@ def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
         return None
     file = tensor.open()
     try:
-        if layout.end > _BUFFER_BYTES:
+        if layout.end > _AT_ONCE_BYTES:
             stored = _mapped(file, layout)
         else:
             stored = np.frombuffer(os.pread(file, layout.end, 0), layout.dtype, layout.elements, layout.begin)
@@ -315,6 +346,11 @@ def _mapped(file: int, layout: Layout) -> NDArray[Any]:
     flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
     pages = mmap.mmap(file, layout.end, flags=flags, prot=mmap.PROT_READ)
     return np.frombuffer(pages, layout.dtype, layout.elements, layout.begin)
+
+
+def _is_usual(tensor: DumpedTensor, layout: Layout) -> bool:
+    """Whether elements can be scanned as they are stored."""
+    return layout.is_plain and not _is_widened(tensor, layout)
 
 
 def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
