@@ -12,16 +12,22 @@ from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Ne
 from running import running_server
 
 import tensight
+from tensight.agents.commands import Order
+from tensight.agents.node_cursor import NodeCursor
+from tensight.agents.places import PlaceTable
+from tensight.agents.program import Program, TracedNode
 from tensight.errors import TensightError
+from tensight.graph import OutputSlot
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from running import RunningServer
 
+    from tensight.agents.program import Role
     from tensight.client import Server, Session
 
     Walk = Callable[..., tuple[Scene, Session]]
@@ -271,3 +277,83 @@ def test_an_adapter_that_shows_whole_steps_is_never_asked_to_stop_within_one(wal
     scene, session = walk(steps=3)
     assert place(session.next_node()) == (1, OPERATORS[0])
     assert not scene.debugger.agent.stops_at_nodes
+
+
+def cursor_of(*nodes: TracedNode, seen: Sequence[str]) -> tuple[NodeCursor, dict[str, int]]:
+    """A cursor at the end of a step that ran these nodes, and the places of those that are not operators."""
+    table = PlaceTable()
+    places = {node.name: table.place(table.node(node.name, node.type, node.role), 0) for node in nodes}
+    cursor = NodeCursor(table)
+    cursor.begin(Program("kernel_graph_0", 0, nodes), [places[name] for name in seen], ())
+    return cursor, places
+
+
+def traced(name: str, type_: str, *sources: str, role: Role = "operator") -> TracedNode:
+    return TracedNode(name, type_, role, tuple((source, 0) for source in sources), (OutputSlot.of_tensor(43, (2,)),))
+
+
+def walked(cursor: NodeCursor, places: dict[str, int], name: str) -> str:
+    """The operator from which on something has its value of the step; "start" or "end" if that is none."""
+    cursor.rewind()
+    cursor.follow(Order(None, at_nodes=True))
+    if cursor.has_run(places[name]):
+        return "start"
+    while not cursor.has_run(places[name]):
+        cursor.follow(Order(None, at_nodes=True))
+    return cursor.node or "end"
+
+
+def test_what_lasts_has_its_value_from_the_operator_that_writes_it() -> None:
+    cursor, places = cursor_of(
+        traced("weight", "Parameter", role="weight"),
+        traced("moments.weight", "Parameter", role="state"),
+        traced("alone.weight", "Parameter", role="weight"),
+        traced("frozen.weight", "Parameter", role="frozen_weight"),
+        traced("moving_mean", "Parameter", role="buffer"),
+        traced("batch", "Parameter", role="input"),
+        traced("Default/Load-op0", "Load", "weight"),
+        traced("Default/Load-op1", "Load", "moving_mean"),
+        traced("Default/MatMul-op0", "MatMul", "batch", "Default/Load-op0"),
+        traced("Default/MatMul-op1", "MatMul", "Default/MatMul-op0", "alone.weight"),
+        traced("Default/BatchNorm-op0", "BatchNorm", "Default/MatMul-op1", "Default/Load-op1"),
+        traced("Gradients/MatMulGrad-op0", "MatMul", "Default/BatchNorm-op0", "weight"),
+        traced("Default/optimizer-Momentum/Mul-op0", "Mul", "weight"),
+        traced("Default/optimizer-Momentum/ApplyMomentum-op0", "ApplyMomentum", "weight", "moments.weight"),
+        traced("Default/Loss-op0", "Mul", "weight", "Default/BatchNorm-op0"),
+        seen=(
+            "Default/MatMul-op0",
+            "Default/MatMul-op1",
+            "Default/BatchNorm-op0",
+            "Gradients/MatMulGrad-op0",
+            "Default/optimizer-Momentum/Mul-op0",
+            "Default/optimizer-Momentum/ApplyMomentum-op0",
+            "Default/Loss-op0",
+        ),
+    )
+    expected = {
+        "weight": "Default/optimizer-Momentum/ApplyMomentum-op0",
+        "moments.weight": "Default/optimizer-Momentum/ApplyMomentum-op0",
+        "alone.weight": "end",
+        "frozen.weight": "start",
+        "batch": "start",
+        "moving_mean": "Default/BatchNorm-op0",
+        "Default/MatMul-op1": "Default/MatMul-op1",
+    }
+    assert {name: walked(cursor, places, name) for name in expected} == expected
+
+
+def test_operators_of_a_branch_that_was_not_taken_are_passed_over() -> None:
+    taken, other = traced("Default/Add-op0", "Add"), traced("Default/Sub-op0", "Sub")
+    silent = TracedNode("Default/Print-op0", "Print")
+    cursor, _ = cursor_of(taken, other, silent, seen=(taken.name,))
+    assert cursor.follow(Order(None, at_nodes=True, back=True))
+    assert cursor.node == silent.name
+    assert cursor.follow(Order(None, at_nodes=True, back=True))
+    assert cursor.node == taken.name
+
+
+def test_a_step_of_which_no_operator_was_seen_has_only_its_end() -> None:
+    cursor, _ = cursor_of(traced("Default/Add-op0", "Add"), seen=())
+    assert cursor.follow(Order(None, at_nodes=True, back=True))
+    assert (cursor.node, cursor.is_within) == ("", False)
+    assert not cursor.follow(Order(None, at_nodes=True))

@@ -7,7 +7,9 @@ one had run: what came later has its value of the step before.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.graph.optimizers import is_of_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,11 +57,15 @@ class NodeCursor:
         indices = [index for index, node in enumerate(operators) if node.name in names or not node.outputs]
         self._nodes = [operators[index].name for index in indices]
         self._positions = {name: position for position, name in enumerate(self._nodes)}
-        for name, index in _written(operators, names).items():
-            self._positions.setdefault(name, bisect_left(indices, index))
+        written = _written(operators, names)
         for node in program.nodes:
+            if node.role == "operator":
+                continue
+            writers = written.trained if node.role in ("weight", "state") else written.others
             if node.role in ("input", "frozen_weight"):
                 self._positions[node.name] = _BEFORE_ALL
+            elif node.name in writers:
+                self._positions[node.name] = bisect_left(indices, writers[node.name])
         self._at = len(self._nodes)
         self._hits = list(hits)
         self._told.clear()
@@ -137,21 +143,38 @@ def _key(hit: AgentHit) -> tuple[int, int]:
     return hit.watchpoint, hit.place.number
 
 
-def _written(operators: Sequence[TracedNode], seen: set[str]) -> dict[str, int]:
-    """Return which operator may have written to weights, states and buffers: the last one that takes them.
+class _Writers(NamedTuple):
+    """Indices of the operators that write to what lasts, by its name.
+
+    Attributes
+    ----------
+    trained : dict of str to int
+        The last operator of an optimizer, or assignment, that takes it.
+    others : dict of str to int
+        The last operator of any kind that takes it: a normalization writes its running means.
+    """
+
+    trained: dict[str, int]
+    others: dict[str, int]
+
+
+def _written(operators: Sequence[TracedNode], seen: set[str]) -> _Writers:
+    """Return which operators may have written to weights, states and buffers.
 
     An operator that nobody saw may only hand on what went in; then whoever takes its result takes that, too.
     """
     known = {node.name for node in operators}
     handed_on: dict[str, set[str]] = {}
-    last: dict[str, int] = {}
+    writers = _Writers({}, {})
     for index, node in enumerate(operators):
         taken: set[str] = set()
         for source in node.inputs:
             if source is not None:
                 name = source[0]
                 taken |= handed_on.get(name, set()) if name in known else {name}
-        last.update(dict.fromkeys(taken, index))
+        writers.others.update(dict.fromkeys(taken, index))
+        if is_of_optimizer(node.type, node.scope) or node.type.startswith("Assign"):
+            writers.trained.update(dict.fromkeys(taken, index))
         if node.name not in seen and taken:
             handed_on[node.name] = taken
-    return last
+    return writers
