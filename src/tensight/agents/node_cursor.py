@@ -59,13 +59,12 @@ class NodeCursor:
         self._positions = {name: position for position, name in enumerate(self._nodes)}
         written = _written(operators, names)
         for node in program.nodes:
-            if node.role == "operator":
-                continue
-            writers = written.trained if node.role in ("weight", "state") else written.others
-            if node.role in ("input", "frozen_weight"):
+            if node.role in ("weight", "state", "buffer"):
+                writers = written.others if node.role == "buffer" else written.trained
+                if node.name in writers:
+                    self._positions[node.name] = bisect_left(indices, writers[node.name])
+            elif node.role != "operator":
                 self._positions[node.name] = _BEFORE_ALL
-            elif node.name in writers:
-                self._positions[node.name] = bisect_left(indices, writers[node.name])
         self._at = len(self._nodes)
         self._hits = list(hits)
         self._told.clear()
