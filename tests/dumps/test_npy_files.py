@@ -75,6 +75,19 @@ def test_reads_a_header_longer_than_the_first_read(tmp_path: Path) -> None:
     assert header_of(tmp_path / "a.npy", npy(text, bytes(8))).offset == 10 + len(text)
 
 
+def test_bfloat16_as_mindspore_on_cpu_names_it_is_read(tmp_path: Path) -> None:
+    text = "{'descr': '<E2', 'fortran_order': False, 'shape': (4,), }".ljust(117) + "\n"
+    assert header_of(tmp_path / "a.npy", npy(text, bytes(8))).dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize(("shape", "data_bytes", "dtype"), [("(4,)", 16, "f4"), ("(4,)", 12, "f2"), ("(0,)", 0, "f2")])
+def test_twice_the_bytes_of_float16_are_the_float32_that_an_operator_computed(
+    tmp_path: Path, shape: str, data_bytes: int, dtype: str
+) -> None:
+    text = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    assert header_of(tmp_path / "a.npy", npy(text, bytes(data_bytes))).dtype == np.dtype(dtype)
+
+
 def test_two_nameless_bytes_are_bfloat16_only_if_the_file_name_says_so(tmp_path: Path) -> None:
     data = saved(np.ones(3, ml_dtypes.bfloat16))
     assert header_of(tmp_path / "a.npy", data, "BFloat16").dtype == ml_dtypes.bfloat16

@@ -38,6 +38,11 @@ _ITEM = re.compile(
 
 _NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|c(?:8|16)|V2)|\?")
 
+#: How MindSpore on CPU (2.7, 2.10) names bfloat16: by a type that only its own extension of NumPy knows.
+_MINDSPORE_BFLOAT16 = re.compile(r"[<=]?E2")
+
+_HALVES = frozenset({"float16", "bfloat16"})
+
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
@@ -102,8 +107,9 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     if len(text) < end - prefix:
         raise TensorFileError(f"{where}: ends inside its header: {end:,} bytes expected, {file.size_bytes:,} found.")
     dtype, shape, fortran = _parsed_at(where, text)
-    if dtype.kind == "V":
+    if dtype.kind == "V" and dtype.name != "bfloat16":
         dtype = _nameless(where, dtype, declared_dtype)
+    dtype = written_dtype(dtype, math.prod(shape), file.size_bytes - end)
     header = TensorHeader(dtype, shape, end, fortran)
     if end + header.data_bytes > file.size_bytes:
         raise TensorFileError(
@@ -111,6 +117,25 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
             f"{end + header.data_bytes:,} bytes expected, {file.size_bytes:,} found."
         )
     return header
+
+
+def written_dtype(dtype: np.dtype[Any], count: int, data_bytes: int) -> np.dtype[Any]:
+    """Return the type of the elements that follow a header.
+
+    On CPU, MindSpore (2.7, 2.10) computes some operators of float16 in float32, and writes what they put out as it is,
+    under a header that says float16.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        By the header.
+    count : int
+        Number of elements by the header.
+    data_bytes : int
+        How many bytes follow it.
+    """
+    is_twice = count > 0 and data_bytes == 2 * count * dtype.itemsize
+    return np.dtype(np.float32).newbyteorder(dtype.byteorder) if is_twice and dtype.name in _HALVES else dtype
 
 
 def _parsed_at(where: str, text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
@@ -155,6 +180,8 @@ def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     if found["shape"]["shape"] is None:
         raise ValueError("the npy header is damaged: its shape is not a tuple of numbers.")
     descr = found["descr"]["descr"]
+    if _MINDSPORE_BFLOAT16.fullmatch(descr):
+        return _bfloat16(), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
     if _NUMBERS.fullmatch(descr) is None:
         raise ValueError(f"elements of type {descr!r} are not numbers; they are not read.")
     return np.dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
@@ -184,6 +211,10 @@ def _nameless(where: str, dtype: np.dtype[Any], declared_dtype: str) -> np.dtype
     """Return the type of elements of which the header knows only the size: NumPy cannot name bfloat16."""
     if declared_dtype.lower() != "bfloat16":
         raise TensorFileError(f"{where}: elements of type {dtype} are not numbers; they are not read.")
+    return _bfloat16()
+
+
+def _bfloat16() -> np.dtype[Any]:
     import ml_dtypes
 
     bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)

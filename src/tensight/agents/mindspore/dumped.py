@@ -10,6 +10,7 @@ import ctypes
 import math
 import mmap
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
@@ -17,7 +18,7 @@ import numpy as np
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.notices import say_once
-from tensight.dumps.npy_files import parse_header
+from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
 
@@ -45,8 +46,6 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SINGLE = np.dtype(np.float32)
 _DECLARED_BFLOAT16 = ".BFloat16.npy"
-_AS_MINDSPORE_NAMES_IT = b"'<E2'"
-"""bfloat16 in the headers of MindSpore on CPU: a type that only its own extension of NumPy knows."""
 
 
 class Layout(NamedTuple):
@@ -243,7 +242,7 @@ class DumpedReader:
         finally:
             os.close(file)
         layout = _layouts.get(self._buffer[:_USUAL_HEADER_BYTES])
-        if layout is None or layout is not usual or layout.end > read_bytes:
+        if layout is None or layout is not usual or layout.end != read_bytes:
             layout = self._look_closer(tensor, read_bytes)
         else:
             tensor.layout = layout
@@ -266,18 +265,17 @@ class DumpedReader:
                 wanted = min(part_bytes, layout.end - begin)
                 read_bytes = os.preadv(file, [self._memory[:wanted]], begin)
                 if read_bytes < wanted:
-                    raise _cut_off(layout, begin + read_bytes)
+                    raise ValueError(f"{begin + read_bytes:,} of {layout.end:,} bytes are there")
                 yield np.frombuffer(self._memory, layout.dtype, wanted // layout.dtype.itemsize)
         finally:
             os.close(file)
 
     def _look_closer(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
-        """Take apart what is in the buffer: a header that this tensor did not have before."""
+        """Take apart what is in the buffer: not what this tensor was before."""
         buffer = self._buffer
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
-        layout = tensor.layout = _layouts.get(header) or _parsed(header)
-        if layout.end > read_bytes and read_bytes < _AT_ONCE_BYTES:
-            raise _cut_off(layout, read_bytes)
+        size_bytes = read_bytes if read_bytes < _AT_ONCE_BYTES else tensor.size_on_disk()
+        layout = tensor.layout = _found(header, size_bytes)
         if layout.end > read_bytes or not _is_usual(tensor, layout):
             self._unusual.add(tensor.key)
             self._usual.pop(tensor.key, None)
@@ -296,31 +294,38 @@ def _layout_of(tensor: DumpedTensor) -> Layout:
         start, size_bytes = os.pread(file, _HEADER_BYTES, 0), os.fstat(file).st_size
     finally:
         os.close(file)
-    header = start[: _PREFIX_BYTES + int.from_bytes(start[8:10], "little")]
-    layout = _layouts.get(header) or _parsed(header)
-    if size_bytes < layout.end:
-        raise _cut_off(layout, size_bytes)
+    layout = _found(start[: _PREFIX_BYTES + int.from_bytes(start[8:10], "little")], size_bytes)
     tensor.layout = layout
     return layout
 
 
-def _parsed(header: bytes) -> Layout:
-    """Take a header apart that is not known yet."""
-    length = int.from_bytes(header[8:10], "little")
-    if not header.startswith(_MAGIC) or len(header) < _PREFIX_BYTES + length:
-        raise ValueError("it is no npy file of version 1, or was cut off; is the disk full?")
-    stored, shape, fortran = parse_header(header[_PREFIX_BYTES:].replace(_AS_MINDSPORE_NAMES_IT, b"'<V2'"))
+def _found(header: bytes, size_bytes: int) -> Layout:
+    """Return what a file holds that has a header and a size."""
+    layout = _layouts.get(header)
+    if layout is None:
+        if not header.startswith(_MAGIC) or len(header) < _PREFIX_BYTES + int.from_bytes(header[8:10], "little"):
+            raise ValueError("it is no npy file of version 1, or was cut off; is the disk full?")
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        layout = _layouts[header] = _laid_out(*parse_header(header[_PREFIX_BYTES:]), len(header))
+    if size_bytes > layout.end:
+        written = written_dtype(layout.dtype, layout.elements, size_bytes - layout.begin)
+        if written is not layout.dtype:
+            layout = _laid_out(written, layout.shape, layout.fortran, layout.begin)
+    elif size_bytes < layout.end:
+        raise ValueError(f"{size_bytes:,} of {layout.end:,} bytes were written; is the disk full?")
+    return layout
+
+
+@lru_cache(maxsize=_MOST_LAYOUTS)
+def _laid_out(stored: np.dtype[Any], shape: tuple[int, ...], fortran: bool, begin: int) -> Layout:
     dtype = _BFLOAT16 if stored.kind == "V" else stored
     native = dtype.newbyteorder("=")
     name = native.name if native.name in ELEMENT_NAMES else ""
-    elements, begin = math.prod(shape), len(header)
-    end = begin + elements * dtype.itemsize
+    elements = math.prod(shape)
     is_plain = bool(name) and dtype == native and not fortran
-    layout = Layout(name, dtype, shape, elements, begin, end, fortran, is_plain, native == _SINGLE)
-    if len(_layouts) >= _MOST_LAYOUTS:
-        _layouts.clear()
-    _layouts[header] = layout
-    return layout
+    end = begin + elements * dtype.itemsize
+    return Layout(name, dtype, shape, elements, begin, end, fortran, is_plain, native == _SINGLE)
 
 
 def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
@@ -356,10 +361,6 @@ def _is_usual(tensor: DumpedTensor, layout: Layout) -> bool:
 def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
     """Whether elements are bfloat16 that were stored as float32."""
     return layout.is_single and tensor.key.endswith(_DECLARED_BFLOAT16)
-
-
-def _cut_off(layout: Layout, size_bytes: int) -> ValueError:
-    return ValueError(f"{size_bytes:,} of {layout.end:,} bytes were written; is the disk full?")
 
 
 def _say_unreadable(tensor: DumpedTensor, error: Exception) -> None:
