@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mindspore import Parameter, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT_SCOPE = "Default"
 
@@ -77,7 +77,9 @@ class CellNames:
     Parameters
     ----------
     cells : sequence of Cell
-        That are debugged, with or without what wraps them; if there are none, every network that is called is.
+        That are debugged, with or without what wraps them.
+    follows_all : bool
+        Whether every other network that is called is debugged, too.
 
     Attributes
     ----------
@@ -86,14 +88,14 @@ class CellNames:
         Grows whenever a network comes or goes, or is seen to have other cells than before.
     """
 
-    def __init__(self, cells: tuple[nn.Cell, ...] = ()) -> None:
+    def __init__(self, cells: Sequence[nn.Cell], *, follows_all: bool) -> None:
         self.roots: list[Root] = []
         self.generation = 0
         self._cells: dict[int, CellName] = {}
         self._passed_over: set[int] = set()
         self._transparent: set[int] = set()
         self._entries: dict[int, list[ParameterEntry]] = {}
-        self._follows_all = not cells
+        self._follows_all = follows_all
         for cell in cells:
             for network in networks_of(cell):
                 self._add(network)

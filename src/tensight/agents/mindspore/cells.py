@@ -22,6 +22,8 @@ from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import CellPrograms, Trace, trace_of
 from tensight.agents.mindspore.replacing import Replacements, executor_classes, pynative_executor
+from tensight.agents.mindspore.rounds import Rounds
+from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
 
@@ -46,13 +48,15 @@ class CellCapture:
     ----------
     agent : Agent
     cells : sequence of Cell
-        That are debugged, with or without what wraps them; if there are none, every network that is called is.
+        That are debugged, with or without what wraps them.
     optimizers : sequence of Optimizer
         Those that train the networks are found by themselves when they are called for the first time.
     step_on : str
         As in the settings: ``optimizer``, ``forward``, ``call``.
     on_step : callable (skipped) -> None
         Told when a step has ended, and whether a loss scaler has left out its update.
+    follows_all : bool
+        Whether every other network that is called is debugged, too.
     """
 
     def __init__(
@@ -63,19 +67,21 @@ class CellCapture:
         *,
         step_on: str = "optimizer",
         on_step: Callable[[bool], None],
+        follows_all: bool = False,
     ) -> None:
         self._agent = agent
         self._needs = agent.places.needs
         self._step_on = step_on
         self._on_step = on_step
-        self._names = CellNames(tuple(cells))
+        self._names = CellNames(cells, follows_all=follows_all or not cells)
         self._parameters = CellParameters(agent, self._names)
         for optimizer in optimizers:
             self._parameters.knows(optimizer)
         self._programs = CellPrograms(self._parameters)
         self._hooks = GradientHooks(self._gradient_came)
         self._builder = StepBuilder(agent.places, self._names, self._see)
-        self._updates = UpdateCount(self._parameters)
+        self._rounds = Rounds()
+        self._updates = 0
         self._replaced = Replacements()
         self._thread = _thread()
         self._stack: list[tuple[CellName, nn.Cell] | None] = []
@@ -114,6 +120,7 @@ class CellCapture:
             if hasattr(pynative, name):
                 put(pynative, name, self._grad)
         put(mindspore.amp.DynamicLossScaler, "adjust", self._adjust)
+        put(mindspore.amp.DynamicLossScaler, "scale", self._scale)
 
     def stop(self) -> None:
         """Remove everything from MindSpore; twice is once."""
@@ -127,6 +134,7 @@ class CellCapture:
         self._stack.clear()
         self._is_quiet = False
         self._hooks.remove()
+        self._agent.watches.loss_scaled = False
         self._builder.begin()
         self._sees = self._agent.capturing or self._last is None
 
@@ -157,13 +165,15 @@ class CellCapture:
             return self._update(original, cell, given, named)
         if not self._sees and self._step_on != "forward" and not wraps(cell):
             return original(cell, *given, **named)
+        if isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+            self._agent.watches.loss_scaled = True
         name, is_passed = self._name(cell)
         if is_passed:
             return self._quietly(original, cell, *given, **named)
         stack, step = self._stack, self._steps
         depth = len(stack)
         stack.append(None if name is None else (name, cell))
-        updates = self._updates.total
+        updates = self._updates
         try:
             output = original(cell, *given, **named)
         finally:
@@ -175,7 +185,7 @@ class CellCapture:
                 self._guarded(self._left, cell, name, within, (given, named), output)
                 if within is None and self._step_on == "forward":
                     self._on_step(False)
-            elif wraps(cell) and updates == self._updates.total and _scales_loss(cell):
+            elif wraps(cell) and updates == self._updates and isinstance(cell, nn.TrainOneStepWithLossScaleCell):
                 self._ended(skipped=True)
         return output
 
@@ -298,14 +308,27 @@ class CellCapture:
 
     def _update(self, original: Callable[..., Any], optimizer: nn.Optimizer, given: Any, named: dict[str, Any]) -> Any:
         """Have an optimizer update its weights: that ends a step."""
-        knows = self._guarded(self._parameters.knows, optimizer)
+        knows = self._guarded(self._knows, optimizer)
         if knows:
             gradients = given[0] if given else next(iter(named.values()), ())
             self._guarded(self._parameters.observe_gradients, optimizer, gradients)
         result = self._quietly(original, optimizer, *given, **named)
-        if knows and self._updates.ends_step(optimizer):
+        self._updates += 1
+        if knows and self._rounds.ends_step(frozenset((id(optimizer),))):
             self._ended(skipped=False)
         return result
+
+    def _knows(self, optimizer: nn.Optimizer) -> bool:
+        """Whether an optimizer trains the networks. With one that is new others are looked for, which may be next."""
+        parameters = self._parameters
+        if any(optimizer is known for known in parameters.optimizers):
+            return True
+        if not parameters.knows(optimizer):
+            return False
+        for other in live_instances(nn.Optimizer):
+            parameters.knows(other)
+        self._rounds.learn(parameters.optimizers)
+        return True
 
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
         """Notice when a loss scaler finds that gradients have left the range of their type."""
@@ -313,6 +336,12 @@ class CellCapture:
         if _thread() == self._thread and not self._is_quiet and not self._builder.idle and not bool(grads_finite):
             self._ended(skipped=True)
         return result
+
+    def _scale(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Notice that gradients may overflow on purpose until the step ends."""
+        if _thread() == self._thread:
+            self._agent.watches.loss_scaled = True
+        return original(*given, **named)
 
     def _ended(self, *, skipped: bool) -> None:
         if self._step_on == "optimizer":
@@ -341,49 +370,3 @@ class CellCapture:
     def _give_up(self, error: Exception) -> None:
         self.stop()
         say_once(f"cells are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")
-
-
-class UpdateCount:
-    """Knows when a step ends: when each optimizer has updated its weights once.
-
-    If one does so twice before that, as in adversarial trainings, every update ends a step from then on.
-
-    Parameters
-    ----------
-    parameters : CellParameters
-        Knows the optimizers.
-
-    Attributes
-    ----------
-    total : int
-        Of all updates.
-    """
-
-    def __init__(self, parameters: CellParameters) -> None:
-        self._parameters = parameters
-        self._updated: set[int] = set()
-        self._ever: set[int] = set()
-        self._idle: set[int] = set()
-        self._each_update = False
-        self.total = 0
-
-    def ends_step(self, optimizer: nn.Optimizer) -> bool:
-        """Note an update; return whether it ends a step."""
-        self.total += 1
-        number = id(optimizer)
-        live = {id(one) for one in self._parameters.optimizers}
-        if number in self._updated:
-            waiting = live - self._updated - self._idle
-            self._each_update = self._each_update or bool(waiting & self._ever)
-            self._idle |= waiting - self._ever
-        self._updated.add(number)
-        self._ever.add(number)
-        self._idle.discard(number)
-        ends = self._each_update or live - self._idle <= self._updated
-        if ends:
-            self._updated.clear()
-        return ends
-
-
-def _scales_loss(cell: nn.Cell) -> bool:
-    return isinstance(cell, nn.TrainOneStepWithLossScaleCell)

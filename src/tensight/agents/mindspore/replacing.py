@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class Replacements:
         original = getattr(owner, name)
         self._is_active = True
 
-        @functools.wraps(original)
         def method(*given: Any, **named: Any) -> Any:
             if not self._is_active:
                 return original(*given, **named)
             return replacement(original, *given, **named)
 
+        # What compiles the method reads the original's code, and looks for its names where they are.
+        of_original = FunctionType(method.__code__, original.__globals__, name, None, method.__closure__)
+        method = functools.update_wrapper(of_original, original)
         is_own = name in vars(owner)
         setattr(owner, name, method)
         self._replaced.append((owner, name, method, original if is_own else None))
