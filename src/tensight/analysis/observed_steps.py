@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, WITHOUT_RESULTS, is_gathered, is_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -182,7 +182,7 @@ class ObservedStep:
         if not node.is_operator:
             row = self._outside_row(node)
             return [] if row is None else [(node.name, 0, row)]
-        found = dict(self._outputs.get(node.name, {}))
+        found = {} if node.type in WITHOUT_RESULTS else dict(self._outputs.get(node.name, {}))
         for slot in range(len(node.outputs)):
             if slot not in found and (row := self._seen_by_consumer(node, slot)) is not None:
                 found[slot] = row
@@ -290,10 +290,10 @@ class ObservedStep:
 
     @cached_property
     def _updates(self) -> Mapping[str, list[tuple[str, int]]]:
-        """Of each operator of an optimizer that has no outputs: the parameters that it wrote to, and their rows."""
+        """Of each operator of an optimizer that puts nothing out: the parameters that it wrote to, and their rows."""
         updates: dict[str, list[tuple[str, int]]] = {}
         for node in self.graph.operators:
-            if not node.outputs and is_optimizer(node):
+            if (not node.outputs or node.type in WITHOUT_RESULTS) and is_optimizer(node):
                 producers = self.graph.flat_producers(node)
                 written = [one[0].name for one in producers if one is not None and one[0].name in self._updated]
                 rows = [(name, self._outputs.get(name, {}).get(0)) for name in written]

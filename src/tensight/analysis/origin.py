@@ -301,11 +301,15 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
     outputs = [output for output in step.outputs(node) if shows.certainly[output[2]]]
     if not outputs:
         return None
+    sources = list(step.inputs(node))
+    if anomaly is Anomaly.ALL_ZERO and sources and all(source.is_constant for _, source, _ in sources):
+        # What is made of constants alone is what the code asks for.
+        return None
     inputs = tuple(
         OriginInput(index, source.name, InputState.NOT_DUMPED, -1)
         if row is None
         else OriginInput(index, source.name, shows.state(row), row)
-        for index, source, row in step.inputs(node)
+        for index, source, row in sources
     )
     if shows.masks[outputs[0][2]] and (node.type in MASK_MAKERS or step.is_kept(node)):
         return None

@@ -16,6 +16,7 @@ from tensight.agents.mindspore.traced_graphs import (
     updates_weights,
     user_stack,
 )
+from tensight.agents.mindspore.written_graphs import merged, renamed
 from tensight.agents.notices import say_once
 from tensight.agents.program import Program
 from tensight.dumps.execution import ExecutionOrder
@@ -23,6 +24,7 @@ from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
+from tensight.graph.optimizers import WITHOUT_RESULTS
 from tensight.graph.parsing import graph_proto
 
 if TYPE_CHECKING:
@@ -33,8 +35,11 @@ if TYPE_CHECKING:
     from tensight.dumps.matching import Match
     from tensight.graph import Graph, Node
 
+_CAPTURED = "▸"
+"""Before the names of parameters that a graph reads from the one around it."""
+
 NO_PLACE = -1
-"""Of a file that belongs to no node, or to a constant."""
+"""Of a file that belongs to no node, or to a constant, or whose content means nothing."""
 
 _NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>[0-9]{1,9})", re.ASCII | re.DOTALL)
 _LASTING: tuple[Role, ...] = ("weight", "frozen_weight", "state", "buffer")
@@ -86,9 +91,10 @@ class GraphPrograms:
                 say_once(f"a graph cannot be read, and what it runs is not observed: {error}")
                 continue
             listed = order_of(graph.graph_id) or order_of(number)
-            learned = self._graphs[number] = _Learned(graph, listed, data, self._names(graph, listed))
+            written = graph_proto(data, where=path)
+            self._graphs[number] = _Learned(graph, listed, written, self._names(graph, listed))
             self._programs.pop(graph.root_id, None)
-            self._programs.pop(learned.graph.graph_id, None)
+            self._programs.pop(graph.graph_id, None)
         if new:
             self._decide_roles()
 
@@ -115,6 +121,10 @@ class GraphPrograms:
     def _names(self, graph: Graph, listed: Sequence[str]) -> dict[str, str]:
         """Return the name in the program of each node of a new graph."""
         names = {node.name: node.name for node in graph.nodes}
+        for node in graph.parameters:
+            outer = node.name.lstrip(_CAPTURED)
+            if outer and outer not in graph:
+                names[node.name] = outer
         for node in executed(graph, listed):
             name = names[node.name] = self._name(graph, node, names)
             self._meanings.setdefault(name, (graph.root_id, _meaning(graph, node, names)))
@@ -150,17 +160,18 @@ class GraphPrograms:
                 self._places.change_role(name, role)
 
     def _roles(self) -> dict[str, Role]:
-        graphs = [learned.graph for learned in self._graphs.values()]
-        deciding = [graph for graph in graphs if optimizes(graph)]
-        trained = _union(graph.parameter_roles.trainable for graph in deciding or graphs)
-        states = _union(graph.parameter_roles.states for graph in graphs) - trained
-        frozen = _union(graph.parameter_roles.frozen | graph.parameter_roles.trainable for graph in graphs)
+        every = list(self._graphs.values())
+        deciding = [one for one in every if one.optimizes]
+        trained = _union(one.called(one.graph.parameter_roles.trainable) for one in deciding or every)
+        states = _union(one.called(one.graph.parameter_roles.states) for one in every) - trained
+        weights = (one.graph.parameter_roles.frozen | one.graph.parameter_roles.trainable for one in every)
+        frozen = _union(one.called(names) for one, names in zip(every, weights, strict=True))
         roles: dict[str, Role] = {}
-        for graph in graphs:
-            for node in graph.parameters:
-                other = other_role(graph, node)
-                if other == "buffer" or node.name not in roles:
-                    roles[node.name] = other
+        for one in every:
+            for node in one.graph.parameters:
+                name, other = one.names[node.name], other_role(one.graph, node)
+                if other == "buffer" or name not in roles:
+                    roles[name] = other
         roles.update(dict.fromkeys(frozen, "frozen_weight"))
         roles.update(dict.fromkeys(states, "state"))
         roles.update(dict.fromkeys(trained, "weight"))
@@ -173,8 +184,13 @@ class _Learned:
     def __init__(self, graph: Graph, listed: tuple[str, ...], data: bytes, names: dict[str, str]) -> None:
         self.graph = graph
         self.listed = listed
-        self.data = data
         self.names = names
+        self.optimizes = optimizes(graph)
+        self.written = renamed(data, graph, names)
+
+    def called(self, names: Iterable[str]) -> frozenset[str]:
+        """Return what nodes of some names are called in programs."""
+        return frozenset(self.names[name] for name in names)
 
 
 class DumpedProgram:
@@ -198,8 +214,9 @@ class DumpedProgram:
                 nodes.setdefault(node.name, node)
         root = next((graph for graph in graphs if graph.graph_id == number), graphs[0])
         ordered = sorted(nodes.values(), key=lambda node: node.role == "operator")
-        # One graph is shown as MindSpore wrote it; several that run as one become one.
-        written = _written(members[0]) if len(members) == 1 else b""
+        # Several that run as one become one.
+        parts = [one.written for one in members]
+        written = parts[0] if len(parts) == 1 else merged(parts, root.name, number)
         self.program = Program(root.name, number + 1, tuple(ordered), written)
         self.updates = any(map(updates_weights, graphs))
         self.order = tuple(one.names[name] for one in members for name in one.listed if name in one.names) or tuple(
@@ -246,11 +263,13 @@ class DumpedProgram:
     def _place(self, match: Match, io: str, slot: str) -> int:
         side: Io = "input" if io == "input" else "output"
         able = [one for one in match.candidates if len(match.candidates) == 1 or has_slot(one, side, int(slot))]
-        if len(able) != 1 or able[0].node.is_constant:
+        if len(able) != 1:
             return NO_PLACE
         graph, node, _ = able[0]
-        role = "operator" if node.is_operator else self._roles[node.name]
-        declared = self._table.node(self._names[graph.graph_id][node.name], node.type, role)
+        if node.is_constant or (side == "output" and node.type in WITHOUT_RESULTS):
+            return NO_PLACE
+        name = self._names[graph.graph_id][node.name]
+        declared = self._table.node(name, node.type, "operator" if node.is_operator else self._roles[name])
         return self._table.place(declared, int(slot), side)
 
 
@@ -277,19 +296,6 @@ def _meaning(graph: Graph, node: Node, names: Mapping[str, str]) -> _Meaning:
 def _is_constant(graph: Graph, name: str) -> bool:
     node = graph.get(name)
     return node is not None and node.is_constant
-
-
-def _written(learned: _Learned) -> bytes:
-    """Return a graph as MindSpore wrote it, but for names that other graphs had taken."""
-    from tensight.graph.ms_graph_pb2 import GraphProto
-
-    data = graph_proto(learned.data, where=learned.graph.name)
-    if all(node.full_name == learned.names[node.name] for node in learned.graph.operators):
-        return data
-    message = GraphProto.FromString(data)
-    for node, proto in zip(learned.graph.operators, message.node, strict=True):
-        proto.full_name = learned.names[node.name].encode("utf-8", "backslashreplace")
-    return message.SerializeToString()
 
 
 def _bytes_of(path: str) -> bytes:

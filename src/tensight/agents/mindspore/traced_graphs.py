@@ -36,10 +36,10 @@ def traced_nodes(
     names : mapping of str to str
         Name in the program of each node.
     roles : mapping of str to Role
-        Of its parameters.
+        Of its parameters, by their names in the program.
     """
     for node in graph.parameters:
-        yield TracedNode(names[node.name], node.type, roles[node.name], outputs=node.outputs)
+        yield TracedNode(names[node.name], node.type, roles[names[node.name]], outputs=node.outputs)
     for node in graph.constants:
         yield TracedNode(names[node.name], node.type, "constant", outputs=node.outputs, attributes=_value(node))
     for node in executed(graph, listed):
