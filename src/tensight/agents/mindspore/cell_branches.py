@@ -7,14 +7,18 @@ are taken for it, and one more source that is not known.
 
 from __future__ import annotations
 
+import inspect
+import linecache
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.call_stack import is_user_file, user_stack
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_calls import Operation, Ran, Slot, tensors_in
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE
 from tensight.agents.notices import say_once
+from tensight.agents.program import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +35,7 @@ SCRIPT = "Script"
 MOST_CALLS = 50_000
 """That the tree remembers."""
 
+_MOST_DECORATORS = 16
 _MOST_SOURCES = 64
 _MOST_FUNCTIONS = 20_000
 _PRODUCTS = ("Mul", "MatMul", "BatchMatMul", "Matmul", "Bmm", "Mm", "Dense")
@@ -102,7 +107,7 @@ class StepBuilder:
         operation.is_compiled = opaque
         for index, tensor in reading.outside:
             reading.reads(self._from_outside(operation, index, tensor), index)
-        self._add(operation, reading)
+        self._add(operation, reading, cell=cell)
         for index, tensor in reading.outside:
             self._know(operation.inputs[index], tensor)
             self._seen(operation.inputs[index], tensor)
@@ -275,14 +280,21 @@ class StepBuilder:
             known = self._operations[name] = Operation(self._places.node(name, type_))
         return known
 
-    def _add(self, operation: Operation, reading: _Reading, *, begins_backward: bool = False) -> None:
+    def _add(
+        self,
+        operation: Operation,
+        reading: _Reading,
+        *,
+        begins_backward: bool = False,
+        cell: nn.Cell | None = None,
+    ) -> None:
         """Go on to an operation that runs next."""
         key = operation, begins_backward, tuple(reading.sources)
         ran = self.at.following.get(key)
         if ran is None:
             ran = Ran(self.at, operation)
             ran.begins_backward = begins_backward
-            ran.stack = user_stack()
+            ran.stack = (*own_code(cell), *user_stack()) if cell is not None else user_stack()
             ran.parameters = tuple(reading.parameters)
             self._calls += 1
             if self._calls <= MOST_CALLS:
@@ -322,9 +334,21 @@ class _Reading:
         self.slots.append((slot, index))
 
 
+def own_code(cell: nn.Cell) -> tuple[StackFrame, ...]:
+    """Return where the code of a cell begins, if it is the user's: nobody can say which of its lines did what."""
+    code = getattr(inspect.unwrap(type(cell).construct), "__code__", None)
+    if code is None or not is_user_file(code.co_filename):
+        return ()
+    # Decorators stand before it.
+    lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
+    texts = ((line, linecache.getline(code.co_filename, line).strip()) for line in lines)
+    line, text = next((one for one in texts if one[1].startswith("def ")), (code.co_firstlineno, ""))
+    return (StackFrame(os.path.abspath(code.co_filename), line, code.co_name, text),)
+
+
 def has_gradient(tensor: Any) -> bool:
     """Whether a tensor was computed, and takes part in a backward pass that may come."""
-    return bool(tensor._has_auto_grad())
+    return bool(tensor._has_auto_grad() and getattr(tensor, "_requires_grad", True))
 
 
 def _function_of(tensor: Any) -> Any:

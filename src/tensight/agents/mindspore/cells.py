@@ -235,8 +235,12 @@ class CellCapture:
 
     def _ran_compiled(self, function: Any, cell: Any, tensors: list[Any], output: Any) -> None:
         own = getattr(function, "__name__", "function")
-        qualified = getattr(function, "__qualname__", own)
-        say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+        if not getattr(function, "__module__", "").startswith("mindspore."):
+            qualified = getattr(function, "__qualname__", own)
+            say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+        elif not any(map(has_gradient, tensors_in(output))):
+            # MindSpore's own; what it does beside forward passes is nothing that people have written.
+            return
         if isinstance(cell, nn.Cell) and own == "construct":
             # The call of the cell itself tells the rest.
             if id(cell) not in self._compiled:
