@@ -6,13 +6,12 @@ one had run: what came later has its value of the step before.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.graph.optimizers import is_of_optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from tensight.agents.commands import Order
     from tensight.agents.places import PlaceTable
@@ -47,22 +46,21 @@ class NodeCursor:
         program : Program
             What ran.
         seen : iterable of int
-            Places that were seen in it.
+            Places that were seen in it, in any order: frameworks run in parallel what does not depend on each other,
+            and the program's order is the same in every step.
         hits : sequence of AgentHit
             All of the step.
         """
         names = {self._places[number].node.name for number in seen}
         operators = [node for node in program.nodes if node.role == "operator"]
         # What has outputs, and none that was seen, is no computation, or belongs to a branch that was not taken.
-        indices = [index for index, node in enumerate(operators) if node.name in names or not node.outputs]
-        self._nodes = [operators[index].name for index in indices]
+        self._nodes = [node.name for node in operators if node.name in names or not node.outputs]
         self._positions = {name: position for position, name in enumerate(self._nodes)}
-        written = _written(operators, names)
+        end, written = len(self._nodes), _written(operators, names)
         for node in program.nodes:
             if node.role in ("weight", "state", "buffer"):
                 writers = written.others if node.role == "buffer" else written.trained
-                if node.name in writers:
-                    self._positions[node.name] = bisect_left(indices, writers[node.name])
+                self._positions[node.name] = self._positions.get(writers.get(node.name, ""), end)
             elif node.role != "operator":
                 self._positions[node.name] = _BEFORE_ALL
         self._at = len(self._nodes)
@@ -143,21 +141,21 @@ def _key(hit: AgentHit) -> tuple[int, int]:
 
 
 class _Writers(NamedTuple):
-    """Indices of the operators that write to what lasts, by its name.
+    """Full names of the operators that write to what lasts, by its name.
 
     Attributes
     ----------
-    trained : dict of str to int
+    trained : dict of str to str
         The last operator of an optimizer, or assignment, that takes it.
-    others : dict of str to int
+    others : dict of str to str
         The last operator of any kind that takes it: a normalization writes its running means.
     """
 
-    trained: dict[str, int]
-    others: dict[str, int]
+    trained: dict[str, str]
+    others: dict[str, str]
 
 
-def _written(operators: Sequence[TracedNode], seen: set[str]) -> _Writers:
+def _written(operators: Sequence[TracedNode], seen: Container[str]) -> _Writers:
     """Return which operators may have written to weights, states and buffers.
 
     An operator that nobody saw may only hand on what went in; then whoever takes its result takes that, too.
@@ -165,15 +163,15 @@ def _written(operators: Sequence[TracedNode], seen: set[str]) -> _Writers:
     known = {node.name for node in operators}
     handed_on: dict[str, set[str]] = {}
     writers = _Writers({}, {})
-    for index, node in enumerate(operators):
+    for node in operators:
         taken: set[str] = set()
         for source in node.inputs:
             if source is not None:
                 name = source[0]
                 taken |= handed_on.get(name, set()) if name in known else {name}
-        writers.others.update(dict.fromkeys(taken, index))
+        writers.others.update(dict.fromkeys(taken, node.name))
         if is_of_optimizer(node.type, node.scope) or node.type.startswith("Assign"):
-            writers.trained.update(dict.fromkeys(taken, index))
+            writers.trained.update(dict.fromkeys(taken, node.name))
         if node.name not in seen and taken:
             handed_on[node.name] = taken
     return writers
