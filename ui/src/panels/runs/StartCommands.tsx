@@ -6,7 +6,7 @@ import { attachment, startCommands } from './commands'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
 
-const LISTED = ['pytorch', 'pytorchOps', 'pytorchRecommended', 'environment', 'mindspore'] as const
+const LISTED = ['atStart', 'operators', 'recommended', 'environment', 'original'] as const
 
 /** How to start a training that attaches to this server, ready to copy. */
 export function StartCommands() {

@@ -11,10 +11,10 @@ test.each([
 })
 
 test('the commands name the port always, and the host where it is another machine', () => {
-  expect(startCommands({ host: 'localhost', port: '50051' }).pytorch).toBe(
+  expect(startCommands({ host: 'localhost', port: '50051' }).atStart).toBe(
     'tensight run --port 50051 --break-at-start train.py',
   )
-  expect(startCommands({ host: 'gpu-7', port: '6000' }).mindspore).toBe(
+  expect(startCommands({ host: 'gpu-7', port: '6000' }).original).toBe(
     'ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=gpu-7 MS_DEBUGGER_PORT=6000 python train.py',
   )
 })

@@ -20,10 +20,10 @@ export function startCommands({ host, port }: Attachment) {
   const where = host === 'localhost' ? `--port ${port}` : `--host ${host} --port ${port}`
   const address = host === 'localhost' ? '127.0.0.1' : host
   return {
-    pytorch: `tensight run ${where} --break-at-start train.py`,
-    pytorchOps: `tensight run ${where} --break-at-start --capture ops train.py`,
-    pytorchRecommended: `tensight run ${where} --recommended train.py`,
+    atStart: `tensight run ${where} --break-at-start train.py`,
+    operators: `tensight run ${where} --break-at-start --capture ops train.py`,
+    recommended: `tensight run ${where} --recommended train.py`,
     environment: `TENSIGHT_DEBUG=1 TENSIGHT_HOST=${address} TENSIGHT_PORT=${port} TENSIGHT_BREAK_AT_START=1 python train.py`,
-    mindspore: `ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=${address} MS_DEBUGGER_PORT=${port} python train.py`,
+    original: `ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=${address} MS_DEBUGGER_PORT=${port} python train.py`,
   }
 }
