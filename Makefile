@@ -44,7 +44,7 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 
 test: $(FRAMEWORKS) $(PAGE) browser mindspores ## Run all tests on all cores, with coverage; those of the page in Chromium
 	$(NPM) test
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --cov --cov-report=term
 
 lint: $(READY) node ## Check style, types, and the direction of imports
 	$(BIN)/ruff check .
