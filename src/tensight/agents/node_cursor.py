@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.graph.optimizers import is_of_optimizer
+from tensight.graph.optimizers import WITHOUT_RESULTS, is_of_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -53,8 +53,8 @@ class NodeCursor:
         """
         names = {self._places[number].node.name for number in seen}
         operators = [node for node in program.nodes if node.role == "operator"]
-        # What has outputs, and none that was seen, is no computation, or belongs to a branch that was not taken.
-        self._nodes = [node.name for node in operators if node.name in names or not node.outputs]
+        # What has results, and none that was seen, is no computation, or belongs to a branch that was not taken.
+        self._nodes = [node.name for node in operators if node.name in names or not _has_results(node)]
         self._positions = {name: position for position, name in enumerate(self._nodes)}
         end, written = len(self._nodes), _written(operators, names)
         for node in program.nodes:
@@ -153,6 +153,10 @@ class _Writers(NamedTuple):
 
     trained: dict[str, str]
     others: dict[str, str]
+
+
+def _has_results(node: TracedNode) -> bool:
+    return bool(node.outputs) and node.type not in WITHOUT_RESULTS
 
 
 def _written(operators: Sequence[TracedNode], seen: Container[str]) -> _Writers:
