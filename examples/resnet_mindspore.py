@@ -1,6 +1,6 @@
 """A small ResNet with batch normalisation, in mixed precision: float16 where that is safe, and the loss is scaled.
 
-``--fault float16-loss`` computes the loss in float16, too; the scale that it gets in step 6 no longer fits.
+``--fault float16-loss`` computes the loss in float16, too; scaled as it is from step 6 on it no longer fits.
 """
 
 import argparse
@@ -63,13 +63,13 @@ def main():
 
     network = amp.auto_mixed_precision(ResNet(), amp_level="O2", dtype=ms.float16)
     optimizer = nn.Momentum(network.trainable_params(), learning_rate=0.05, momentum=0.9)
-    scaler = amp.DynamicLossScaler(scale_value=2**14, scale_factor=4, scale_window=STEPS_BETWEEN_SCALES)
+    scaler = amp.DynamicLossScaler(scale_value=2**14, scale_factor=2, scale_window=STEPS_BETWEEN_SCALES)
     loss_type = ms.float16 if arguments.fault == "float16-loss" else ms.float32
 
     def scaled_loss(pictures, kinds):
         scores = network(pictures).astype(loss_type)
         loss = ops.cross_entropy(scores, kinds)
-        return scaler.scale(loss)  # FAULT: beside a loss in float16 the scale is Inf as soon as it exceeds 65504
+        return scaler.scale(loss)  # FAULT: a loss in float16 that is scaled beyond 65504 is Inf
 
     value_and_gradients = ms.value_and_grad(scaled_loss, None, optimizer.parameters)
 

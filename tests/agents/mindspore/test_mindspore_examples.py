@@ -1,0 +1,172 @@
+"""Each example on MindSpore, debugged live: its planted fault is found, and in a healthy training nothing is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from example_trainings import PATIENCE_S, Debugged, debugged, planted_line, run, saved_weights
+from running import RunningServer, running_server
+
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tensight.client import Session
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What is wrong in an example.
+
+    Attributes
+    ----------
+    fault : str
+        What the script calls it.
+    step : int
+        In which it shows.
+    condition : str
+        Which recommended watchpoint finds it.
+    operator, cell : str
+        Regular expressions for the node where it began, in graph mode and in PyNative mode.
+    line_of_cell : str
+        In PyNative mode, code of the line that is named; empty for the line of the fault.
+    """
+
+    fault: str
+    step: int
+    condition: str
+    operator: str
+    cell: str
+    line_of_cell: str = ""
+
+
+PLANTED = {
+    "lenet": Planted(
+        "log-of-zero",
+        6,
+        "unintended_overflow",
+        r"HandWrittenLoss/Log-op\d+$",
+        r"/HandWrittenLoss-op0$",
+        "model.train(1, batches",
+    ),
+    "resnet": Planted("float16-loss", 6, "unintended_overflow", r"Default/Mul-op\d+$", r"_grad_scale_map-op0$"),
+    "transformer": Planted(
+        "empty-sentence", 5, "unintended_overflow", r"/Div-op\d+$", r"/Transformer-op0$", "return self.head(mean)"
+    ),
+    "gan": Planted(
+        "frozen-layer", 10, "weight_not_changed", r"^generator\.hidden1\.weight$", r"^generator\.hidden1\.weight$"
+    ),
+}
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def examples_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("examples") / "workspace") as server:
+        yield server
+
+
+def found(session: Session) -> list[tuple[str, list[tuple[str, int, list[str]]]]]:
+    """Return what hit, so that it can be compared."""
+    return [
+        (node.node, [(tensor.io, tensor.slot, [hit.condition for hit in tensor.hits]) for tensor in node.tensors])
+        for node in session.hits()
+    ]
+
+
+def beginning(session: Session, condition: str) -> tuple[str, Any]:
+    """Return the node where it began, and its line: of an overflow the origin, else the first tensor that hit."""
+    if condition == "unintended_overflow":
+        origin = session.origins()[0]
+        return origin.node, origin.line
+    first = session.hits()[0]
+    return first.node, first.line
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("example", PLANTED)
+@pytest.mark.parametrize("version", ["2.10", "2.7"])
+def test_the_planted_fault_is_found_at_its_step_operator_and_line(
+    examples_server: RunningServer, version: str, example: str, mode: str
+) -> None:
+    planted = PLANTED[example]
+    with debugged(examples_server, version, example, "--mode", mode, "--fault", planted.fault) as training:
+        session = training.session
+        session.watch_recommended()
+        record = session.continue_().wait(PATIENCE_S)
+        assert (record.state, record.step) == (State.PAUSED, planted.step), found(session)
+        assert any(hit.condition == planted.condition for hit in session.hits()[0].tensors[0].hits), found(session)
+
+        node, line = beginning(session, planted.condition)
+        assert re.search(planted.operator if mode == "graph" else planted.cell, node), found(session)[:5]
+        assert line is not None
+        if mode == "pynative" and planted.line_of_cell:
+            assert planted.line_of_cell in line.code
+        else:
+            assert line.line == planted_line(example), line
+
+        before = found(session)
+        session.recheck().wait(PATIENCE_S)
+        assert found(session) == before
+        if mode == "graph":
+            the_operators_can_be_gone_through(session, planted.step)
+        the_training_can_be_ended(training)
+
+
+def the_operators_can_be_gone_through(session: Session, step: int) -> None:
+    """Go back by two operators, forward by one, and to one by its name."""
+    last = session.previous_node().wait(PATIENCE_S)
+    one_before = session.previous_node().wait(PATIENCE_S)
+    assert (last.step, one_before.step) == (step, step)
+    assert last.node
+    assert one_before.node
+    assert one_before.node != last.node
+    assert session.next_node().wait(PATIENCE_S).node == last.node
+    assert session.previous_node(one_before.node).wait(PATIENCE_S).node == one_before.node
+
+
+def the_training_can_be_ended(training: Debugged) -> None:
+    training.session.terminate()
+    assert training.session.wait(PATIENCE_S).state is State.TERMINATED
+    assert "terminated from the debug server" in training.finish().complained
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("example", PLANTED)
+def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
+    examples_server: RunningServer, tmp_path: Path, example: str, mode: str
+) -> None:
+    options = ["--mode", mode, "--steps", str(STEPS), "--save"]
+    alone = run("2.10", example, *options, str(tmp_path / "alone.ckpt"))
+    assert alone.code == 0, alone.complained
+    saved = saved_weights("2.10", tmp_path / "alone.ckpt")
+    with debugged(examples_server, "2.10", example, *options, str(tmp_path / "debugged.ckpt")) as training:
+        session = training.session
+        session.watch_recommended()
+        record = session.continue_(STEPS).wait(PATIENCE_S)
+        assert (record.state, record.step, found(session)) == (State.PAUSED, STEPS, [])
+        # What is seen of the last step is what the training saved after it, in another process, to the last bit.
+        for name, array in saved.items():
+            seen = session.tensor(name).numpy()
+            assert (seen.dtype, seen.shape, seen.tobytes()) == (array.dtype, array.shape, array.tobytes()), name
+        assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
+        ended = training.finish()
+    assert ended.code == 0, ended.complained
+    assert ended.printed == alone.printed
+    assert (tmp_path / "debugged.ckpt").read_bytes() == (tmp_path / "alone.ckpt").read_bytes()
+
+
+@pytest.mark.parametrize("example", PLANTED)
+def test_a_training_that_goes_well_is_not_stopped(examples_server: RunningServer, example: str) -> None:
+    with debugged(examples_server, "2.10", example, "--mode", "graph") as training:
+        training.session.watch_recommended()
+        record = training.session.continue_().wait(PATIENCE_S)
+        assert record.state is State.FINISHED, found(training.session)
+        assert training.finish().code == 0
