@@ -6,26 +6,21 @@ they are given and what they return stays as it is, and so do MindSpore's caches
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mindspore
 
+from tensight.agents.mindspore.replacing import (
+    Replacements,
+    cell_executor_class,
+    executor_classes,
+    pynative_executor,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def _executors() -> tuple[type, type, Any]:
-    """Return the classes of the executors of cells and of functions, and what runs operators one by one."""
-    try:
-        # Since 2.9.
-        from mindspore.graph import api
-    except ImportError:
-        from mindspore.common import api
-    functions = getattr(api, "_JitExecutor", None) or api._MindsporeFunctionExecutor
-    return type(api._cell_graph_executor), functions, api._pynative_executor
 
 
 class Compiled(NamedTuple):
@@ -70,41 +65,26 @@ class GraphCalls:
         self._thread = threading.get_ident()
         self._latest: Compiled | None = None
         self._running: list[Compiled | None] = []
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._replaced = Replacements()
 
     def install(self) -> None:
         """Follow the executors from now on, in this thread."""
         self._thread = threading.get_ident()
-        if not self._replaced:
-            cells, functions, _ = _executors()
-            for executor in (cells, functions):
-                self._replace(executor, "compile", self._compile)
-                self._replace(executor, "__call__", self._call)
+        for executor in (cell_executor_class(), executor_classes()[0]):
+            self._replaced.put(executor, "compile", self._compile)
+            self._replaced.put(executor, "__call__", self._call)
 
     def remove(self) -> None:
         """Leave the executors as they were, unless somebody else has replaced what is ours."""
-        for executor, name, original, ours in self._replaced:
-            if executor.__dict__.get(name) is ours:
-                setattr(executor, name, original)
-        self._replaced.clear()
+        self._replaced.take_back()
         self._running.clear()
 
-    def _replace(self, executor: type, name: str, replacement: Callable[..., Any]) -> None:
-        original = executor.__dict__[name]
-
-        @functools.wraps(original)
-        def method(*arguments: Any, **named: Any) -> Any:
-            if threading.get_ident() != self._thread or not self._replaced:
-                return original(*arguments, **named)
-            return replacement(original, *arguments, **named)
-
-        setattr(executor, name, method)
-        self._replaced.append((executor, name, original, method))
-
     def _compile(self, original: Callable[..., Any], executor: Any, *arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return original(executor, *arguments, **named)
         # The executor of cells is one for all of them.
         is_function = hasattr(executor, "fn")
-        owner = (executor.obj or executor.fn) if is_function else arguments[0]
+        owner = (executor.obj or executor.fn) if is_function else next(iter(arguments), named.get("obj"))
         self._before_compile(owner)
         result = original(executor, *arguments, **named)
         compiled = Compiled(str(result[0] if isinstance(result, tuple) else result), owner)
@@ -115,6 +95,8 @@ class GraphCalls:
         return result
 
     def _call(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return original(*arguments, **named)
         self._running.append(self._latest)
         try:
             result = original(*arguments, **named)
@@ -127,7 +109,7 @@ class GraphCalls:
 
 def wait_for_results() -> None:
     """Wait until what was called has been computed, and dumped."""
-    _executors()[2].sync()
+    pynative_executor().sync()
     runtime = getattr(mindspore, "runtime", None)
     if runtime is not None and mindspore.get_context("device_target") != "CPU":
         runtime.synchronize()

@@ -208,7 +208,7 @@ class Debugger:
         agent = self._begin()
         self._is_attached = True
         self._graphs.observe_parameters(phase, self._parameters(compiled.owner))
-        agent.attach(self._programs.merged([one.program for one in phase.programs.values()]))
+        agent.attach(self._programs.preview([one.program for one in phase.programs.values()]))
 
     def _parameters(self, owner: Any) -> dict[str, Any]:
         """Return copies of the parameters that there are, by name; those of a cell before others of their name."""
@@ -285,8 +285,9 @@ class Debugger:
                 self._optimizers,
                 step_on=self._settings.step_on,
                 on_step=self._updated_by_cell,
+                follows_all=not self._subjects,
             )
-            program = capture.preview()
+            program = self._programs.preview([capture.preview()])
             if not self._is_attached:
                 self._is_attached = True
                 agent.attach(program)

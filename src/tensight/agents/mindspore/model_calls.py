@@ -5,7 +5,6 @@ In sink mode a device runs whole epochs at once, and nobody can look at a step o
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from mindspore.train.callback import Callback
 from mindspore.train.model import Model
 
 from tensight.agents.call_stack import user_stack
+from tensight.agents.mindspore.replacing import Replacements
 from tensight.agents.notices import say_once
 
 if TYPE_CHECKING:
@@ -37,58 +37,41 @@ class ModelCalls:
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replacements()
 
     def install(self) -> None:
         """Follow the calls from now on."""
-        if not self._replaced:
-            for name in _METHODS:
-                self._replace(Model, name, self._model_called)
-            self._replace(mindspore, "data_sink", self._sink_made)
+        for name in _METHODS:
+            self._replaced.put(Model, name, self._model_called)
+        if hasattr(mindspore, "data_sink"):
+            self._replaced.put(mindspore, "data_sink", self._sink_made)
 
     def remove(self) -> None:
         """Leave everything as it was, unless somebody else has replaced what is ours."""
-        for owner, name, original, ours in self._replaced:
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, original)
-        self._replaced.clear()
+        self._replaced.take_back()
 
-    def _replace(self, owner: Any, name: str, before: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
-        original = vars(owner).get(name)
-        if original is None:
-            return
+    def _model_called(self, original: Callable[..., Any], model: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            bound = inspect.signature(original).bind(model, *arguments, **named)
+            self._look(original.__name__, bound.arguments)
+        except Exception as error:
+            # A call that is wrong is refused by MindSpore.
+            say_once(f"this call of Model.{original.__name__} is not followed: {error}")
+            return original(model, *arguments, **named)
+        return original(*bound.args, **bound.kwargs)
 
-        @functools.wraps(original)
-        def call(*arguments: Any, **named: Any) -> Any:
-            if self._replaced:
-                try:
-                    arguments, named = before(original, arguments, named)
-                except Exception as error:
-                    say_once(f"a call of {name} is not followed: {error!r}")
-            return original(*arguments, **named)
-
-        setattr(owner, name, call)
-        self._replaced.append((owner, name, original, call))
-
-    def _model_called(
-        self, original: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        bound = inspect.signature(original).bind(*arguments, **named)
-        given = bound.arguments
+    def _look(self, method: str, given: dict[str, Any]) -> None:
         for name in _SINKS:
             if given.get(name) is True:
                 self._refuse(f"{name}=True", f"{name}=False")
-        if original.__name__ != "eval" and self._replaced:
+        if method != "eval":
             callbacks = given.get("callbacks")
             others = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
             given["callbacks"] = [*others, _BatchEnds(self._debugger)]
-        return bound.args, bound.kwargs
 
-    def _sink_made(
-        self, _: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _sink_made(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self._refuse("data_sink", "the function itself, called with each batch of the dataset")
-        return arguments, named
+        return original(*arguments, **named)
 
     def _refuse(self, what: str, instead: str) -> None:
         """Tell a person which line to change; where sink mode has no effect the training is debugged all the same."""

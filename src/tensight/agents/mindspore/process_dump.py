@@ -70,8 +70,8 @@ class ProcessDump:
         if self.ring is not None:
             try:
                 self.ring.discard()
-            except OSError as error:
-                say_once(f"what MindSpore dumps cannot be removed: {error}")
+            except Exception as error:
+                say_once(f"what MindSpore dumps cannot be removed: {error!r}")
 
 
 def _nothing(_: object) -> None:

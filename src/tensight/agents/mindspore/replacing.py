@@ -16,15 +16,15 @@ class Replacements:
     """Methods that were replaced; others may replace ours meanwhile."""
 
     def __init__(self) -> None:
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._is_active = True
 
-    def put(self, owner: type, name: str, replacement: Callable[..., Any]) -> None:
+    def put(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
         """Replace a method.
 
         Parameters
         ----------
-        owner : type
+        owner : type or module
         name : str
         replacement : callable (original, self, ...)
         """
@@ -58,7 +58,12 @@ class Replacements:
 def executor_classes() -> tuple[type, type]:
     """Return the class that runs compiled functions, and the one that PyNative mode runs on."""
     module = _executors()
-    return module._JitExecutor, module._PyNativeExecutor
+    return getattr(module, "_JitExecutor", None) or module._MindsporeFunctionExecutor, module._PyNativeExecutor
+
+
+def cell_executor_class() -> type:
+    """Return the class that runs cells in GRAPH_MODE."""
+    return type(_executors()._cell_graph_executor)
 
 
 def pynative_executor() -> Any:
@@ -71,6 +76,6 @@ def _executors() -> Any:
     # Since 2.9 the old name is only there to warn people who use it.
     for name in ("mindspore.graph.api", "mindspore.common.api"):
         module = sys.modules.get(name)
-        if module is not None and hasattr(module, "_JitExecutor"):
+        if module is not None and hasattr(module, "_cell_graph_executor"):
             return module
     return importlib.import_module("mindspore.common.api")

@@ -17,6 +17,13 @@ class StepPrograms:
 
     def __init__(self) -> None:
         self._programs: dict[tuple[int, ...], tuple[Program, tuple[Program, ...]]] = {}
+        self._previewed = ""
+
+    def preview(self, programs: Sequence[Program]) -> Program:
+        """Return what is known before the first step; the first program that is another one takes its place."""
+        program = self.merged(programs)
+        self._previewed = program.name
+        return program
 
     def merged(self, programs: Sequence[Program]) -> Program:
         """Return the program of a step.
@@ -29,19 +36,24 @@ class StepPrograms:
         key = tuple(map(id, programs))
         known = self._programs.get(key)
         if known is None:
+            name, self._previewed = self._previewed or _name(programs), ""
             # The programs are kept, so that no other ones get their identities.
-            known = _merged(len(self._programs), programs), tuple(programs)
+            known = _merged(name, len(self._programs), programs), tuple(programs)
             self._programs[key] = known
         return known[0]
 
 
-def _merged(number: int, programs: Sequence[Program]) -> Program:
+def _name(programs: Sequence[Program]) -> str:
     if not programs:
-        return Program("kernel_graph_0", number, ())
-    first = programs[0]
+        return "kernel_graph_0"
+    more = f"_and_{len(programs) - 1}_more" if len(programs) > 1 else ""
+    return f"{programs[0].name}{more}"
+
+
+def _merged(name: str, number: int, programs: Sequence[Program]) -> Program:
     if len(programs) == 1:
-        return Program(first.name, number, first.nodes, first.written)
-    return Program(f"{first.name}_and_{len(programs) - 1}_more", number, tuple(_nodes(programs)))
+        return Program(name, number, programs[0].nodes, programs[0].written)
+    return Program(name, number, tuple(_nodes(programs)))
 
 
 def _nodes(programs: Iterable[Program]) -> list[TracedNode]:

@@ -1,0 +1,26 @@
+"""One server for all trainings of MindSpore, which are processes of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from mindspore_stage import VERSIONS, python_of
+from running import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def mindspore_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that answers, for every test of this process; no test may stop it."""
+    with running_server(tmp_path_factory.mktemp("mindspore") / "workspace") as server:
+        yield server
+
+
+@pytest.fixture(params=VERSIONS, scope="module")
+def version(request: pytest.FixtureRequest) -> str:
+    """Each version of MindSpore that there is an environment for."""
+    python_of(request.param)
+    return str(request.param)
