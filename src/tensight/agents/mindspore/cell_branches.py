@@ -348,7 +348,8 @@ def own_code(cell: nn.Cell) -> tuple[StackFrame, ...]:
 
 def has_gradient(tensor: Any) -> bool:
     """Whether a tensor was computed, and takes part in a backward pass that may come."""
-    return bool(tensor._has_auto_grad() and getattr(tensor, "_requires_grad", True))
+    # Before 2.9 the second is not told.
+    return bool(tensor._has_auto_grad()) and getattr(tensor, "_requires_grad", None) is not False
 
 
 def _function_of(tensor: Any) -> Any:
