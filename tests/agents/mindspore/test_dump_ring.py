@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import pytest
 
 from tensight.agents.mindspore import ring_folder
 from tensight.agents.mindspore.dumped import DumpedTensor
+from tensight.agents.mindspore.removal import LARGE_BYTES
 from tensight.agents.mindspore.ring import DumpRing, Launch, remove_stale
 from tensight.dumps.names import parse_name
 from tensight.errors import InputError
@@ -132,6 +134,7 @@ def test_a_temporary_folder_whose_name_mindspore_does_not_allow_is_passed_over(
 
 _HOLDER = """
 import os, signal, sys
+from tensight.agents.mindspore.removal import LARGE_BYTES
 from tensight.agents.mindspore.ring import DumpRing
 ring = DumpRing.create(os.environ)
 {more}
@@ -371,6 +374,49 @@ def test_a_thousand_steps_leave_neither_files_nor_handles(ring: DumpRing) -> Non
         if step == 10:
             before = open_files(), ring.used_bytes()
     assert before == (open_files(), ring.used_bytes())
+
+
+def large(ring: DumpRing, number: int, files: int = 3, moment: int = 0) -> Path:
+    folder = iteration(ring, 0, number)
+    for at in range(files):
+        name = f"MatMul.op{at}.0.0.{TIME + moment + at}.{REST}"
+        np.save(folder / name, np.zeros(LARGE_BYTES // 8, np.float32))
+    return folder
+
+
+def test_large_launches_are_removed_while_the_training_goes_on(ring: DumpRing) -> None:
+    folders = []
+    for number in range(10):
+        folders.append(large(ring, number))
+        launch = only(ring.launches())
+        ring.release(launch)
+        assert DumpedTensor(launch, 0).is_gone
+    deadline = time.monotonic() + 60
+    while any(folder.exists() for folder in folders):
+        assert ring.launches() == []
+        assert time.monotonic() < deadline
+
+
+def test_a_folder_is_used_again_while_its_large_files_are_removed(ring: DumpRing) -> None:
+    for number in range(20):
+        folder = large(ring, 0, files=5, moment=10 * number)
+        again = dump(folder, "ReLU.op", 10 * number + 5)
+        launch = only(ring.launches())
+        assert launch.files[-1] == again
+        assert len(launch.files) == 6
+        ring.release(launch)
+        ring.discard()
+
+
+def test_closing_waits_for_what_is_being_removed(environment: dict[str, str]) -> None:
+    ring = DumpRing.create(environment, name="LeNet-5")
+    for number in range(3):
+        large(ring, number)
+    ring.discard()
+    threads = threading.active_count()
+    ring.close()
+    assert threading.active_count() == threads - 1
+    assert not Path(ring.folder).exists()
 
 
 # --- graphs and ranks ---

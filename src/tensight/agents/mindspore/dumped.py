@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
+from tensight.agents.mindspore.launches import unlink
 from tensight.agents.notices import say_once
 from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
@@ -151,7 +152,8 @@ class DumpedTensor:
         """Remove the file before its launch is released."""
         if not self.is_gone:
             self._is_discarded = True
-            self.files.folder.remove_files([self.name])
+            if self.files.folder.is_private:
+                unlink([self.name], self.files.descriptor)
 
 
 class DumpedReader:

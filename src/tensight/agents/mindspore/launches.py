@@ -169,12 +169,10 @@ class LaunchFolder:
         self.launches += 1
         return ended, Launch(self.graph, self.iteration, self.path, files, keys, held)
 
-    def remove_files(self, names: list[str]) -> None:
-        """Remove files of it, if they are ours to remove."""
-        if self.is_private:
-            unlink(names, self.descriptor)
-            self._seen.difference_update(names)
-            self._state = _UNKNOWN
+    def forget(self, names: list[str]) -> None:
+        """Note that files of it were removed."""
+        self._seen.difference_update(names)
+        self._state = _UNKNOWN
 
     def remove(self) -> bool:
         """Remove the folder if there is nothing left in it; return whether it is gone."""

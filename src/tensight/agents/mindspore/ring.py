@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.forking import silent_in_children
 from tensight.agents.mindspore.dump_settings import VARIABLE, network_folder, own_settings, settings_of_person
 from tensight.agents.mindspore.launches import Launch, LaunchFolder, time_stamp
+from tensight.agents.mindspore.removal import Removal
 from tensight.agents.mindspore.ring_folder import (
     MEMORY_BACKED,
     RingFolder,
@@ -69,6 +70,7 @@ class DumpRing:
         self._process_id = os.getpid()
         self._rank_folder = ""
         self._counts_entries = False
+        self._removal = Removal()
         self._folders: dict[tuple[str, str], LaunchFolder] = {}
         self._over: set[tuple[str, str]] = set()
         self._recent: dict[str, list[int]] = {}
@@ -160,20 +162,16 @@ class DumpRing:
     def release(self, launch: Launch) -> None:
         """Remove the files of a launch; its tensors are gone then."""
         files = launch.held
-        if files.descriptor < 0:
-            return
-        files.descriptor = -1
-        folder = files.folder
-        if folder.descriptor >= 0:
-            folder.launches -= 1
-            folder.remove_files(files.names)
-            self._leave(folder)
+        if files.descriptor >= 0:
+            files.descriptor = -1
+            if files.folder.descriptor >= 0:
+                self._remove(files.folder, files.names)
 
     def discard(self) -> None:
         """Remove what was dumped and not returned, without looking at it."""
         for folder, names in list(self._new()):
-            folder.remove_files(names)
-            self._leave(folder)
+            folder.launches += 1
+            self._remove(folder, names)
         if not self.is_private:
             self._begun = time_stamp(time.time_ns() // 1000)
             self._ended.clear()
@@ -198,6 +196,7 @@ class DumpRing:
             return
         self._process_id = -1
         atexit.unregister(self.close)
+        self._removal.close()
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()
@@ -218,6 +217,8 @@ class DumpRing:
         rank = self._find_rank()
         if self._process_id < 0 or not rank:
             return
+        for gone, names in self._removal.removed():
+            self._leave(gone, names)
         network = f"{rank}/{self._network}"
         for graph in _listed(network):
             for iteration in _listed(f"{network}/{graph}"):
@@ -248,9 +249,17 @@ class DumpRing:
         self._folders[key] = folder
         return folder
 
-    def _leave(self, folder: LaunchFolder) -> None:
-        """Remove a folder of which all launches were released, unless something new has come into it."""
-        if self.is_private and not folder.launches and folder.remove():
+    def _remove(self, folder: LaunchFolder, names: list[str]) -> None:
+        if not self.is_private:
+            folder.launches -= 1
+        elif self._removal.remove(folder, names):
+            self._leave(folder, names)
+
+    def _leave(self, folder: LaunchFolder, names: list[str]) -> None:
+        """Take note that a launch is gone, and remove its folder unless there is another in it."""
+        folder.launches -= 1
+        folder.forget(names)
+        if not folder.launches and folder.remove():
             del self._folders[str(folder.graph), str(folder.iteration)]
 
     def _forget_old(self) -> None:
