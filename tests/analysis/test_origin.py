@@ -189,3 +189,34 @@ def test_an_operator_without_any_file_is_a_candidate_and_no_obstacle(analyse: An
     (found,) = origins(analyse(writer.root), [Anomaly.NAN])
     assert found.address.node == "Default/Log-op2"
     assert found.candidates == ("Default/Log-op2", "Default/Mul-op1", "w")
+
+
+def test_zeros_that_are_made_of_constants_have_no_origin(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x", (4, 4)).constant("cst1", "Default--data-1")
+    graph = graph.operator("Gradients/Default/Tile-op1", inputs=("cst1", "cst1")).operator(
+        "Default/Mul-op2", inputs=("x", "x")
+    )
+    writer.graph(graph)
+    writer.tensor(0, "Tile.Tile-op1", [0.0, 0.0])
+    assert origins(analyse(writer.root), [Anomaly.ALL_ZERO]) == []
+    writer.tensor(0, "Mul.Mul-op2", [0.0, 0.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
+    assert found.address.node == "Default/Mul-op2"
+
+
+def test_what_an_optimizer_leaves_in_its_outputs_is_no_anomaly(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("w").parameter("m").parameter("v")
+    writer.graph(graph.operator("Default/optimizer-Adam/Adam-op1", inputs=("w", "m", "v")))
+    writer.tensor(0, "Parameter.w", [1.0, 2.0])
+    writer.tensor(0, "Adam.Adam-op1", [np.inf, 2.0])
+    assert origins(analyse(writer.root), [Anomaly.INF]) == []
+    writer.tensor(1, "Adam.Adam-op1", [1.0, 2.0])
+    writer.tensor(1, "Parameter.w", [np.inf, 2.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.INF])
+    assert (found.operator, found.address.node, found.address.iteration) == (
+        "Default/optimizer-Adam/Adam-op1",
+        "w",
+        1,
+    )

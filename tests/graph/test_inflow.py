@@ -91,3 +91,14 @@ def test_the_last_matrix_and_adapters_may_begin_at_zero() -> None:
     assert find_layers((*PARAMETERS, *forward)).inner_matrices == {"inlet.weight", "again.weight"}
     frozen = LayerNode("base.weight", "Parameter", (), "frozen", (8, 8))
     assert not find_layers((*PARAMETERS, frozen, *forward)).inner_matrices
+
+
+@pytest.mark.parametrize("type_", ["gt", "Greater", "LogicalAnd", "is_nan", "IsFinite"])
+def test_that_nothing_answers_a_question_with_yes_is_no_fault(type_: str) -> None:
+    found = inflow("asked", INLET, operator("asked", type_, "Default/inlet", is_integer=True))
+    assert found.hands_on([]) is True
+
+
+def test_a_bias_is_added_to_what_was_computed() -> None:
+    found = inflow("sum", INLET, operator("sum", "BiasAdd", "Default/inlet", "head.weight"))
+    assert found == Inflow((("Default/inlet", 0), ("head.weight", 0)), all_of_them=True)

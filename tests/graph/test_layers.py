@@ -63,6 +63,59 @@ def test_the_gradient_that_an_optimizer_reads_is_that_of_the_weight_which_it_upd
     assert found.depths["Gradients/odd"] == 0
 
 
+def test_the_gradient_is_found_behind_what_unscales_it_and_what_an_optimizer_does_with_it() -> None:
+    shaped = [
+        LayerNode("Gradients/Default/dw-op0", "MatMul", ("Default/inlet",), "operator", (8, 4)),
+        LayerNode("Default/unscale-op0", "Mul", ("Gradients/Default/dw-op0", "scale"), "operator", (8, 4)),
+        LayerNode("Default/rate-op0", "Gather", ("rates",), "operator", ()),
+    ]
+    found = layers(
+        operator("Default/inlet", "x", "inlet.weight"),
+        *shaped,
+        operator("Default/optimizer-Momentum/Mul-op0", "inlet.weight", type_="Mul", optimizes=True),
+        operator(
+            "Default/optimizer-Momentum/AddN-op0",
+            "Default/optimizer-Momentum/Mul-op0",
+            "Default/unscale-op0",
+            optimizes=True,
+        ),
+        operator(
+            "Default/optimizer-Momentum/ApplyMomentum-op0",
+            *("inlet.weight", "moments.inlet.weight", "Default/rate-op0", "Default/optimizer-Momentum/AddN-op0"),
+            optimizes=True,
+        ),
+    )
+    assert found.matrix_gradients == {"Default/unscale-op0": "inlet.weight"}
+
+
+def test_what_is_expanded_belongs_to_the_pass_it_was_made_in() -> None:
+    found = layers(
+        operator("Default/inlet", "x", "inlet.weight"),
+        operator("Expand/_MatMulExt/BatchMatMul-op0", "Default/inlet"),
+        operator("Default/head", "Expand/_MatMulExt/BatchMatMul-op0", "head.weight"),
+        operator("Gradients/Default/loss-op0", "Default/head"),
+        operator("Expand/_MatMulExt/BatchMatMul-op1", "Gradients/Default/loss-op0", "head.weight"),
+        operator("Expand/_Muls/Mul-op0", "Expand/_MatMulExt/BatchMatMul-op1"),
+    )
+    assert found.hidden == {"Default/inlet", "Expand/_MatMulExt/BatchMatMul-op0"}
+    assert found.backward == {
+        "Gradients/Default/loss-op0",
+        "Expand/_MatMulExt/BatchMatMul-op1",
+        "Expand/_Muls/Mul-op0",
+    }
+    assert found.depths["head.weight"] == 2
+
+
+def test_operators_of_mindspore_are_known_by_what_they_do() -> None:
+    found = layers(
+        operator("Default/scores", "x", "inlet.weight", type_="MatMul"),
+        operator("Default/Select-op0", "Default/scores", type_="Select"),
+        operator("Default/ExpandDims-op0", "Default/Select-op0", type_="ExpandDims"),
+        operator("Default/select", "Default/scores", type_="select"),
+    )
+    assert found.may_mask == {"x", "Default/Select-op0", "Default/ExpandDims-op0"}
+
+
 def test_a_mask_reaches_as_far_as_it_is_only_handed_on() -> None:
     found = layers(
         operator("Default/scores", "x", "inlet.weight"),

@@ -141,6 +141,30 @@ class TestOptimizers:
         assert names(trainable_weights(model)) == ["w"]
         assert names(optimizer_states(model)) == ["moment1.w", "learning_rate"]
 
+    def test_an_optimizer_that_is_called_as_a_function_has_states_all_the_same(self) -> None:
+        model = graph(
+            *map(parameter, ("g.fc.weight", "moment1.g.fc.weight", "moment2.g.fc.weight")),
+            *(parameter(name, INTEGER) for name in ("global_step", "beta1_power", "learning_rate")),
+            operator("Default/AssignAdd-op1", "global_step"),
+            operator("Default/Mul-op2", "beta1_power", "beta1_power"),
+            operator("Default/Assign-op3", "beta1_power", "Default/Mul-op2"),
+            operator(
+                "Default/Adam-op4", "g.fc.weight", "moment1.g.fc.weight", "moment2.g.fc.weight", "Default/Mul-op2"
+            ),
+        )
+
+        assert names(trainable_weights(model)) == ["g.fc.weight"]
+        assert names(optimizer_states(model))[2:] == ["global_step", "beta1_power", "learning_rate"]
+
+    def test_what_another_graph_hands_over_is_no_state(self) -> None:
+        handed = ("Parameter_463", "[Parameter]63", "equiv_35_CNode_239", "▸фrounds")
+        model = graph(
+            *map(parameter, ("w", "accum.w", *handed)),
+            operator(f"{SCOPE}/ApplyMomentum-op1", "w", "accum.w", *handed),
+        )
+
+        assert names(optimizer_states(model)) == ["accum.w"]
+
     def test_without_an_optimizer_names_decide(self) -> None:
         model = graph(
             parameter("x"),

@@ -32,6 +32,12 @@ _SUMS = _words(
 _GATES = _words("mul div maskedfill where")
 """Operators that let something through, or not."""
 
+_QUESTIONS = _words(
+    """eq ne gt ge lt le equal notequal greater greaterequal less lessequal isnan isinf isfinite isneginf isposinf
+    logicaland logicalor logicalnot logicalxor any all"""
+)
+"""Operators that answer with truth values; that all of them are false is no fault."""
+
 _MAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
 """Ends of the names of operators that take nothing but the form of what they read."""
 
@@ -90,7 +96,7 @@ def _inflow(
     is_absorbed: bool,
 ) -> Inflow:
     slots = node.slots or (0,) * len(node.inputs)
-    if "" in node.inputs:
+    if "" in node.inputs or plain_type(node.type) in _QUESTIONS:
         return Inflow()
     inputs = [
         (name, slot)

@@ -126,12 +126,12 @@ class GraphPrograms:
             if outer and outer not in graph:
                 names[node.name] = outer
         for node in executed(graph, listed):
-            name = names[node.name] = self._name(graph, node, names)
-            self._meanings.setdefault(name, (graph.root_id, _meaning(graph, node, names)))
+            meaning = _meaning(graph, node, names)
+            name = names[node.name] = self._name(graph, node, meaning)
+            self._meanings.setdefault(name, (graph.root_id, meaning))
         return names
 
-    def _name(self, graph: Graph, node: Node, names: Mapping[str, str]) -> str:
-        meaning = _meaning(graph, node, names)
+    def _name(self, graph: Graph, node: Node, meaning: _Meaning) -> str:
         if self._is_free(node.name, graph, meaning):
             return node.name
         parts = _NUMBER.fullmatch(node.name)

@@ -1,0 +1,120 @@
+"""What watchpoints select in a training on MindSpore, by the graphs of real ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from test_dumped_programs import HEALTHY, SICK, Dumped
+from test_watching_steps import Process, found
+
+from tensight.agents.watching_selection import layers_of
+from tensight.graph import NodeKind, kinds
+from tensight.watchpoints.recommended import LIVE_RECOMMENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tensight.agents.program import Program
+    from tensight.graph import Graph, Layers
+
+DENSE = {"network.hidden.weight", "network.middle.weight", "network.out.weight"}
+CONVOLUTIONAL = {
+    *(f"network.{name}.weight" for name in ("conv", "dead.conv", "fc1", "fc2", "probe.inner", "probe.outer")),
+}
+
+
+class Network:
+    """The program of a dump, and a process in which its nodes are places."""
+
+    def __init__(self, folder: Path) -> None:
+        dumped = Dumped(folder)
+        dumped.learn()
+        self.program: Program = dumped.program().program
+        self.graph: Graph = dumped.graph()
+        self.layers: Layers = layers_of(self.program)
+        self.process = Process()
+        self.process.watches.learn(self.program)
+        self.names = {node.name for node in self.program.nodes if node.role != "constant"}
+        for node in self.program.nodes:
+            if node.role != "constant":
+                self.process.place(node.name, node.type, node.role)
+
+    def selected(self, selection: str) -> set[str]:
+        """Return what a watchpoint watches: everything that it finds NaN in."""
+        assert self.process.watch("tensor_overflow", selection) == ""
+        places = {self.process.places[place].number: [float("nan")] for place in range(len(self.process.places))}
+        return {name for _, name in found(self.process.step(places))}
+
+
+@pytest.fixture
+def network(unpacked: Callable[[str], Path]) -> Callable[[str], Network]:
+    return lambda name: Network(unpacked(name))
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_layers_are_those_of_the_dump(name: str, network: Callable[[str], Network]) -> None:
+    one = network(name)
+    own, dumped = one.layers, one.graph.layers
+    assert own.hidden == dumped.hidden
+    assert own.matrices == dumped.matrices
+    assert own.matrix_gradients == dumped.matrix_gradients
+    assert own.may_mask == dumped.may_mask
+    assert own.backward == dumped.backward
+    assert own.inflows == dumped.inflows
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_weights_gradients_and_activations_are_those_of_the_dump(name: str, network: Callable[[str], Network]) -> None:
+    one = network(name)
+    selections = {
+        "trainable_weights": NodeKind.WEIGHT,
+        "gradients": NodeKind.GRADIENT,
+        "activations": NodeKind.ACTIVATION,
+    }
+    for selection, kind in selections.items():
+        expected = {node.name for node in one.graph.nodes if kind in kinds(one.graph, node) and node.name in one.names}
+        assert one.selected(selection) == expected
+        assert expected
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_a_convolutional_network(name: str, network: Callable[[str], Network]) -> None:
+    one = network(name)
+    assert one.selected("matrices") == CONVOLUTIONAL
+    assert one.selected("inner_matrices") == CONVOLUTIONAL - {"network.fc2.weight"}
+    assert set(one.layers.matrix_gradients.values()) == CONVOLUTIONAL
+    assert len(one.selected("hidden_activation:relu,relu6")) == 3
+    gradients = one.selected("matrix_gradients")
+    assert len(gradients) == len(CONVOLUTIONAL)
+    assert all(gradient.startswith("Gradients/") for gradient in gradients)
+    hidden = one.selected("hidden")
+    types = {node.type for node in one.program.nodes if node.name in hidden}
+    assert {"Conv2D", "BiasAdd", "ReLU", "Concat"} <= types
+    assert types.isdisjoint({"ReluGrad", "ApplyMomentum", "Conv2DBackpropFilter", "Log"})
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_perceptron_trained_by_adam(name: str, network: Callable[[str], Network]) -> None:
+    one = network(name)
+    assert one.selected("matrices") == DENSE
+    assert one.selected("inner_matrices") == DENSE - {"network.out.weight"}
+    assert set(one.layers.matrix_gradients.values()) == DENSE
+    assert {node.rpartition("/")[2].partition("-")[0] for node in one.selected("hidden_activation:tanh")} == {"Tanh"}
+    assert {node.rpartition("/")[2].partition("-")[0] for node in one.selected("hidden_activation:sigmoid")} == {
+        "Sigmoid"
+    }
+    assert one.layers.depths["network.hidden.weight"] < one.layers.depths["network.out.weight"]
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_every_recommended_watchpoint_but_those_of_other_functions_finds_something_to_watch(
+    name: str, network: Callable[[str], Network]
+) -> None:
+    one = network(name)
+    without = (
+        {"hidden_activation:tanh", "hidden_activation:sigmoid"} if name in SICK else {"hidden_activation:relu,relu6"}
+    )
+    for spec in LIVE_RECOMMENDED:
+        assert bool(one.selected(str(spec.selection))) == (str(spec.selection) not in without)
