@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import tensight
 
 if TYPE_CHECKING:
@@ -25,12 +23,6 @@ PATIENCE_S = 180.0
 ROOT = Path(__file__).resolve().parents[3]
 
 _jobs = itertools.count(1)
-_AS_ARRAYS = """
-import sys
-import mindspore, numpy
-found = mindspore.load_checkpoint(sys.argv[1])
-numpy.savez(sys.argv[2], **{name: parameter.asnumpy() for name, parameter in found.items()})
-"""
 
 
 def python(version: str) -> Path:
@@ -104,15 +96,6 @@ def debugged(server: RunningServer, version: str, example: str, *options: str) -
     finally:
         process.kill()
         process.communicate()
-
-
-def saved_weights(version: str, checkpoint: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what a checkpoint holds."""
-    arrays = checkpoint.with_suffix(".npz")
-    command = [str(python(version)), "-c", _AS_ARRAYS, str(checkpoint), str(arrays)]
-    subprocess.run(command, env=_environment(), check=True, capture_output=True, timeout=PATIENCE_S)
-    with np.load(arrays) as found:
-        return dict(found)
 
 
 _PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

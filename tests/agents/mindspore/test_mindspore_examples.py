@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from example_trainings import PATIENCE_S, Debugged, debugged, planted_line, run, saved_weights
+from example_trainings import PATIENCE_S, Debugged, debugged, planted_line, run
 from running import RunningServer, running_server
 
 from tensight.sessions.records import State
@@ -22,49 +22,41 @@ pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
-class Planted:
-    """What is wrong in an example.
+class Place:
+    """Where a fault shows.
 
     Attributes
     ----------
-    fault : str
-        What the script calls it.
     step : int
-        In which it shows.
+        In which.
     condition : str
         Which recommended watchpoint finds it.
-    operator, cell : str
-        Regular expressions for the node where it began, in graph mode and in PyNative mode.
-    line_of_cell : str
-        In PyNative mode, code of the line that is named; empty for the line of the fault.
+    node : str
+        Regular expression for the node where it began.
+    code : str
+        On the line that is named; empty for the line that the script marks.
     """
 
-    fault: str
     step: int
     condition: str
-    operator: str
-    cell: str
-    line_of_cell: str = ""
+    node: str
+    code: str = ""
 
 
-PLANTED = {
-    "lenet": Planted(
-        "log-of-zero",
-        6,
-        "unintended_overflow",
-        r"HandWrittenLoss/Log-op\d+$",
-        r"/HandWrittenLoss-op0$",
-        "model.train(1, batches",
-    ),
-    "resnet": Planted("float16-loss", 6, "unintended_overflow", r"Default/Mul-op\d+$", r"_grad_scale_map-op0$"),
-    "transformer": Planted(
-        "empty-sentence", 5, "unintended_overflow", r"/Div-op\d+$", r"/Transformer-op0$", "return self.head(mean)"
-    ),
-    "gan": Planted(
-        "frozen-layer", 10, "weight_not_changed", r"^generator\.hidden1\.weight$", r"^generator\.hidden1\.weight$"
-    ),
+FAULTS = {"lenet": "log-of-zero", "resnet": "float16-loss", "transformer": "empty-sentence", "gan": "frozen-layer"}
+OPERATORS = {
+    "lenet": Place(6, "unintended_overflow", r"HandWrittenLoss/Log-op\d+$"),
+    "resnet": Place(6, "unintended_overflow", r"Default/Mul-op\d+$"),
+    "transformer": Place(5, "unintended_overflow", r"/Div-op\d+$"),
+    "gan": Place(10, "weight_not_changed", r"^generator\.hidden1\.weight$"),
 }
-STEPS = 4
+CELLS = {
+    "lenet": Place(6, "unintended_overflow", r"/HandWrittenLoss-op0$", "def construct(self, scores, digits)"),
+    "transformer": Place(5, "unintended_overflow", r"/Transformer-op0$", "return self.head(mean)"),
+    "gan": Place(5, "gradient_imbalance", r"/generator/hidden1/weight/"),
+}
+STEPS = 11
+"""More than any recommended watchpoint waits for."""
 
 
 @pytest.fixture(scope="module")
@@ -90,25 +82,32 @@ def beginning(session: Session, condition: str) -> tuple[str, Any]:
     return first.node, first.line
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("example", PLANTED)
-@pytest.mark.parametrize("version", ["2.10", "2.7"])
+@pytest.mark.parametrize(
+    ("version", "example", "mode"),
+    [
+        *[("2.10", example, "graph") for example in FAULTS],
+        ("2.10", "lenet", "pynative"),
+        ("2.10", "gan", "pynative"),
+        ("2.7", "transformer", "graph"),
+        ("2.7", "transformer", "pynative"),
+    ],
+)
 def test_the_planted_fault_is_found_at_its_step_operator_and_line(
     examples_server: RunningServer, version: str, example: str, mode: str
 ) -> None:
-    planted = PLANTED[example]
-    with debugged(examples_server, version, example, "--mode", mode, "--fault", planted.fault) as training:
+    place = (OPERATORS if mode == "graph" else CELLS)[example]
+    with debugged(examples_server, version, example, "--mode", mode, "--fault", FAULTS[example]) as training:
         session = training.session
         session.watch_recommended()
         record = session.continue_().wait(PATIENCE_S)
-        assert (record.state, record.step) == (State.PAUSED, planted.step), found(session)
-        assert any(hit.condition == planted.condition for hit in session.hits()[0].tensors[0].hits), found(session)
+        assert (record.state, record.step) == (State.PAUSED, place.step), found(session)
+        assert any(hit.condition == place.condition for hit in session.hits()[0].tensors[0].hits), found(session)
 
-        node, line = beginning(session, planted.condition)
-        assert re.search(planted.operator if mode == "graph" else planted.cell, node), found(session)[:5]
+        node, line = beginning(session, place.condition)
+        assert re.search(place.node, node), found(session)[:5]
         assert line is not None
-        if mode == "pynative" and planted.line_of_cell:
-            assert planted.line_of_cell in line.code
+        if place.code:
+            assert place.code in line.code
         else:
             assert line.line == planted_line(example), line
 
@@ -116,7 +115,7 @@ def test_the_planted_fault_is_found_at_its_step_operator_and_line(
         session.recheck().wait(PATIENCE_S)
         assert found(session) == before
         if mode == "graph":
-            the_operators_can_be_gone_through(session, planted.step)
+            the_operators_can_be_gone_through(session, place.step)
         the_training_can_be_ended(training)
 
 
@@ -138,35 +137,27 @@ def the_training_can_be_ended(training: Debugged) -> None:
     assert "terminated from the debug server" in training.finish().complained
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("example", PLANTED)
+@pytest.mark.parametrize(
+    ("example", "mode"), [*[(example, "graph") for example in FAULTS], ("transformer", "pynative")]
+)
 def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
     examples_server: RunningServer, tmp_path: Path, example: str, mode: str
 ) -> None:
     options = ["--mode", mode, "--steps", str(STEPS), "--save"]
     alone = run("2.10", example, *options, str(tmp_path / "alone.ckpt"))
     assert alone.code == 0, alone.complained
-    saved = saved_weights("2.10", tmp_path / "alone.ckpt")
+    saved = (tmp_path / "alone.ckpt").read_bytes()
     with debugged(examples_server, "2.10", example, *options, str(tmp_path / "debugged.ckpt")) as training:
         session = training.session
         session.watch_recommended()
         record = session.continue_(STEPS).wait(PATIENCE_S)
         assert (record.state, record.step, found(session)) == (State.PAUSED, STEPS, [])
+        weights = [node.entry.path for node in session.nodes(kind="weight") if node.entry.path.encode() in saved]
+        assert len(weights) > 5
         # What is seen of the last step is what the training saved after it, in another process, to the last bit.
-        for name, array in saved.items():
-            seen = session.tensor(name).numpy()
-            assert (seen.dtype, seen.shape, seen.tobytes()) == (array.dtype, array.shape, array.tobytes()), name
+        assert not [name for name in weights if session.tensor(name).numpy().tobytes() not in saved]
         assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
         ended = training.finish()
     assert ended.code == 0, ended.complained
     assert ended.printed == alone.printed
-    assert (tmp_path / "debugged.ckpt").read_bytes() == (tmp_path / "alone.ckpt").read_bytes()
-
-
-@pytest.mark.parametrize("example", PLANTED)
-def test_a_training_that_goes_well_is_not_stopped(examples_server: RunningServer, example: str) -> None:
-    with debugged(examples_server, "2.10", example, "--mode", "graph") as training:
-        training.session.watch_recommended()
-        record = training.session.continue_().wait(PATIENCE_S)
-        assert record.state is State.FINISHED, found(training.session)
-        assert training.finish().code == 0
+    assert (tmp_path / "debugged.ckpt").read_bytes() == saved
