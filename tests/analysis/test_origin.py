@@ -220,3 +220,30 @@ def test_what_an_optimizer_leaves_in_its_outputs_is_no_anomaly(analyse: Analyse,
         "w",
         1,
     )
+
+
+def test_a_number_that_is_zero_makes_zeros_of_what_it_is_spread_to(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").constant("cst1", "Default--data-1")
+    graph = graph.operator("Gradients/Default/Div-op1", inputs=("cst1", "x"), shape=())
+    writer.graph(graph.operator("Gradients/Default/Tile-op2", inputs=("1", "cst1")))
+    writer.tensor(0, "Div.Div-op1", np.float32(0))
+    writer.tensor(0, "Tile.Tile-op2", np.zeros(4, np.float32))
+    assert origins(analyse(writer.root), [Anomaly.ALL_ZERO]) == []
+    writer.tensor(1, "Div.Div-op1", np.float32(1))
+    writer.tensor(1, "Tile.Tile-op2", np.zeros(4, np.float32))
+    (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
+    assert (found.operator, found.address.iteration) == ("Gradients/Default/Tile-op2", 1)
+
+
+def test_a_product_with_a_constant_that_nobody_saw_may_be_meant_to_be_zero(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").constant("cst1", "Default--data-1")
+    graph = graph.operator("Default/Sub-op1", inputs=("x", "x")).operator("Default/Mul-op2", inputs=("1", "cst1"))
+    writer.graph(graph)
+    writer.tensor(0, "Sub.Sub-op1", [1.0, 2.0])
+    writer.tensor(0, "Mul.Mul-op2", [0.0, 0.0])
+    assert origins(analyse(writer.root), [Anomaly.ALL_ZERO]) == []
+    writer.tensor(0, "Mul.Mul-op2", np.float32(3), io="input", slot=1)
+    (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
+    assert found.operator == "Default/Mul-op2"

@@ -73,11 +73,14 @@ class Shown:
         Recorded statistics leave it open.
     masks : array of bool
         What shows is what masks have on purpose: Inf, and nothing but negative ones.
+    passes : array of bool
+        No anomaly by itself, but one for whatever is computed from it: a single number that is zero.
     """
 
     certainly: NDArray[np.bool_]
     perhaps: NDArray[np.bool_]
     masks: NDArray[np.bool_]
+    passes: NDArray[np.bool_]
 
     def state(self, row: int) -> InputState:
         """Return what is known about a row."""
@@ -164,4 +167,7 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
     masks = np.zeros(len(seen), np.bool_)
     if anomaly is Anomaly.INF:
         masks = (table.bounds("pos_inf_count")[1] == 0) & (table.bounds("neg_inf_count")[0] > 0)
-    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED), masks)
+    passes = np.zeros(len(seen), np.bool_)
+    if anomaly is Anomaly.ALL_ZERO:
+        passes = (table.rows["count"] == 1) & (table.bounds("zero_count")[0] == 1) & _is_float(table) & seen
+    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED), masks, passes)

@@ -11,6 +11,7 @@ from tensight.analysis.anomalies import EXPLOSION_LIMIT, NON_FINITE, Anomaly, In
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
+from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -283,6 +284,14 @@ def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[ObservedStep])
     return None
 
 
+def _is_asked_for(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
+    """Whether zeros are what the code asks for: made of constants alone, or multiplied with one that nobody saw."""
+    constants = [row for _, source, row in sources if source.is_constant]
+    if not constants:
+        return False
+    return len(constants) == len(sources) or (plain_type(node.type) == "mul" and None in constants)
+
+
 @dataclass(frozen=True, slots=True)
 class _Birth:
     node: Node
@@ -302,8 +311,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
     if not outputs:
         return None
     sources = list(step.inputs(node))
-    if anomaly is Anomaly.ALL_ZERO and sources and all(source.is_constant for _, source, _ in sources):
-        # What is made of constants alone is what the code asks for.
+    if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):
         return None
     inputs = tuple(
         OriginInput(index, source.name, InputState.NOT_DUMPED, -1)
@@ -315,7 +323,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
         return None
     if anomaly is Anomaly.ALL_ZERO:
         inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
-    if any(entry.state is InputState.SHOWS_IT for entry in inputs):
+    if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
         return None
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
     candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if hidden else ()
