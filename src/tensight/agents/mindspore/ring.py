@@ -282,15 +282,14 @@ class DumpRing:
         found = sorted(filter(_RANK.fullmatch, _listed(self.folder)))
         if not found:
             return ""
-        # What MindSpore made in our own folder is this process's, whatever the environment says.
-        chosen = found[0]
-        if len(found) > 1:
-            environment = self._environment
-            number = environment.get("RANK_ID") or environment.get("OMPI_COMM_WORLD_RANK") or ""
-            if f"rank_{number}" in found:
-                chosen = f"rank_{number}"
+        # Before it knows its rank, MindSpore writes settings as rank 0; the tensors are where it counts.
+        dumped = [name for name in found if os.path.isdir(f"{self.folder}/{name}/{self._network}")]
+        environment = self._environment
+        number = environment.get("RANK_ID") or environment.get("OMPI_COMM_WORLD_RANK") or ""
+        candidates = dumped or found
+        chosen = f"rank_{number}" if f"rank_{number}" in candidates else candidates[0]
         folder = f"{self.folder}/{chosen}"
-        if self.is_private:
+        if self.is_private and dumped:
             self._rank_folder = folder
         return folder
 
