@@ -104,9 +104,9 @@ def _lines(ready: Ready) -> Iterator[str]:
     yield f"  workspace                    {record.workspace}"
     if record.debugger is not None:
         host, _, port = record.debugger.rpartition(":")
-        yield "To debug a PyTorch training on this machine, start it with"
+        yield "To debug a training on this machine, on PyTorch or MindSpore, start it with"
         yield f"  tensight run --host {host} --port {port} train.py"
-        yield "and one of MindSpore (graph mode, GPU or Ascend) with"
+        yield "and one on MindSpore 1.1 to 2.3, with the debugger client that is in it, with"
         yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port}"
     if ready.new_token is not None:
         yield f"Access token, shown only now: {ready.new_token}"

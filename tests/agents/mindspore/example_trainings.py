@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,13 @@ def debugged(server: RunningServer, version: str, example: str, *options: str) -
         process.communicate()
 
 
-_PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+# MindSpore leaves a folder where it runs when it cannot compile something.
+_PIPES: dict[str, Any] = {
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.PIPE,
+    "text": True,
+    "cwd": tempfile.gettempdir(),
+}
 
 
 def _environment() -> dict[str, str]:
