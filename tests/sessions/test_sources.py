@@ -11,7 +11,7 @@ from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tensight.graph import Graph
 from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
-from tensight.sessions.sources import SourceIndex, Sources, frame_records, user_line
+from tensight.sessions.sources import SourceIndex, Sources, frame_records, node_of_use, user_line
 
 LIBRARY = "#   In file /usr/lib/python3/site-packages/mindspore/nn/layer.py:70/    return self.op(x)/"
 NET = "# - In file /home/me/net.py:16/    x = self.relu(x)/"
@@ -131,3 +131,19 @@ def test_the_lines_of_a_large_graph_are_gathered_in_a_second_and_searched_in_mil
     assert sum(line.nodes for file in page.files for line in file.lines) > 200
     assert gathered < 2
     assert searched < 0.05
+
+
+def test_a_parameter_that_is_loaded_first_is_used_where_what_was_loaded_is() -> None:
+    graph = Graph(
+        "g",
+        [
+            parameter("w"),
+            operator("Load-op1", "w"),
+            operator("Default/Other-op2", stack=(MAIN,)),
+            operator("Default/MatMul-op3", "Load-op1", stack=(NET, MAIN)),
+            operator("Gradients/Default/MatMul-op4", "Load-op1", stack=(MAIN,)),
+            operator("Default/optimizer-SGD/SGD-op5", "w", stack=(MAIN,)),
+        ],
+    )
+    found = node_of_use(graph, graph.node("w"), lambda node: graph.nodes.index(node))
+    assert found is graph.node("Default/MatMul-op3")

@@ -50,10 +50,17 @@ def node_of_use(graph: Graph, node: Node, place: Callable[[Node], int]) -> Node 
         return None
     readers = [
         reader
-        for reader in graph.consumers(parameter)
+        for reader in _readers(graph, parameter)
         if reader.is_operator and not is_optimizer(reader) and not is_gradient_scope(reader.name)
     ]
     return next((reader for reader in sorted(readers, key=place) if user_frame(reader.frames) is not None), None)
+
+
+def _readers(graph: Graph, parameter: Node) -> list[Node]:
+    """Return the operators that read a parameter; in graphs of MindSpore they do so through one that only loads it."""
+    direct = graph.consumers(parameter)
+    loaded = [reader for load in direct if load.type == "Load" for reader in graph.consumers(load)]
+    return [reader for reader in direct if reader.type != "Load"] + loaded
 
 
 def _parameter_of(node: Node) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tensight.agents.graph_messages import graph_number
+from tensight.agents.mindspore.written_graphs import merged
 from tensight.agents.program import Program
 
 if TYPE_CHECKING:
@@ -46,14 +49,19 @@ class StepPrograms:
 def _name(programs: Sequence[Program]) -> str:
     if not programs:
         return "kernel_graph_0"
-    more = f"_and_{len(programs) - 1}_more" if len(programs) > 1 else ""
-    return f"{programs[0].name}{more}"
+    first = programs[0]
+    # What a graph is called ends with its number.
+    return first.name if len(programs) == 1 else f"{len(programs)}_graphs_from_{first.name}"
 
 
 def _merged(name: str, number: int, programs: Sequence[Program]) -> Program:
-    if len(programs) == 1:
+    if len(programs) == 1 and programs[0].name == name:
         return Program(name, number, programs[0].nodes, programs[0].written)
-    return Program(name, number, tuple(_nodes(programs)))
+    whole = Program(name, number, tuple(_nodes(programs)))
+    if not programs or not all(program.written for program in programs):
+        return whole
+    # As MindSpore wrote them they tell more: every line of every stack, all attributes, what constants are.
+    return replace(whole, written=merged([program.written for program in programs], name, graph_number(whole)))
 
 
 def _nodes(programs: Iterable[Program]) -> list[TracedNode]:
