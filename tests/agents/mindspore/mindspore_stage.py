@@ -169,8 +169,8 @@ def attached(server: RunningServer, name: str) -> Iterator[Session]:
 
 def rings(process_id: int) -> list[Path]:
     """Return the private dumps that a process has: it holds their locks."""
-    found = []
+    found = set()
     for path in Path(f"/proc/{process_id}/fd").iterdir():
         with suppress(OSError):
-            found.append(path.readlink())
-    return [path.parent for path in found if path.parent.parent == MEMORY_BACKED and path.suffix == ".lock"]
+            found.add(path.readlink())
+    return [path for path in found if path.parent == MEMORY_BACKED and path.name.startswith("tensight-ring-")]
