@@ -43,8 +43,8 @@ _PRODUCTS = ("Mul", "MatMul", "BatchMatMul", "Matmul", "Bmm", "Mm", "Dense")
 _FACTORS = 2
 
 
-Container = tuple["CellName", "nn.Cell"] | None
-"""In whose code something was called."""
+Container = tuple["CellName", "nn.Cell", Any] | None
+"""In whose code something was called, and with what that was called itself."""
 
 
 class StepBuilder:
@@ -121,7 +121,7 @@ class StepBuilder:
             if not name.is_plain and self._slot(tensor) is None and id(tensor) not in self._known_weights():
                 if not has_gradient(tensor) and not self._unread:
                     continue
-                self._between(tensor, (name, cell))
+                self._between(tensor, (name, cell, None))
 
     def script(self, tensor: Any) -> None:
         """Note a tensor from which a backward pass will begin; it may be no output of a cell."""
@@ -149,7 +149,8 @@ class StepBuilder:
         if slot is None:
             if self._parameter(reading, tensor):
                 return
-            if not has_gradient(tensor):
+            is_given = within is None or any(tensor is one for one in tensors_in(within[2]))
+            if is_given and not has_gradient(tensor):
                 reading.outside.append((len(reading.sources), tensor))
                 reading.sources.append(None)
                 return
@@ -171,15 +172,18 @@ class StepBuilder:
         """Return the slot of a tensor that a container's own code, or the script's, has computed."""
         scope, type_ = (ROOT_SCOPE, SCRIPT) if within is None else (within[0].scope, within[0].type)
         reading = _Reading()
-        is_known = self._walk(reading, tensor)
-        if not is_known:
-            for slot in list(self._unread)[-_MOST_SOURCES:]:
-                reading.reads(slot)
+        if not has_gradient(tensor):
+            # A constant, or what no gradient is to pass: nobody can say from what it was computed.
             reading.sources.append(None)
-        self._unread.clear()
-        if within is not None and not is_known:
-            for parameter in within[1]._params.values():
-                self._parameter(reading, parameter)
+        else:
+            if not self._walk(reading, tensor):
+                for slot in list(self._unread)[-_MOST_SOURCES:]:
+                    reading.reads(slot)
+                reading.sources.append(None)
+                own = () if within is None else within[1]._params.values()
+                for parameter in own:
+                    self._parameter(reading, parameter)
+            self._unread.clear()
         operation = self._next(scope, type_)
         self._add(operation, reading)
         return self._output(operation, 0, tensor)

@@ -33,7 +33,12 @@ class GradientHooks:
             return
         if slot.on_gradient is None:
             slot.on_gradient = self._seer(slot)
-        self._hooked[id(tensor)] = slot, weakref.ref(tensor), tensor.register_hook(slot.on_gradient)
+        try:
+            handle = tensor.register_hook(slot.on_gradient)
+        except RuntimeError:
+            # Before 2.9 only this tells that no gradient comes: it was stopped, or nobody asks for one.
+            return
+        self._hooked[id(tensor)] = slot, weakref.ref(tensor), handle
 
     def take_off(self, tensors: list[Any]) -> list[tuple[Slot, Any]]:
         """Take the hooks off some tensors; return what `put_back` needs."""

@@ -84,7 +84,7 @@ class CellCapture:
         self._updates = 0
         self._replaced = Replacements()
         self._thread = _thread()
-        self._stack: list[tuple[CellName, nn.Cell] | None] = []
+        self._stack: list[Container] = []
         self._compiled: set[int] = set()
         self._is_quiet = False
         self._sees = False
@@ -172,7 +172,7 @@ class CellCapture:
             return self._quietly(original, cell, *given, **named)
         stack, step = self._stack, self._steps
         depth = len(stack)
-        stack.append(None if name is None else (name, cell))
+        stack.append(None if name is None else (name, cell, (given, named)))
         updates = self._updates
         try:
             output = original(cell, *given, **named)
