@@ -129,6 +129,36 @@ def test_what_a_person_sees_are_the_values_of_the_training(
     assert all(initial[name].tobytes() != seen[0][name].tobytes() for name in initial)
 
 
+def test_where_memory_is_short_gradients_and_parameters_are_seen(
+    mindspore_server: RunningServer, version: str, tmp_path: Path
+) -> None:
+    job = name_of_job()
+    arguments = ("--style", "jit", "--save", str(tmp_path), "--steps", "4")
+    options = ("--job", job, "--break-at-start", "--partial-memory")
+    with (
+        Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options) as run,
+        attached(mindspore_server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.watch("tensor_too_large", on="all", max_gt=1e9)
+        assert session.step(3).wait(PATIENCE_S).step == 3
+        weight = session.tensors("first.weight")[0].statistics
+        gradients = [
+            tensor.statistics
+            for found in session.nodes()
+            if found.entry.path.startswith("Gradients/") and found.entry.type == "MatMul"
+            for tensor in session.tensors(found.entry.path)
+            if tensor.io == "output"
+        ]
+        session.continue_()
+        assert run.outcome().code == 0
+    saved = np.load(tmp_path / "3.npz")["first.weight"]
+    assert weight is not None
+    assert (weight.min, weight.max) == (saved.min(), saved.max())
+    assert gradients
+    assert None not in gradients
+
+
 def everything(session: Session) -> dict[str, Any]:
     """Return what a person can see of a step that the script has saved, too."""
     names = ("first.weight", "second.bias", "moments.first.weight")

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.graph_capture import Phase
     from tensight.agents.settings import AgentSettings
 
+_PARTIAL = ("name-regex(Gradients/.+)",)
+"""What is dumped where memory is short, beside parameters: MindSpore asks before anybody can say what is watched."""
+
 _active: list[weakref.ref[Debugger]] = []
 
 
@@ -75,6 +78,7 @@ class Debugger:
         self._graphs: GraphCapture | None = None
         self._cells: CellCapture | None = None
         self._programs = StepPrograms()
+        self._parameters: dict[str, weakref.ref[Any]] = {}
         self._rounds = Rounds()
         self._optimizers_of: dict[str, frozenset[int]] = {}
         self._calls = GraphCalls(self._before_compile, self._compiled, self._called)
@@ -173,7 +177,7 @@ class Debugger:
         if self._is_over or self._dump.ring is not None or (isinstance(owner, nn.Optimizer) and not is_graph_mode()):
             return
         try:
-            self._dump.begin()
+            self._dump.begin(_PARTIAL if self._settings.partial_memory else ())
             # What was registered last is done first: the dump must still be there when the debugger ends.
             atexit.unregister(self.close)
             atexit.register(self.close)
@@ -192,8 +196,9 @@ class Debugger:
             if graphs is None:
                 graphs = self._graphs = GraphCapture(self._begin(), ring, wait_for_results)
             self._rounds.learn(live_instances(nn.Optimizer))
+            self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
-            self._attach_to_graph(graphs.phase(compiled.phase), compiled)
+            self._attach_to_graph(graphs.phase(compiled.phase))
         except Exception as error:
             self._give_up(error)
         except BaseException:
@@ -201,22 +206,27 @@ class Debugger:
             self.close()
             raise
 
-    def _attach_to_graph(self, phase: Phase, compiled: Compiled) -> None:
+    def _attach_to_graph(self, phase: Phase) -> None:
         """Attach with the first graph, unless cells are seen."""
         if self._is_attached or self._graphs is None:
             return
         agent = self._begin()
         self._is_attached = True
-        self._graphs.observe_parameters(phase, self._parameters(compiled.owner))
+        self._graphs.observe_parameters(phase.programs.values(), self._value_of)
         agent.attach(self._programs.preview([one.program for one in phase.programs.values()]))
 
-    def _parameters(self, owner: Any) -> dict[str, Any]:
-        """Return copies of the parameters that there are, by name; those of a cell before others of their name."""
+    def _learn_parameters(self, owner: Any) -> None:
+        """Take note of the parameters that there are, by name; those of a cell before others of their name."""
         found = {parameter.name: parameter for parameter in live_instances(Parameter)}
         if isinstance(owner, nn.Cell):
             found.update(owner.parameters_dict())
-        reader = self._reader
-        return {} if reader is None else {name: reader.copy(parameter) for name, parameter in found.items()}
+        self._parameters.update({name: weakref.ref(parameter) for name, parameter in found.items()})
+
+    def _value_of(self, name: str) -> Any:
+        """Return a copy of the value that a parameter has now."""
+        reference = self._parameters.get(name)
+        parameter = None if reference is None else reference()
+        return None if parameter is None or self._reader is None else self._reader.copy(parameter)
 
     def _called(self, compiled: Compiled) -> None:
         graphs = self._graphs
@@ -311,7 +321,8 @@ class Debugger:
         try:
             seen = [] if self._cells is None else [self._cells.end_step()]
             if self._graphs is not None:
-                seen += self._graphs.end_step()
+                # A dump of chosen operators has no parameters.
+                seen += self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
             captured = agent.capturing
             agent.step_done(self._programs.merged(seen), scaled_skip=skipped)
             if self._graphs is not None:

@@ -9,7 +9,7 @@ from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.places import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from tensight.agents.agent import Agent
     from tensight.agents.mindspore.graph_programs import DumpedProgram
@@ -85,17 +85,26 @@ class GraphCapture:
             self._learn(known)
         return known
 
-    def observe_parameters(self, phase: Phase, parameters: Mapping[str, Any]) -> None:
-        """Observe what weights are before anything has run."""
+    def observe_parameters(self, programs: Iterable[DumpedProgram], value_of: Callable[[str], Any]) -> None:
+        """Observe parameters as they are now, which nothing has dumped.
+
+        Parameters
+        ----------
+        programs : iterable of DumpedProgram
+            That read or write them.
+        value_of : callable (name) -> tensor or None
+            Returns a copy of a parameter's value.
+        """
         agent = self._agent
-        for program in phase.programs.values():
+        for program in programs:
             for node in program.program.nodes:
-                if node.role in ("operator", "input", "constant") or node.name not in parameters:
+                if node.role in ("operator", "input", "constant"):
                     continue
                 place = agent.places.place(agent.places.node(node.name, node.type, node.role), 0)
                 need = agent.places.needs[place]
-                if need:
-                    agent.observe(place, parameters[node.name], need)
+                value = value_of(node.name) if need else None
+                if value is not None:
+                    agent.observe(place, value, need)
 
     def take(self, phase: Phase, *, counts: bool) -> None:
         """Take what a call has dumped.
@@ -134,13 +143,19 @@ class GraphCapture:
         ran = [phase.programs[launch.graph] for launch in launches if launch.graph in phase.programs]
         self.skipped_update = phase.updates and not any(program.updates for program in ran)
 
-    def end_step(self) -> list[Program]:
-        """Observe what was taken since the last step; return the programs of what ran."""
-        agent = self._agent
-        programs = [program.program for program in self._ran.values()]
-        if agent.capturing:
+    def end_step(self, value_of: Callable[[str], Any] | None = None) -> list[Program]:
+        """Observe what was taken since the last step; return the programs of what ran.
+
+        Parameters
+        ----------
+        value_of : callable, optional
+            As for `observe_parameters`, where parameters are not dumped.
+        """
+        if self._agent.capturing:
             self._observe(list(self._launches.values()))
-        return programs
+            if value_of is not None:
+                self.observe_parameters(self._ran.values(), value_of)
+        return [program.program for program in self._ran.values()]
 
     def begin_step(self) -> None:
         """Let go of the step before the one that has just ended: nobody asks for its values any more."""
