@@ -154,6 +154,15 @@ def test_partial_memory_keeps_what_is_watched_and_nothing_else(debug: Debug) -> 
     assert scene.debugger.agent.retention.kept_bytes <= 2 * 512 * 4
 
 
+def test_partial_memory_shows_what_is_watched_for_its_statistics_alone(debug: Debug) -> None:
+    _, session = debug(steps=5, partial_memory=True, capture="modules")
+    session.watch("tensor_too_large", max_gt=1e9, on=f"name:{FORWARD[0]}")
+    session.step(2).wait(30)
+    np.testing.assert_array_equal(session.tensor(FORWARD[0]).numpy(), alone(2)[1][f"{FORWARD[0]}:0"])
+    with pytest.raises(UnavailableError):
+        session.tensor(FORWARD[1]).numpy()
+
+
 def test_a_training_of_which_nobody_wants_anything_is_not_looked_at(debug: Debug) -> None:
     seen: list[bool] = []
     scene, session = debug(steps=20, before_step=lambda _: seen.append(scene.debugger.agent.capturing))

@@ -97,7 +97,9 @@ class Agent:
         self.places = PlaceTable()
         self.columns = StatisticsColumns()
         self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._wants_copies)
-        self.watches = Watches(self.places, reader, check_at_nodes=at_nodes and not cursor)
+        self.watches = Watches(
+            self.places, reader, check_at_nodes=at_nodes and not cursor, keep_values=settings.partial_memory
+        )
         self.recorder = Recorder(settings, framework, reader)
         self.step = 0
         self.capturing = True

@@ -59,6 +59,8 @@ class Watches:
         Reads the values of tensors that statistics alone do not decide.
     check_at_nodes : bool
         Whether the training can stop in the middle of a step: then watchpoints that can be checked there are.
+    keep_values : bool
+        Whether the value of everything that is watched is kept, as nobody keeps any other.
 
     Attributes
     ----------
@@ -67,10 +69,13 @@ class Watches:
         the update has been skipped. Set by whoever sees it; the end of the step takes it back.
     """
 
-    def __init__(self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False) -> None:
+    def __init__(
+        self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False, keep_values: bool = False
+    ) -> None:
         self.loss_scaled = False
         self._places = places
         self._check_at_nodes = check_at_nodes
+        self._keep_values = keep_values
         self._watches: dict[int, Watch] = {}
         self._layers = Layers()
         self._known: set[str] = set()
@@ -187,6 +192,8 @@ class Watches:
             elif watch.selects.may_turn_out(place) and place.node.name not in self._known:
                 # Its row is there when the step has shown what the node is, and this step counts, too.
                 need |= watch.need & ~Need.NOW
+        if need and self._keep_values:
+            need |= Need.VALUE
         if at_node:
             self._at_nodes.setdefault(place.node.number, []).append((place.number, at_node))
         self._wanted.append(int(need))
