@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,11 +133,16 @@ class Run:
         self.process.communicate()
 
     def until(self, line: str) -> None:
-        """Wait until it has written a line."""
-        while line not in self._lines:
-            written = self._stdout.readline()
-            assert written, f"it ended without {line!r}: {self._lines[-3:]} {self._errors.read_text()}"
-            self._lines.append(written.rstrip("\n"))
+        """Wait until it has written a line; one that says nothing for too long is killed."""
+        impatience = threading.Timer(PATIENCE_S, self.process.kill)
+        impatience.start()
+        try:
+            while line not in self._lines:
+                written = self._stdout.readline()
+                assert written, f"it ended without {line!r}: {self._lines[-3:]} {self._errors.read_text()}"
+                self._lines.append(written.rstrip("\n"))
+        finally:
+            impatience.cancel()
 
     def go_on(self) -> None:
         """Let it leave the place where it waits for a word."""
