@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import resource
 import signal
-import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from running import RunningServer, running_server
+from training_process import Outcome, TrainingProcess
 
 import tensight
 from tensight.errors import TensightError
@@ -30,32 +29,7 @@ NOBODY = "127.0.0.1:9"
 """An address at which no server ever answers: the port is reserved."""
 
 
-@dataclass
-class Outcome:
-    """How a training ended.
-
-    Attributes
-    ----------
-    code : int
-    output : list of str
-        Lines that it wrote.
-    errors : list of str
-        Lines on stderr that are not the debugger's.
-    notices : list of str
-        Lines on stderr that are.
-    """
-
-    code: int
-    output: list[str]
-    errors: list[str]
-    notices: list[str]
-
-    def own(self) -> tuple[int, list[str], list[str]]:
-        """What the training itself did and said."""
-        return self.code, self.output, self.errors
-
-
-class Run:
+class Run(TrainingProcess):
     """A training in a process of its own; `debugger` is where it looks for a server, if it is debugged."""
 
     def __init__(self, *arguments: str, debugger: str = "", options: tuple[str, ...] = (), folder: Path) -> None:
@@ -64,42 +38,10 @@ class Run:
             host, _, port = debugger.rpartition(":")
             where = ("--host", host, "--port", port)
             command = [sys.executable, "-m", "tensight", "run", *where, *options, str(SCRIPT), *arguments]
-        self._lines: list[str] = []
-        self._errors = folder / "training.stderr"
-        with self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder
-            )
-        assert self.process.stdin
-        assert self.process.stdout
-        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        super().__init__(command, folder)
 
     def __enter__(self) -> Run:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def until(self, line: str) -> None:
-        """Wait until it has written a line."""
-        while line not in self._lines:
-            written = self._stdout.readline()
-            assert written, f"it ended without {line!r}: {self._lines[-3:]} {self._errors.read_text()}"
-            self._lines.append(written.rstrip("\n"))
-
-    def go_on(self) -> None:
-        """Let it leave the place where it waits for a word."""
-        self._stdin.write("\n")
-        self._stdin.flush()
-
-    def outcome(self) -> Outcome:
-        """Wait until it has ended."""
-        rest, _ = self.process.communicate(timeout=PATIENCE_S)
-        lines = [*self._lines, *rest.splitlines()]
-        errors = self._errors.read_text().splitlines()
-        notices = [line for line in errors if line.startswith("tensight:")]
-        return Outcome(self.process.returncode, lines, [line for line in errors if line not in notices], notices)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from training_process import TrainingProcess
 
 import tensight
 from tensight.errors import TensightError
@@ -52,28 +50,7 @@ def address(server: RunningServer) -> tuple[str, str]:
     return host, port
 
 
-@dataclass
-class Outcome:
-    """How a training ended.
-
-    Attributes
-    ----------
-    code : int
-    output : list of str
-        Lines that it wrote.
-    errors : list of str
-        Lines on stderr that are not the debugger's.
-    notices : list of str
-        Lines on stderr that are.
-    """
-
-    code: int
-    output: list[str]
-    errors: list[str]
-    notices: list[str]
-
-
-class Run:
+class Run(TrainingProcess):
     """A training in a process of its own.
 
     Parameters
@@ -108,54 +85,12 @@ class Run:
             where = () if server is None else ("--host", address(server)[0], "--port", address(server)[1])
             command += ["-m", "tensight", "run", *where, *options]
         inherited = {name: text for name, text in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        self._lines: list[str] = []
-        self._errors = folder / "training.stderr"
-        with self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [*command, str(script), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                cwd=folder,
-                # MindSpore warns of what is deprecated, and of having been built for an older NumPy.
-                env={**inherited, "GLOG_v": "3", **(variables or {})},
-            )
-        assert self.process.stdin
-        assert self.process.stdout
-        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        # MindSpore warns of what is deprecated, and of having been built for an older NumPy.
+        environment = {**inherited, "GLOG_v": "3", **(variables or {})}
+        super().__init__([*command, str(script), *arguments], folder, environment=environment, patience_s=PATIENCE_S)
 
     def __enter__(self) -> Run:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def until(self, line: str) -> None:
-        """Wait until it has written a line; one that says nothing for too long is killed."""
-        impatience = threading.Timer(PATIENCE_S, self.process.kill)
-        impatience.start()
-        try:
-            while line not in self._lines:
-                written = self._stdout.readline()
-                assert written, f"it ended without {line!r}: {self._lines[-3:]} {self._errors.read_text()}"
-                self._lines.append(written.rstrip("\n"))
-        finally:
-            impatience.cancel()
-
-    def go_on(self) -> None:
-        """Let it leave the place where it waits for a word."""
-        self._stdin.write("\n")
-        self._stdin.flush()
-
-    def outcome(self) -> Outcome:
-        """Wait until it has ended."""
-        rest, _ = self.process.communicate(timeout=PATIENCE_S)
-        lines = [*self._lines, *rest.splitlines()]
-        errors = self._errors.read_text().splitlines()
-        notices = [line for line in errors if line.startswith("tensight:")]
-        return Outcome(self.process.returncode, lines, [line for line in errors if line not in notices], notices)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, VERSIONS, Outcome, Run, attached, name_of_job, python_of, rings
+from mindspore_stage import PATIENCE_S, VERSIONS, Run, attached, name_of_job, python_of, rings
 from running import running_server
+from training_process import Outcome
 
 if TYPE_CHECKING:
     from running import RunningServer

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from mindspore_stage import PATIENCE_S, Outcome, Run, address, attached, name_of_job
+from mindspore_stage import PATIENCE_S, Run, address, attached, name_of_job
+from training_process import Outcome
 
 from tensight.sessions.errors import UnavailableError
 
