@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensight.agents.program import TracedNode
-    from tensight.agents.torch.capture import Trace
+    from tensight.agents.traced_programs import Trace
     from tensight.tensors import TensorStatistics
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
-    from tensight.agents.mindspore.cell_traces import Trace
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
+    from tensight.agents.traced_programs import Trace
     from tensight.graph import OutputSlot
 
 UNPLACED = -1

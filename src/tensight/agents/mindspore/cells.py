@@ -20,12 +20,13 @@ from tensight.agents.mindspore.cell_calls import tensors_in
 from tensight.agents.mindspore.cell_hooks import GradientHooks
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames, wraps
 from tensight.agents.mindspore.cell_parameters import CellParameters
-from tensight.agents.mindspore.cell_traces import CellPrograms, Trace, trace_of
+from tensight.agents.mindspore.cell_traces import trace_of
 from tensight.agents.mindspore.replacing import Replacements, executor_classes, pynative_executor
 from tensight.agents.mindspore.rounds import Rounds
 from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
+from tensight.agents.traced_programs import Programs, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ class CellCapture:
         self._parameters = CellParameters(agent, self._names)
         for optimizer in optimizers:
             self._parameters.knows(optimizer)
-        self._programs = CellPrograms(self._parameters)
+        self._programs = Programs(self._parameters)
         self._hooks = GradientHooks(self._gradient_came)
         self._builder = StepBuilder(agent.places, self._names, self._see)
         self._rounds = Rounds()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
-    from tensight.agents.torch.capture import Trace
     from tensight.agents.torch.names import ModuleName
+    from tensight.agents.traced_programs import Trace
     from tensight.graph import OutputSlot
 
 UNPLACED = -1

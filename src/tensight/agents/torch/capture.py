@@ -2,35 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tensight.agents.program import Source, TracedNode
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """The operators that a step ran. Steps that ran the same share one trace: it is compared by identity.
-
-    Weights, buffers, states of optimizers, the gradients that optimizers read and the optimizers' updates are no part
-    of it: they are the same whatever is captured, and `programs` puts them around it.
-
-    Attributes
-    ----------
-    inputs : tuple of TracedNode
-        Tensors that the step got from outside, with the role ``input``.
-    operators : tuple of TracedNode
-        Forward and backward, in the order of execution.
-    gradient_sources : mapping of str to tuple of Source
-        For the name of a weight what its gradient was computed from.
-    """
-
-    inputs: tuple[TracedNode, ...] = ()
-    operators: tuple[TracedNode, ...] = ()
-    gradient_sources: Mapping[str, tuple[Source | None, ...]] = field(default_factory=dict)
+    from tensight.agents.traced_programs import Trace
 
 
 class Capture(Protocol):

@@ -21,8 +21,8 @@ from tensight.agents.torch.discovery import Discovery, live_instances
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, unwrapped
 from tensight.agents.torch.parameters import Parameters
-from tensight.agents.torch.programs import Programs
 from tensight.agents.torch.steps import Steps
+from tensight.agents.traced_programs import Programs
 from tensight.errors import InputError
 
 if TYPE_CHECKING:

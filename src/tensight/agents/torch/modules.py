@@ -22,9 +22,9 @@ from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
-from tensight.agents.torch.capture import Trace
 from tensight.agents.torch.names import unwrapped
 from tensight.agents.torch.traces import trace_of
+from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from tensight.agents.agent import Agent
     from tensight.agents.program import Source
-    from tensight.agents.torch.capture import Trace
     from tensight.agents.torch.names import Names
     from tensight.agents.torch.operator_steps import External, Operator
+    from tensight.agents.traced_programs import Trace
 
 _TRACED_AT_FIRST = 2
 """Steps that are seen even if nobody watches: that of an optimizer's first step is not like the others."""

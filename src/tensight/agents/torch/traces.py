@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.calls import UNPLACED
-from tensight.agents.torch.capture import Trace
+from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,18 +6,70 @@ optimizer are added to it later, it is still that one, with more nodes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from tensight.agents.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from tensight.agents.program import StackFrame, TracedNode
-    from tensight.agents.torch.capture import Trace
-    from tensight.agents.torch.parameters import Parameters
+    from tensight.agents.program import Source, StackFrame, TracedNode
 
 _OPTIMIZER = "Optimizer/"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """The operators that a step ran. Steps that ran the same share one trace: it is compared by identity.
+
+    Weights, buffers, states of optimizers, the gradients that optimizers read and the optimizers' updates are no part
+    of it: they are the same whatever is captured, and `Programs` puts them around it.
+
+    Attributes
+    ----------
+    inputs : tuple of TracedNode
+        Tensors that the step got from outside, with the role ``input``.
+    operators : tuple of TracedNode
+        Forward and backward, in the order of execution.
+    gradient_sources : mapping of str to tuple of Source
+        For the name of a weight what its gradient was computed from.
+    """
+
+    inputs: tuple[TracedNode, ...] = ()
+    operators: tuple[TracedNode, ...] = ()
+    gradient_sources: Mapping[str, tuple[Source | None, ...]] = field(default_factory=dict)
+
+
+class OutlivingNodes(Protocol):
+    """What is there whatever a step runs, as an adapter knows it: weights, states, gradients, updates.
+
+    Attributes
+    ----------
+    generation : int
+        Grows whenever there is something new among them.
+    """
+
+    generation: int
+
+    def nodes(self) -> Iterable[TracedNode]:
+        """Return the nodes of weights, buffers and states."""
+
+    def gradient_nodes(
+        self, sources: Mapping[str, tuple[Source | None, ...]], stacks: Mapping[str, tuple[StackFrame, ...]]
+    ) -> Iterable[TracedNode]:
+        """Return the nodes of the gradients that optimizers read.
+
+        Parameters
+        ----------
+        sources : mapping of str to tuple of Source
+            From what each was computed, by the name of the weight.
+        stacks : mapping of str to tuple of StackFrame
+            The code that first reads each weight.
+        """
+
+    def update_nodes(self) -> Iterable[TracedNode]:
+        """Return the nodes of the optimizers' updates."""
 
 
 class Programs:
@@ -25,10 +77,10 @@ class Programs:
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : OutlivingNodes
     """
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: OutlivingNodes) -> None:
         self._parameters = parameters
         self._numbers: dict[tuple[tuple[str, tuple[object, ...]], ...], int] = {}
         self._programs: dict[tuple[int, int], tuple[Trace, Program]] = {}
