@@ -20,7 +20,7 @@ from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.rounds import Rounds
 from tensight.agents.mindspore.step_programs import StepPrograms
-from tensight.agents.mindspore.surroundings import as_one_job, framework, live_instances, optimizers_in
+from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.notices import say_once
 from tensight.errors import InputError, TensightError
 
@@ -123,6 +123,9 @@ class Debugger:
 
     def start(self) -> None:
         """Begin to debug what the training calls from now on, in this thread."""
+        if not is_rank():
+            self._is_over = True
+            return
         if any(other() is not None for other in _active):
             say_once("this training is being debugged already; debugging it a second time is left out")
             self._is_over = True

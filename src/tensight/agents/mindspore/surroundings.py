@@ -23,6 +23,9 @@ _MOST_DEPTH = 4
 _MEETING = (("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",), ("RANK_TABLE_FILE",))
 """Variables that are the same in all processes of one run, and in no others."""
 
+_ONLY_SERVE = ("MS_SCHED", "MS_PSERVER", "MS_SERVER")
+"""What `MS_ROLE` says of processes that help others to train."""
+
 
 def live_instances(kind: type) -> list[Any]:
     """Return the objects of a kind that are there."""
@@ -71,6 +74,15 @@ def _rank_and_size() -> tuple[int, int]:
         rank = os.environ.get("RANK_ID") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
         size = os.environ.get("RANK_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
         return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+
+
+def is_rank() -> bool:
+    """Whether this process trains as one of the ranks.
+
+    `msrun` has a scheduler run the same script. It stays in `init()` until the ranks have ended; where a script never
+    calls that it trains, too, as nobody's rank.
+    """
+    return os.environ.get("MS_ROLE") not in _ONLY_SERVE
 
 
 def as_one_job(settings: AgentSettings, of: Framework) -> AgentSettings:
