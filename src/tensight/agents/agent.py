@@ -6,21 +6,23 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.commands import ON, CommandLoop, Order, Terminated
+from tensight.agents.commands import CommandLoop, Terminated
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
+from tensight.agents.known_programs import KnownPrograms
 from tensight.agents.lasting import LastingPlaces
 from tensight.agents.node_cursor import NodeCursor
 from tensight.agents.notices import say, say_once
 from tensight.agents.places import Need, PlaceTable
 from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
-from tensight.agents.telemetry import StepRows, Telemetry
+from tensight.agents.row_sending import RowSender
+from tensight.agents.step_needs import StepNeeds
+from tensight.agents.stops import Stops
+from tensight.agents.telemetry import Telemetry
 from tensight.agents.watching import Watches
 
 if TYPE_CHECKING:
@@ -35,13 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "Terminated"]
 
-_FINITE, _ROW, _VALUE = int(Need.FINITE), int(Need.ROW), int(Need.VALUE)
-_CHANGE, _HASH = int(Need.CHANGE), int(Need.HASH)
-_SHOWN = Need.ROW | Need.VALUE
-_ALL = _SHOWN | Need.HASH
-
-MOST_PROGRAMS = 256
-"""A training whose every step computes something else would send graphs for ever."""
+_FINITE, _ROW, _VALUE, _HASH = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.HASH)
 
 
 class Agent:
@@ -96,11 +92,12 @@ class Agent:
         self.framework = framework
         self.places = PlaceTable()
         self.columns = StatisticsColumns()
-        self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._wants_copies)
         self.watches = Watches(
             self.places, reader, check_at_nodes=at_nodes and not cursor, keep_values=settings.partial_memory
         )
         self.recorder = Recorder(settings, framework, reader)
+        self._needs = StepNeeds(settings, self.places, self.watches, self.recorder, walks=cursor)
+        self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._needs.wants_copies)
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False
@@ -108,40 +105,39 @@ class Agent:
         self._reader = reader
         self._process_id = os.getpid()
         self._is_over = False
-        self._cursor = NodeCursor(self.places) if cursor else None
-        self._order: list[int] = []
-        self._programs: dict[int, Program] = {}
-        self._program: Program | None = None
-        self._weights: StepRows | None = None
-        self._lasting = LastingPlaces(self.places, self.retention)
-        self._spares_states = False
-        self._graph_of: dict[str, str] = {}
-        self._now = ON
-        self._left: int | None = None
-        self._looks_at_all = False
-        self._may_watch_anew = True
-        self._watches_weights = False
-        self._base = Need.NOTHING
         self._has_values = True
-        self._telemetry = Telemetry(self.places)
-        self._introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor)
-        self._attachment = Attachment(settings, self._introduction, self._telemetry)
-        self._background = self._attachment.background
+        self._lasting = LastingPlaces(self.places, self.retention)
+        self._cursor = NodeCursor(self.places) if cursor else None
+        has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
+        telemetry = Telemetry(self.places)
+        introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor)
+        attachment = self._attachment = Attachment(settings, introduction, telemetry)
+        self._background = attachment.background
+        programs = self._programs = KnownPrograms(attachment, introduction, self.watches, self.recorder)
+        self._rows = RowSender(
+            *(attachment, introduction, telemetry, self.columns, self.retention, reader, programs), has_run=has_run
+        )
+        self._seen = self._rows.seen
         self._loop = CommandLoop(
-            self._attachment.connection,
+            attachment.connection,
             self.watches,
             Answers(
                 *(self.places, self.columns, self.retention, reader, self.recorder),
-                has_run=self._has_run,
-                program=lambda: self._program,
+                has_run=has_run,
+                program=lambda: programs.latest,
             ),
             check_again=self._check_again,
-            announce=self._attachment.introduce_again,
+            announce=attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
-        self._attachment.obey(self._loop)
-        # Initial weights are observed before there is a server; of partial memory the statistics must do.
-        self._require(Need.ROW | Need.HASH if settings.partial_memory else _ALL)
+        attachment.obey(self._loop)
+        self._stops = Stops(
+            *(attachment, self._loop, self._rows, self._needs, self._cursor),
+            check_again=lambda: self._check(again=True),
+            standing=self._standing,
+            terminated=self.close,
+        )
+        self._needs.begin()
         silent_in_children(self)
         atexit.register(self.close)
 
@@ -158,13 +154,11 @@ class Agent:
         if self._is_over:
             return
         try:
-            self._learn(program)
+            self._programs.learn(program)
             self._record(program)
             self._attachment.begin(self._standing())
             if self._attachment.is_attached:
-                self._stop([])
-                while self._now.back:
-                    self._stop([])
+                self._stops.before_first_step()
             self._next_step()
         except Exception as error:
             self._give_up(error)
@@ -181,7 +175,7 @@ class Agent:
             What `places.needs` says of the place.
         """
         try:
-            self._order.append(place)
+            self._seen.append(place)
             if need & _ROW:
                 hashed = need & _HASH != 0
                 same = self.retention.same_as(tensor)
@@ -207,8 +201,9 @@ class Agent:
         try:
             self._reader.settle(self.columns)
             hits = self.watches.check_node(self.columns, node, self.step, self.retention)
-            if hits or (self._now.at_nodes and self._now.node in ("", node.name)):
-                self._stop_at_node(node.name, hits)
+            if hits or self._stops.stands_at(node.name):
+                self._learn_running(node.name)
+                self._stops.at_node(node.name, hits)
         except Exception as error:
             self._give_up(error)
 
@@ -230,7 +225,7 @@ class Agent:
             self._give_up(error)
         except KeyboardInterrupt:
             # A script may take it for what it likes, and go on.
-            self._now, self._left = ON, None
+            self._stops.go_on()
             self._next_step()
             raise
 
@@ -241,7 +236,8 @@ class Agent:
         self.silence()
         atexit.unregister(self.close)
         try:
-            self._attachment.end(Standing(self.step, self._program), self._last_rows())
+            last = self._rows.last(self.step - 1, len(self.places))
+            self._attachment.end(Standing(self.step, self._programs.latest), last)
         except Exception as error:
             say(f"the debug server could not be told that the training has ended: {error!r}")
         self.recorder.close()
@@ -262,200 +258,63 @@ class Agent:
         captured = self.capturing
         self.step += 1
         self._background.step = self.step
-        is_new = self._learn(program)
+        is_new = self._programs.learn(program)
         hits: list[AgentHit] = []
         if captured:
             self._reader.settle(self.columns)
             hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
             self._record(program)
-        if self._left is not None:
-            self._left -= 1
+        self._stops.count_step()
         self._follow_the_server()
         if self._attachment.is_attached:
-            sees_enough = captured and (self._base & _SHOWN == _SHOWN or self.settings.partial_memory)
-            wants_stop = self._background.wants_stop and sees_enough
+            wants_stop = self._background.wants_stop and captured and self._needs.shows_all
             wants_stop = wants_stop or self._background.wants_exit
-            if hits or is_new or wants_stop or self._left == 0 or self._now.at_nodes:
-                self._stand(program, hits)
+            if hits or is_new or wants_stop or self._stops.is_due:
+                self._stops.at_end(program, hits)
             else:
-                self._offer_rows()
+                self._rows.offer()
         self._next_step()
 
     def _record(self, program: Program) -> None:
         if self.recorder.is_on:
             iteration = self.columns.current_iteration
-            self.recorder.record(iteration, program, self._order, self.places, self.columns, self.retention)
+            self.recorder.record(iteration, program, self._seen, self.places, self.columns, self.retention)
 
     def _follow_the_server(self) -> None:
         """Look whether the server was lost, or is there again, while the training ran."""
         background = self._background
         if background.is_lost and self._attachment.is_attached:
             self._attachment.lose()
-            self._now, self._left = ON, None
+            self._stops.go_on()
             if self.settings.on_disconnect == "wait":
                 self._attachment.wait(self._standing())
-                self._ask_soon()
+                self._stops.ask_soon()
         elif background.is_back and self._attachment.come_back(self._standing()):
-            self._ask_soon()
-
-    def _ask_soon(self) -> None:
-        """Have the server asked what to do after the step that comes, of which everything is then there."""
-        self._now, self._left = Order(1), 1
+            self._stops.ask_soon()
 
     def _next_step(self) -> None:
         """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
         attached = self._attachment.is_attached
-        ends_soon = self._left is not None and self._left <= 2 and not self._now.goes_on
-        looks_at_all = attached and (ends_soon or self._now.at_nodes or self._background.wants_stop)
+        looks_at_all = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
         self.capturing = looks_at_all or watches or self.recorder.is_on
-        self.stops_at_nodes = attached and self._now.at_nodes and self._cursor is None
+        self.stops_at_nodes = attached and self._stops.order.at_nodes and self._cursor is None
         self._lasting.look()
-        self._weights = self._rows_of_weights() if watches or looks_at_all else None
+        self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
         if self.capturing:
-            self._decide(looks_at_all=looks_at_all, watches=watches)
+            self._needs.decide(self._lasting, looks_at_all=looks_at_all, watches=watches)
             self._lasting.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
             # An adapter may look at a step to see what runs; nothing of it is to be kept.
-            self._require(Need.NOTHING)
+            self._needs.require(Need.NOTHING)
             self.retention.clear()
             self._has_values = False
-        self._order.clear()
+        self._seen.clear()
         self.columns.current_iteration = self.step
 
-    def _decide(self, *, looks_at_all: bool, watches: bool) -> None:
-        """Decide what is wanted of every place, watched or not."""
-        partial, base = self.settings.partial_memory, Need.NOTHING
-        # References to thousands of intermediates keep memory from being used again, which costs more than the
-        # watching; where operators are captured, an adapter shows the values of what hits all the same.
-        watches_modules = watches and self.settings.capture == "modules"
-        everything = looks_at_all or self.recorder.is_on
-        if not partial and (everything or watches_modules):
-            # What nobody was sure to look at gets its hashes when the training stops.
-            base = _ALL if everything else _SHOWN
-        elif not partial and watches and self._cursor is not None:
-            # The values of a step that is complete before anybody looks lie there anyway.
-            base = Need.VALUE
-        spares = base == _SHOWN
-        is_other = self._require(base) or self._may_watch_anew or spares != self._spares_states
-        if looks_at_all != self._looks_at_all or self._may_watch_anew:
-            self._looks_at_all, self._may_watch_anew = looks_at_all, False
-            self._watches_weights = watches and not partial
-            self._lasting.choose_copies(self._wants_copies)
-        if is_other:
-            self._spares_states = spares
-            # States are most of what there is: at a stop what nobody watches of them is made up.
-            values = self._lasting.states if spares else ()
-            if self._watches_weights and not base:
-                values = self._lasting.weights
-            self.watches.require(base, dict.fromkeys(values, Need.VALUE))
-
-    def _require(self, need: Need) -> bool:
-        """Say what is wanted of every place; return whether that is another thing than before."""
-        if need == self._base:
-            return False
-        self._base = need
-        self.watches.require(need)
-        return True
-
-    def _wants_copies(self, place: int) -> bool:
-        """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
-        if self._looks_at_all or self.recorder.is_on or self.places.needs[place] & _CHANGE:
-            return True
-        # Where a watchpoint hits, weights are what people compare with the step before.
-        return self._watches_weights and self.places[place].node.role in ("weight", "frozen_weight")
-
     # --- standing still ---
-
-    def _stop(self, hits: list[AgentHit], node: str = "") -> None:
-        """Tell the server everything about the step at which the training stands, and do what it commands."""
-        self._loop.send_hits(hits)
-        if hits or not self._now.goes_on:
-            self._complete_rows()
-            self._send_rows()
-        else:
-            self._offer_rows()
-        try:
-            self._now = self._attachment.stand(self._standing(node))
-        except Terminated:
-            self.close()
-            raise
-        self._may_watch_anew = not self._now.goes_on
-        self._left = self._now.steps
-
-    def _stand(self, program: Program, hits: list[AgentHit]) -> None:
-        """Stop at the end of a step, or at operators of it where the adapter shows it only now."""
-        cursor = self._cursor
-        if cursor is None:
-            self._stop(hits)
-            return
-        cursor.begin(program, self._order, hits)
-        try:
-            if self._now.at_nodes:
-                cursor.rewind()
-            else:
-                self._stop(cursor.tell())
-            self._walk(cursor)
-        finally:
-            cursor.leave()
-
-    def _walk(self, cursor: NodeCursor) -> None:
-        """Stop at operators of the step that is done, until an order leads on from its end."""
-        while self._attachment.is_attached:
-            is_within = cursor.is_within
-            if not cursor.follow(self._now):
-                if is_within and self._left is not None:
-                    # That of which a person sees operators is the first of them.
-                    self._left -= 1
-                return
-            self._stop(cursor.tell(), cursor.node)
-            if cursor.is_within and not self._now.back:
-                # There may be other watchpoints now.
-                cursor.look_again(self._check(again=True))
-
-    def _check_again(self) -> list[AgentHit]:
-        hits = self._check(again=True)
-        return hits if self._cursor is None else self._cursor.tell_again(hits)
-
-    def _has_run(self, place: int) -> bool:
-        """Whether a place has its value of this step where the training stands."""
-        return self._cursor is None or self._cursor.has_run(place)
-
-    def _stop_at_node(self, node: str, hits: list[AgentHit]) -> None:
-        if node not in self._graph_of and self.running_program is not None:
-            self._learn(self.running_program())
-        self._stop(hits, node)
-        if self._left is not None and self._left > 0:
-            # That which is under way is the first of them.
-            self._looks_at_all = self._left <= 2
-
-    def _send_rows(self) -> None:
-        """Have the server know the rows of this step, and of the step before those of weights, which this one read."""
-        if self._introduction.is_ours:
-            rows = self._rows()
-            batches = [one for one in (self._telemetry.unsent(self._weights), rows) if one is not None]
-            if batches:
-                self._telemetry.send(self._attachment.connection, *batches)
-
-    def _offer_rows(self) -> None:
-        """Have the server know the rows of this step if it has heard nothing for a while."""
-        if self._order and self._introduction.is_ours and self._telemetry.is_due:
-            rows = self._rows()
-            if rows is not None:
-                self._telemetry.offer(rows)
-
-    def _complete_rows(self) -> None:
-        """Write the rows of places that were only asked about NaN and Inf, and hashes, where values are still there."""
-        columns = self.columns
-        for place in self._order:
-            written = place < len(columns.iteration) and columns.iteration[place] == columns.current_iteration
-            if not written or not columns.has_hash(place):
-                tensor = self.retention.current(place)
-                if tensor is not None:
-                    self._reader.scan(tensor, self.columns, place)
-        self._reader.settle(self.columns)
 
     def _check(self, *, scaled_skip: bool = False, again: bool = False) -> list[AgentHit]:
         """Check all watchpoints on the values of the step at which the training stands, or do so once more."""
@@ -467,66 +326,30 @@ class Agent:
             self.columns,
             self.retention,
             self.columns.current_iteration,
-            self._order,
+            self._seen,
             scaled_skip=scaled_skip,
             again=again,
         )
+
+    def _check_again(self) -> list[AgentHit]:
+        """Check all watchpoints once more, because a person asks for it; return the hits on what has run."""
+        hits = self._check(again=True)
+        return hits if self._cursor is None else self._cursor.tell_again(hits)
+
+    def _learn_running(self, node: str) -> None:
+        """Take note of what has run so far in a step, if a node has never run before."""
+        if self.running_program is not None and not self._programs.knows(node):
+            self._programs.learn(self.running_program())
 
     def _standing(self, node: str = "") -> Standing:
         compares = self.framework.world_size > 1 and not node
         hashes = self.watches.hashes(self.columns) if compares else ()
         oldest = self.recorder.oldest_iteration if self.settings.record else None
-        return Standing(self.columns.current_iteration + 1, self._program, node, hashes, oldest)
-
-    def _rows(self) -> StepRows | None:
-        """Return a copy of the rows of this step; None if there are none."""
-        if self._program is None or not self._order:
-            return None
-        places = np.fromiter(filter(self._has_run, dict.fromkeys(self._order)), np.int64)
-        return StepRows(self.columns.current_iteration, self._program, self.columns.take(places))
-
-    def _last_rows(self) -> StepRows | None:
-        """Return the rows of the last step that ended; None if nobody looked at it."""
-        places = np.flatnonzero(self.columns.iteration[: len(self.places)] == self.step - 1)
-        if self._program is None or not places.size:
-            return None
-        return self._telemetry.unsent(StepRows(self.step - 1, self._program, self.columns.take(places)))
-
-    def _rows_of_weights(self) -> StepRows | None:
-        """Return a copy of the rows of weights and states."""
-        if self._program is None or not self._order:
-            return None
-        return StepRows(self.columns.current_iteration, self._program, self.columns.take(self._lasting.numbers))
+        return Standing(self.columns.current_iteration + 1, self._programs.latest, node, hashes, oldest)
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
-        graph_of = self._graph_of
-        return [hit.message(graph_of.get(hit.place.node.name, "") if self._loop.is_ours else "") for hit in hits]
-
-    # --- programs ---
-
-    def _learn(self, program: Program) -> bool:
-        """Take note of what ran; return whether the server was told of something new."""
-        self._program = program
-        known = self._programs.get(program.number)
-        if known is program or (known is not None and len(known.nodes) == len(program.nodes)):
-            return False
-        if known is None and len(self._programs) >= MOST_PROGRAMS:
-            say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
-            return False
-        self._programs[program.number] = program
-        # One that has the name of an earlier one takes its place.
-        self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
-        for node in program.nodes:
-            self._graph_of[node.name] = program.name
-        self.watches.learn(program)
-        if known is not None:
-            self.recorder.learn(program)
-        if not self._attachment.is_attached:
-            return False
-        problem = self._introduction.send_graphs(self._attachment.connection, [program])
-        if problem:
-            say_once(f"the debug server refuses the graph {program.name}: {problem}")
-        return True
+        graph_of, is_ours = self._programs.graph_of, self._loop.is_ours
+        return [hit.message(graph_of(hit.place.node.name) if is_ours else "") for hit in hits]
 
     # --- mistakes of our own ---
 
@@ -540,3 +363,8 @@ class Agent:
         """End debugging, and leave the training alone."""
         say(f"internal error, debugging ends here and the training goes on: {error!r}")
         self.close()
+
+
+def _everything_has_run(_place: int) -> bool:
+    """Say so of a place of an adapter that sees steps while they run."""
+    return True

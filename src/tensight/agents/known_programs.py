@@ -1,0 +1,77 @@
+"""The programs that a training has run so far, and the graphs that the debug server gets of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.agents.notices import say_once
+
+if TYPE_CHECKING:
+    from tensight.agents.attachment import Attachment
+    from tensight.agents.introduction import Introduction
+    from tensight.agents.program import Program
+    from tensight.agents.recording import Recorder
+    from tensight.agents.watching import Watches
+
+MOST_PROGRAMS = 256
+"""A training whose every step computes something else would send graphs for ever."""
+
+
+class KnownPrograms:
+    """Programs that everybody who must know of them has been told of.
+
+    Parameters
+    ----------
+    attachment : Attachment
+    introduction : Introduction
+    watches : Watches
+    recorder : Recorder
+
+    Attributes
+    ----------
+    latest : Program or None
+        What ran in the latest step.
+    """
+
+    def __init__(
+        self, attachment: Attachment, introduction: Introduction, watches: Watches, recorder: Recorder
+    ) -> None:
+        self._attachment = attachment
+        self._introduction = introduction
+        self._watches = watches
+        self._recorder = recorder
+        self._programs: dict[int, Program] = {}
+        self._graph_of: dict[str, str] = {}
+        self.latest: Program | None = None
+
+    def knows(self, node: str) -> bool:
+        """Whether a node of this name has run."""
+        return node in self._graph_of
+
+    def graph_of(self, node: str) -> str:
+        """Return the name of the graph that a node is in; empty if it is in none."""
+        return self._graph_of.get(node, "")
+
+    def learn(self, program: Program) -> bool:
+        """Take note of what ran; return whether the server was told of something new."""
+        self.latest = program
+        known = self._programs.get(program.number)
+        if known is program or (known is not None and len(known.nodes) == len(program.nodes)):
+            return False
+        if known is None and len(self._programs) >= MOST_PROGRAMS:
+            say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
+            return False
+        self._programs[program.number] = program
+        # One that has the name of an earlier one takes its place.
+        self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
+        for node in program.nodes:
+            self._graph_of[node.name] = program.name
+        self._watches.learn(program)
+        if known is not None:
+            self._recorder.learn(program)
+        if not self._attachment.is_attached:
+            return False
+        problem = self._introduction.send_graphs(self._attachment.connection, [program])
+        if problem:
+            say_once(f"the debug server refuses the graph {program.name}: {problem}")
+        return True

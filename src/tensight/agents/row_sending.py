@@ -1,0 +1,120 @@
+"""Which rows of statistics the debug server gets: all of a step at which the training stands, else some now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.agents.telemetry import StepRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.attachment import Attachment
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.introduction import Introduction
+    from tensight.agents.known_programs import KnownPrograms
+    from tensight.agents.reader import TensorReader
+    from tensight.agents.retention import Retention
+    from tensight.agents.telemetry import Telemetry
+
+
+class RowSender:
+    """Has the server know the rows of steps.
+
+    Parameters
+    ----------
+    attachment : Attachment
+    introduction : Introduction
+    telemetry : Telemetry
+    columns : StatisticsColumns
+    retention : Retention
+    reader : TensorReader
+    programs : KnownPrograms
+    has_run : callable
+        Whether a place has its value of this step where the training stands.
+
+    Attributes
+    ----------
+    seen : list of int
+        The places of this step, in the order in which they were seen.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        introduction: Introduction,
+        telemetry: Telemetry,
+        columns: StatisticsColumns,
+        retention: Retention,
+        reader: TensorReader,
+        programs: KnownPrograms,
+        *,
+        has_run: Callable[[int], bool],
+    ) -> None:
+        self._attachment = attachment
+        self._introduction = introduction
+        self._telemetry = telemetry
+        self._columns = columns
+        self._retention = retention
+        self._reader = reader
+        self._programs = programs
+        self._has_run = has_run
+        self._weights: StepRows | None = None
+        self.seen: list[int] = []
+
+    def complete(self) -> None:
+        """Write the rows of places that were only asked about NaN and Inf, and hashes, where values are still there."""
+        columns = self._columns
+        for place in self.seen:
+            written = place < len(columns.iteration) and columns.iteration[place] == columns.current_iteration
+            if not written or not columns.has_hash(place):
+                tensor = self._retention.current(place)
+                if tensor is not None:
+                    self._reader.scan(tensor, columns, place)
+        self._reader.settle(columns)
+
+    def send(self) -> None:
+        """Have the server know the rows of this step, and of the step before those of weights, which this one read."""
+        if self._introduction.is_ours:
+            rows = self._rows()
+            batches = [one for one in (self._telemetry.unsent(self._weights), rows) if one is not None]
+            if batches:
+                self._telemetry.send(self._attachment.connection, *batches)
+
+    def offer(self) -> None:
+        """Have the server know the rows of this step if it has heard nothing for a while."""
+        if self.seen and self._introduction.is_ours and self._telemetry.is_due:
+            rows = self._rows()
+            if rows is not None:
+                self._telemetry.offer(rows)
+
+    def last(self, iteration: int, places: int) -> StepRows | None:
+        """Return the rows of the last step that ended; None if nobody looked at it, or the server has them.
+
+        Parameters
+        ----------
+        iteration : int
+        places : int
+            How many there are.
+        """
+        written = np.flatnonzero(self._columns.iteration[:places] == iteration)
+        return self._telemetry.unsent(self._of(iteration, written)) if written.size else None
+
+    def keep_weights(self, places: NDArray[np.int64] | None) -> None:
+        """Keep a copy of the rows that weights and states have in this step; None if nobody will need them."""
+        self._weights = None if places is None or not self.seen else self._of(self._columns.current_iteration, places)
+
+    def _rows(self) -> StepRows | None:
+        """Return a copy of the rows of this step; None if there are none."""
+        if not self.seen:
+            return None
+        there: Iterable[int] = filter(self._has_run, dict.fromkeys(self.seen))
+        return self._of(self._columns.current_iteration, np.fromiter(there, np.int64))
+
+    def _of(self, iteration: int, places: NDArray[np.int64]) -> StepRows | None:
+        program = self._programs.latest
+        return None if program is None else StepRows(iteration, program, self._columns.take(places))

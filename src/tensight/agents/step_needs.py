@@ -1,0 +1,116 @@
+"""What is wanted of a step: decided before it begins, by who watches, who will look at it, and who records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.agents.places import Need
+
+if TYPE_CHECKING:
+    from tensight.agents.lasting import LastingPlaces
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.recording import Recorder
+    from tensight.agents.settings import AgentSettings
+    from tensight.agents.watching import Watches
+
+_CHANGE = int(Need.CHANGE)
+_SHOWN = Need.ROW | Need.VALUE
+_ALL = _SHOWN | Need.HASH
+
+
+class StepNeeds:
+    """What is wanted of every place in the step that comes.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    places : PlaceTable
+    watches : Watches
+    recorder : Recorder
+    walks : bool
+        Whether a step is complete before anybody looks at it.
+
+    Attributes
+    ----------
+    looks_at_all : bool
+        Whether somebody will look at the step, at whatever part of it.
+    may_watch_anew : bool
+        Whether there may be other watchpoints than before.
+    """
+
+    def __init__(
+        self, settings: AgentSettings, places: PlaceTable, watches: Watches, recorder: Recorder, *, walks: bool
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._watches = watches
+        self._recorder = recorder
+        self._walks = walks
+        self._base = Need.NOTHING
+        self._spares_states = False
+        self._watches_weights = False
+        self.looks_at_all = False
+        self.may_watch_anew = True
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether a person who stops at the step sees of every place what there is to be seen."""
+        return self._base & _SHOWN == _SHOWN or self._settings.partial_memory
+
+    def begin(self) -> None:
+        """Want what is known before the first step.
+
+        Initial weights are observed before there is a server; of partial memory the statistics must do.
+        """
+        self.require(Need.ROW | Need.HASH if self._settings.partial_memory else _ALL)
+
+    def decide(self, lasting: LastingPlaces, *, looks_at_all: bool, watches: bool) -> None:
+        """Decide what is wanted of every place, watched or not.
+
+        Parameters
+        ----------
+        lasting : LastingPlaces
+        looks_at_all : bool
+            Whether somebody will look at the step.
+        watches : bool
+            Whether watchpoints see it.
+        """
+        partial, base = self._settings.partial_memory, Need.NOTHING
+        # References to thousands of intermediates keep memory from being used again, which costs more than the
+        # watching; where operators are captured, an adapter shows the values of what hits all the same.
+        watches_modules = watches and self._settings.capture == "modules"
+        everything = looks_at_all or self._recorder.is_on
+        if not partial and (everything or watches_modules):
+            # What nobody was sure to look at gets its hashes when the training stops.
+            base = _ALL if everything else _SHOWN
+        elif not partial and watches and self._walks:
+            # The values of a step that is complete before anybody looks lie there anyway.
+            base = Need.VALUE
+        spares = base == _SHOWN
+        is_other = self.require(base) or self.may_watch_anew or spares != self._spares_states
+        if looks_at_all != self.looks_at_all or self.may_watch_anew:
+            self.looks_at_all, self.may_watch_anew = looks_at_all, False
+            self._watches_weights = watches and not partial
+            lasting.choose_copies(self.wants_copies)
+        if is_other:
+            self._spares_states = spares
+            # States are most of what there is: at a stop what nobody watches of them is made up.
+            values = lasting.states if spares else ()
+            if self._watches_weights and not base:
+                values = lasting.weights
+            self._watches.require(base, dict.fromkeys(values, Need.VALUE))
+
+    def require(self, need: Need) -> bool:
+        """Say what is wanted of every place; return whether that is another thing than before."""
+        if need == self._base:
+            return False
+        self._base = need
+        self._watches.require(need)
+        return True
+
+    def wants_copies(self, place: int) -> bool:
+        """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
+        if self.looks_at_all or self._recorder.is_on or self._places.needs[place] & _CHANGE:
+            return True
+        # Where a watchpoint hits, weights are what people compare with the step before.
+        return self._watches_weights and self._places[place].node.role in ("weight", "frozen_weight")

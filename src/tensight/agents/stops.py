@@ -1,0 +1,158 @@
+"""Where a training stands still, and how far a person has it go from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.agents.commands import ON, Order, Terminated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensight.agents.attachment import Attachment, Standing
+    from tensight.agents.commands import CommandLoop
+    from tensight.agents.node_cursor import NodeCursor
+    from tensight.agents.program import Program
+    from tensight.agents.row_sending import RowSender
+    from tensight.agents.step_needs import StepNeeds
+    from tensight.agents.watching_hits import AgentHit
+
+_LOOKED_AT = 2
+"""So many steps before a stop everything is wanted: a step is shown beside the one before it."""
+
+
+class Stops:
+    """The stops of a training: at the end of steps, and at operators.
+
+    Parameters
+    ----------
+    attachment : Attachment
+    loop : CommandLoop
+    rows : RowSender
+    needs : StepNeeds
+    cursor : NodeCursor or None
+        Goes through the operators of a step, where the adapter shows it only when it is done.
+    check_again : callable
+        Checks all watchpoints once more on the values of the step at which the training stands.
+    standing : callable
+        Returns where the training stands, from the full name of the operator; empty at the end of a step.
+    terminated : callable
+        Told that a person has ended the training.
+
+    Attributes
+    ----------
+    order : Order
+        How far the training is to go.
+    left : int or None
+        How many steps that are still; None without end.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        loop: CommandLoop,
+        rows: RowSender,
+        needs: StepNeeds,
+        cursor: NodeCursor | None,
+        *,
+        check_again: Callable[[], list[AgentHit]],
+        standing: Callable[[str], Standing],
+        terminated: Callable[[], None],
+    ) -> None:
+        self._attachment = attachment
+        self._loop = loop
+        self._rows = rows
+        self._needs = needs
+        self._cursor = cursor
+        self._check_again = check_again
+        self._standing = standing
+        self._terminated = terminated
+        self.order = ON
+        self.left: int | None = None
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the training stops so soon that somebody will look at the step that comes."""
+        order = self.order
+        return order.at_nodes or (self.left is not None and self.left <= _LOOKED_AT and not order.goes_on)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the training stops at the end of the step that is done, or at operators of it."""
+        return self.left == 0 or self.order.at_nodes
+
+    def stands_at(self, node: str) -> bool:
+        """Whether the training stops after an operator within a step."""
+        return self.order.at_nodes and self.order.node in ("", node)
+
+    def go_on(self) -> None:
+        """Go without end."""
+        self.order, self.left = ON, None
+
+    def ask_soon(self) -> None:
+        """Have the server asked what to do after the step that comes, of which everything is then there."""
+        self.order, self.left = Order(1), 1
+
+    def count_step(self) -> None:
+        """Note that a step is done."""
+        if self.left is not None:
+            self.left -= 1
+
+    def before_first_step(self) -> None:
+        """Stop where nothing has run; there is nothing to go back to, either."""
+        self._stop([])
+        while self.order.back:
+            self._stop([])
+
+    def at_node(self, node: str, hits: list[AgentHit]) -> None:
+        """Stop within a step, after an operator."""
+        self._stop(hits, node)
+        if self.left is not None and self.left > 0:
+            # That which is under way is the first of them.
+            self._needs.looks_at_all = self.left <= _LOOKED_AT
+
+    def at_end(self, program: Program, hits: list[AgentHit]) -> None:
+        """Stop at the end of a step, or at operators of it where the adapter shows it only now."""
+        cursor = self._cursor
+        if cursor is None:
+            self._stop(hits)
+            return
+        cursor.begin(program, self._rows.seen, hits)
+        try:
+            if self.order.at_nodes:
+                cursor.rewind()
+            else:
+                self._stop(cursor.tell())
+            self._walk(cursor)
+        finally:
+            cursor.leave()
+
+    def _walk(self, cursor: NodeCursor) -> None:
+        """Stop at operators of the step that is done, until an order leads on from its end."""
+        while self._attachment.is_attached:
+            is_within = cursor.is_within
+            if not cursor.follow(self.order):
+                if is_within:
+                    # That of which a person sees operators is the first of them.
+                    self.count_step()
+                return
+            self._stop(cursor.tell(), cursor.node)
+            if cursor.is_within and not self.order.back:
+                # There may be other watchpoints now.
+                cursor.look_again(self._check_again())
+
+    def _stop(self, hits: list[AgentHit], node: str = "") -> None:
+        """Tell the server everything about the step at which the training stands, and do what it commands."""
+        self._loop.send_hits(hits)
+        if hits or not self.order.goes_on:
+            self._rows.complete()
+            self._rows.send()
+        else:
+            self._rows.offer()
+        try:
+            self.order = self._attachment.stand(self._standing(node))
+        except Terminated:
+            self._terminated()
+            raise
+        self._needs.may_watch_anew = not self.order.goes_on
+        self.left = self.order.steps
