@@ -1,4 +1,4 @@
-"""Which rows of statistics the debug server gets: all of a step at which the training stands, else some now and then."""
+"""Which rows of statistics the debug server gets: all of a step at which the training stands, else some at times."""
 
 from __future__ import annotations
 
