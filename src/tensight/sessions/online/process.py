@@ -19,6 +19,7 @@ from tensight.sessions.online.executions import Executions
 from tensight.sessions.online.graph_stream import GraphStream
 from tensight.sessions.online.heartbeat import Watchdog
 from tensight.sessions.online.identity import root_graph_of
+from tensight.sessions.online.presence import Presence
 from tensight.sessions.online.questions import Questions
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.rank_hashes import received_hashes
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import Chunk, EventReply, Metadata, WatchpointHit
 
 _TERMINATED = "terminated from the debug server"
+_SILENT_S = 2.0
+"""A process that runs says something more often than that."""
 
 
 def _replaced() -> EventReply:
@@ -135,6 +138,7 @@ class TrainingProcess:
         self._latest: asyncio.Future[EventReply] | None = None
         self._hits: list[ReceivedHit] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
+        self._presence = Presence(identity, self._miss)
         self._grace: asyncio.TimerHandle | None = None
 
     # --- what others want to know ---
@@ -384,6 +388,8 @@ class TrainingProcess:
             self.session.returned()
         elif self.is_live:
             self.set_state(self.state, self.remark)
+        if self.is_live:
+            self._presence.watch()
 
     def come_back(self, step: int, offset: int, node: str, root_id: int | None, sent: Iterable[int]) -> None:
         """Stand where the process stood when an earlier server last heard of it."""
@@ -446,6 +452,7 @@ class TrainingProcess:
     def stop_timers(self) -> None:
         """Stop watching the process."""
         self._watchdog.stop()
+        self._presence.stop()
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
@@ -459,6 +466,11 @@ class TrainingProcess:
 
     def _miss_heartbeats(self) -> None:
         self.lose("three heartbeats in a row are missing; the process, or the network to it, is gone")
+
+    def _miss(self) -> None:
+        # While it speaks, what is not there is another one that had its number: numbers of a container are its own.
+        if not self.is_waiting and time.time() - self.last_seen >= _SILENT_S:
+            self.lose("the process has ended without a word: it was killed, or it crashed")
 
     def _doubt(self) -> None:
         """Forget what the process has been told for certain."""
