@@ -247,3 +247,16 @@ def test_a_product_with_a_constant_that_nobody_saw_may_be_meant_to_be_zero(analy
     writer.tensor(0, "Mul.Mul-op2", np.float32(3), io="input", slot=1)
     (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
     assert found.operator == "Default/Mul-op2"
+
+
+def test_a_mask_that_marks_nothing_makes_zeros_of_what_it_is_converted_to(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").operator("Default/Equal-op1", inputs=("x", "x"))
+    writer.graph(graph.operator("Gradients/Default/Grad_MaskedFill/Cast-op2", inputs=("1",)))
+    writer.tensor(0, "Equal.Equal-op1", np.array([False, False]))
+    writer.tensor(0, "Cast.Cast-op2", [0.0, 0.0])
+    assert origins(analyse(writer.root), [Anomaly.ALL_ZERO]) == []
+    writer.tensor(1, "Equal.Equal-op1", np.array([False, True]))
+    writer.tensor(1, "Cast.Cast-op2", [0.0, 0.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
+    assert (found.operator, found.address.iteration) == ("Gradients/Default/Grad_MaskedFill/Cast-op2", 1)

@@ -74,7 +74,8 @@ class Shown:
     masks : array of bool
         What shows is what masks have on purpose: Inf, and nothing but negative ones.
     passes : array of bool
-        No anomaly by itself, but one for whatever is computed from it: a single number that is zero.
+        No anomaly by itself, but one for whatever is computed from it: a single number that is zero, a mask that
+        marks nothing.
     """
 
     certainly: NDArray[np.bool_]
@@ -140,6 +141,10 @@ def _is_float(table: Measured) -> NDArray[np.bool_]:
     return np.fromiter(flags, np.bool_, len(table.dtypes))
 
 
+def _is_truth(table: Measured) -> NDArray[np.bool_]:
+    return np.fromiter((dtype == "bool" for dtype in table.dtypes), np.bool_, len(table.dtypes))
+
+
 PREDICATES: Mapping[Anomaly, Predicate] = {
     Anomaly.NAN: _any("nan_count"),
     Anomaly.INF: _infinite,
@@ -169,5 +174,6 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
         masks = (table.bounds("pos_inf_count")[1] == 0) & (table.bounds("neg_inf_count")[0] > 0)
     passes = np.zeros(len(seen), np.bool_)
     if anomaly is Anomaly.ALL_ZERO:
-        passes = (table.rows["count"] == 1) & (table.bounds("zero_count")[0] == 1) & _is_float(table) & seen
+        count, zeros = table.rows["count"], table.bounds("zero_count")[0]
+        passes = (((count == 1) & _is_float(table)) | _is_truth(table)) & (count > 0) & (zeros == count) & seen
     return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED), masks, passes)
