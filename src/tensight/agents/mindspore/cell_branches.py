@@ -14,8 +14,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.call_stack import is_user_file, user_stack
+from tensight.agents.calls import Slot
 from tensight.agents.mindspore.arrays import outline
-from tensight.agents.mindspore.cell_calls import Operation, Ran, Slot, tensors_in
+from tensight.agents.mindspore.cell_calls import Operation, Ran, tensors_in
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE
 from tensight.agents.notices import say_once
 from tensight.agents.program import StackFrame

@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mindspore import Tensor
 
-if TYPE_CHECKING:
-    import weakref
-    from collections.abc import Callable
+from tensight.agents.calls import tensors_in_value
 
+if TYPE_CHECKING:
+    from tensight.agents.calls import Slot
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
     from tensight.agents.traced_programs import Trace
-    from tensight.graph import OutputSlot
 
-UNPLACED = -1
-
-MOST_TENSORS = 64
-"""Of one call, on either side."""
-
-_DEEPEST = 5
-
-
-class Slot:
-    """An output of an operation, or a tensor that a step gets from outside.
-
-    Attributes
-    ----------
-    place : int
-    source : Source
-        The node and output that it is.
-    outline : OutputSlot
-        dtype and shape when it was first seen.
-    reference : weakref of Tensor or None
-        The tensor that stood here in the latest step.
-    consumer : (Operation, int) or None
-        What reads it first in the latest step, and as which input: its gradient is an output of that one's gradient.
-    gradient_place : int
-        UNPLACED until a gradient has arrived once.
-    gradient_outline : OutputSlot or None
-    on_gradient : callable or None
-        Told the gradient.
-    """
-
-    __slots__ = (
-        "consumer",
-        "gradient_outline",
-        "gradient_place",
-        "on_gradient",
-        "outline",
-        "place",
-        "reference",
-        "source",
-    )
-
-    def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
-        self.place = place
-        self.source = source
-        self.outline = outline
-        self.reference: weakref.ref[Any] | None = None
-        self.consumer: tuple[Operation, int] | None = None
-        self.gradient_place = UNPLACED
-        self.gradient_outline: OutputSlot | None = None
-        self.on_gradient: Callable[[Any], None] | None = None
+tensors_in = partial(tensors_in_value, Tensor)
+"""Returns the tensors in a value, in the order in which it holds them."""
 
 
 class Operation:
@@ -147,31 +100,3 @@ class Ran:
             at = at.parent
         found.reverse()
         return found
-
-
-def tensors_in(value: Any) -> list[Any]:
-    """Return the tensors in a value, in the order in which it holds them.
-
-    Parameters
-    ----------
-    value : object
-        A tensor, or tuples, lists and dictionaries of them; anything else holds none.
-    """
-    found: list[Any] = []
-    _collect(value, found, 0)
-    return found
-
-
-def _collect(value: Any, found: list[Any], depth: int) -> None:
-    if isinstance(value, Tensor):
-        found.append(value)
-    elif depth >= _DEEPEST or len(found) >= MOST_TENSORS:
-        return
-    elif isinstance(value, (tuple, list)):
-        for element in value:
-            if element is not None:
-                _collect(element, found, depth + 1)
-    elif isinstance(value, dict):
-        for element in value.values():
-            if element is not None:
-                _collect(element, found, depth + 1)

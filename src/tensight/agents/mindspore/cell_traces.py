@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.agents.mindspore.cell_calls import UNPLACED
+from tensight.agents.calls import UNPLACED
 from tensight.agents.program import TracedNode
 from tensight.agents.traced_programs import Trace
 

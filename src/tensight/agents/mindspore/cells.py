@@ -22,18 +22,18 @@ from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import trace_of
 from tensight.agents.mindspore.replacing import Replacements, executor_classes, pynative_executor
-from tensight.agents.mindspore.rounds import Rounds
 from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
+from tensight.agents.rounds import Rounds
 from tensight.agents.traced_programs import Programs, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensight.agents.agent import Agent
+    from tensight.agents.calls import Slot
     from tensight.agents.mindspore.cell_branches import Container
-    from tensight.agents.mindspore.cell_calls import Slot
     from tensight.agents.program import Program, Source
 
 MOST_TRACES = 32

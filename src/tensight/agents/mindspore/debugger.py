@@ -18,10 +18,10 @@ from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_
 from tensight.agents.mindspore.graph_capture import GraphCapture
 from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.process_dump import ProcessDump
-from tensight.agents.mindspore.rounds import Rounds
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.notices import say_once
+from tensight.agents.rounds import Rounds
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:

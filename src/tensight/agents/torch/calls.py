@@ -6,82 +6,47 @@ needs (places, names, where its inputs come from) is found out once, when its br
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
+from tensight.agents.calls import Slot as CallSlot
+from tensight.agents.calls import tensors_in_value
 from tensight.agents.torch.names import NOBODY
 
 if TYPE_CHECKING:
-    import weakref
-    from collections.abc import Callable
-
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
     from tensight.agents.torch.names import ModuleName
     from tensight.agents.traced_programs import Trace
     from tensight.graph import OutputSlot
 
-UNPLACED = -1
-
-MOST_TENSORS = 64
-"""Of one call, on either side."""
-
-_DEEPEST = 5
+tensors_in = partial(tensors_in_value, torch.Tensor)
+"""Returns the tensors in a value, in the order in which it holds them."""
 
 
-class Slot:
+class Slot(CallSlot):
     """A tensor that a step computes or gets, at one position in the sequence of its calls.
 
     Attributes
     ----------
-    place : int
-    source : Source
-        The node and output that it is.
-    outline : OutputSlot
-        dtype and shape when it was traced.
     reference : weakref of Tensor or None
-        The tensor that stood here in the latest step.
     version : int
         Of that tensor when it was seen.
     consumer : (Operation, int) or None
-        What reads it first, and as which input: its gradient is an output of that operation's gradient.
-    gradient_place : int
-        UNPLACED until a gradient has arrived once.
-    gradient_outline : OutputSlot or None
     function_output : int
-        Which output it is of its autograd function.
-    on_gradient : callable or None
-        Told the gradients of its autograd function.
+        Which output it is of its autograd function, whose gradients `on_gradient` is told.
     had_gradient : bool
         Whether the tensor of the latest step takes part in the backward pass.
     """
 
-    __slots__ = (
-        "consumer",
-        "function_output",
-        "gradient_outline",
-        "gradient_place",
-        "had_gradient",
-        "on_gradient",
-        "outline",
-        "place",
-        "reference",
-        "source",
-        "version",
-    )
+    __slots__ = ("function_output", "had_gradient", "version")
 
     def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
-        self.place = place
-        self.source = source
-        self.outline = outline
-        self.reference: weakref.ref[torch.Tensor] | None = None
+        super().__init__(place, source, outline)
         self.version = 0
-        self.consumer: tuple[Operation, int] | None = None
-        self.gradient_place = UNPLACED
-        self.gradient_outline: OutputSlot | None = None
         self.function_output = 0
-        self.on_gradient: Callable[..., None] | None = None
         self.had_gradient = False
 
 
@@ -202,34 +167,3 @@ class Call:
             at = at.parent
         calls.reverse()
         return calls
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a value, in the order in which it holds them.
-
-    Parameters
-    ----------
-    value : object
-        A tensor, or tuples, lists, dictionaries and dataclasses of them; anything else holds none.
-    """
-    found: list[torch.Tensor] = []
-    _collect(value, found, 0)
-    return found
-
-
-def _collect(value: Any, found: list[torch.Tensor], depth: int) -> None:
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif depth >= _DEEPEST or len(found) >= MOST_TENSORS:
-        return
-    elif isinstance(value, (tuple, list)):
-        for element in value:
-            if element is not None:
-                _collect(element, found, depth + 1)
-    elif isinstance(value, dict):
-        for element in value.values():
-            if element is not None:
-                _collect(element, found, depth + 1)
-    elif hasattr(type(value), "__dataclass_fields__"):
-        for name in type(value).__dataclass_fields__:
-            _collect(getattr(value, name, None), found, depth + 1)

@@ -162,7 +162,7 @@ class Debugger:
         self._programs = Programs(self._parameters)
         capture = self._capture = self._new_capture(agent, names, discovery)
         for optimizer in optimizers or live_instances(torch.optim.Optimizer):
-            self._parameters.add_optimizer(optimizer)
+            self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []
         self._steps = Steps(self._parameters, capture, self._update_done, self._loss_scaled)

@@ -1,7 +1,6 @@
 """When a step ends: with the optimizer's update, however that comes about.
 
-With several optimizers a step ends when each of them has updated its weights once. If one does so twice before that, as
-in adversarial trainings, every update ends a step from then on.
+Of several optimizers each has to update its weights, as `Rounds` says.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import torch
 from torch.optim import optimizer as optimizer_hooks
 
 from tensight.agents.notices import say_once
+from tensight.agents.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,10 +64,7 @@ class Steps:
         self._foreign_generation = -1
         self._running: list[FrameType] = []
         self._evaluations = 0
-        self._updated: set[int] = set()
-        self._ever: set[int] = set()
-        self._idle: set[int] = set()
-        self._each_update = False
+        self._rounds = Rounds()
         self._updates = 0
         self._scaler_methods: dict[str, Any] = {}
 
@@ -163,20 +160,9 @@ class Steps:
         return evaluate
 
     def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
-        if self._ends_step(id(optimizer)):
-            self._updated.clear()
+        self._rounds.learn(self._parameters.optimizers)
+        if self._rounds.ends_step(frozenset((id(optimizer),))):
             self._on_step(skipped)
-
-    def _ends_step(self, optimizer: int) -> bool:
-        live = {id(one) for one in self._parameters.optimizers}
-        if optimizer in self._updated:
-            waiting = live - self._updated - self._idle
-            self._each_update = self._each_update or bool(waiting & self._ever)
-            self._idle |= waiting - self._ever
-        self._updated.add(optimizer)
-        self._ever.add(optimizer)
-        self._idle.discard(optimizer)
-        return self._each_update or live - self._idle <= self._updated
 
     def _knows(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether an optimizer trains the models; one that is new is added."""
@@ -188,7 +174,7 @@ class Steps:
             self._foreign.clear()
         if id(optimizer) in self._foreign:
             return False
-        if parameters.add_optimizer(optimizer):
+        if parameters.knows(optimizer):
             return True
         self._foreign.add(id(optimizer))
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.agents.calls import UNPLACED
 from tensight.agents.program import TracedNode
-from tensight.agents.torch.calls import UNPLACED
 from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:

@@ -1,0 +1,95 @@
+"""The calls of a step: the tensors that go in and come out, the positions at which they stand, what they compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Callable
+
+    from tensight.agents.program import Source
+    from tensight.graph import OutputSlot
+
+UNPLACED = -1
+
+MOST_TENSORS = 64
+"""Of one call, on either side."""
+
+_DEEPEST = 5
+
+
+class Slot:
+    """A tensor that a step computes or gets, at one position in the sequence of its calls.
+
+    Attributes
+    ----------
+    place : int
+    source : Source
+        The node and output that it is.
+    outline : OutputSlot
+        dtype and shape when it was first seen.
+    reference : weakref of tensor or None
+        The tensor that stood here in the latest step.
+    consumer : (operation, int) or None
+        What reads it first, and as which input: its gradient is an output of that operation's gradient.
+    gradient_place : int
+        UNPLACED until a gradient has arrived once.
+    gradient_outline : OutputSlot or None
+    on_gradient : callable or None
+        Told the gradient.
+    """
+
+    __slots__ = (
+        "consumer",
+        "gradient_outline",
+        "gradient_place",
+        "on_gradient",
+        "outline",
+        "place",
+        "reference",
+        "source",
+    )
+
+    def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
+        self.place = place
+        self.source = source
+        self.outline = outline
+        self.reference: weakref.ref[Any] | None = None
+        self.consumer: tuple[Any, int] | None = None
+        self.gradient_place = UNPLACED
+        self.gradient_outline: OutputSlot | None = None
+        self.on_gradient: Callable[..., None] | None = None
+
+
+def tensors_in_value(kind: type[Any], value: Any) -> list[Any]:
+    """Return the tensors in a value, in the order in which it holds them.
+
+    Parameters
+    ----------
+    kind : type
+        Of tensors.
+    value : object
+        A tensor, or tuples, lists, dictionaries and dataclasses of them; anything else holds none.
+    """
+    found: list[Any] = []
+    _collect(kind, value, found, 0)
+    return found
+
+
+def _collect(kind: type[Any], value: Any, found: list[Any], depth: int) -> None:
+    if isinstance(value, kind):
+        found.append(value)
+    elif depth >= _DEEPEST or len(found) >= MOST_TENSORS:
+        return
+    elif isinstance(value, (tuple, list)):
+        for element in value:
+            if element is not None:
+                _collect(kind, element, found, depth + 1)
+    elif isinstance(value, dict):
+        for element in value.values():
+            if element is not None:
+                _collect(kind, element, found, depth + 1)
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for name in type(value).__dataclass_fields__:
+            _collect(kind, getattr(value, name, None), found, depth + 1)

@@ -1,0 +1,252 @@
+"""What outlives a step of a training: weights, buffers, the optimizers' states; and the gradients of weights."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.program import TracedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.program import Role, Source, StackFrame
+    from tensight.graph import OutputSlot
+
+_ORDER: tuple[Role, ...] = ("weight", "frozen_weight", "buffer")
+
+
+class Named(NamedTuple):
+    """A weight or a buffer, as the names of a training have it.
+
+    Attributes
+    ----------
+    tensor : callable
+        Returns the tensor that is there now, None if there is none.
+    name : str
+    is_parameter : bool
+    """
+
+    tensor: Callable[[], Any]
+    name: str
+    is_parameter: bool
+
+
+class Updated(NamedTuple):
+    """A weight that an optimizer updates.
+
+    Attributes
+    ----------
+    place : int
+        Of its gradient.
+    tensor : callable
+        Returns the weight, None if there is none any more.
+    name : str
+    """
+
+    place: int
+    tensor: Callable[[], Any]
+    name: str
+
+
+class _Held(NamedTuple):
+    """A tensor that outlives steps, dtype and shape as they were when it was found."""
+
+    place: int
+    tensor: Callable[[], Any]
+    name: str
+    role: Role
+    outline: OutputSlot
+
+
+class OutlivingTensors(ABC):
+    """Everything that outlives a step, and the gradients of weights: the same whatever is captured.
+
+    Parameters
+    ----------
+    agent : Agent
+    outline : callable
+        Returns dtype and shape of a tensor as graphs have them.
+
+    Attributes
+    ----------
+    generation : int
+        Grows whenever there is something new among them.
+    """
+
+    def __init__(self, agent: Agent, outline: Callable[[Any], OutputSlot]) -> None:
+        self._agent = agent
+        self._outline = outline
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._seen: tuple[int, tuple[tuple[int, ...], ...]] = (-1, ())
+        self._tensors: list[_Held] = []
+        self._states: list[_Held] = []
+        self._updated: dict[int, list[Updated | None]] = {}
+        self._stacks: dict[int, tuple[StackFrame, ...]] = {}
+        self.generation = 0
+
+    # --- what an adapter says of its framework ---
+
+    @property
+    @abstractmethod
+    def names_generation(self) -> int:
+        """Grows whenever a network comes or goes."""
+
+    @abstractmethod
+    def _named(self) -> Iterable[Named]:
+        """Return weights and buffers of all networks."""
+
+    @abstractmethod
+    def _extent(self, optimizer: Any) -> tuple[int, ...]:
+        """Return numbers that change when an optimizer gets weights or states."""
+
+    @abstractmethod
+    def _weights_of(self, optimizer: Any) -> Sequence[Any]:
+        """Return what an optimizer updates."""
+
+    @abstractmethod
+    def _states_of(self, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
+        """Yield the states of an optimizer, named after their weights, whose names are given by identity."""
+
+    def _has_gradient(self, weight: Any) -> bool:  # noqa: ARG002 - for those who know more
+        """Whether an optimizer reads a gradient of a weight."""
+        return True
+
+    # --- optimizers ---
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those that were added and are still there."""
+        found = [reference() for reference in self._optimizers]
+        return [optimizer for optimizer in found if optimizer is not None]
+
+    def knows(self, optimizer: Any) -> bool:
+        """Whether an optimizer trains one of the networks; it is taken into account from now on."""
+        if any(known() is optimizer for known in self._optimizers):
+            return True
+        updated = {id(weight) for weight in self._weights_of(optimizer)}
+        if not any(named.is_parameter and id(named.tensor()) in updated for named in self._named()):
+            return False
+        self._optimizers.append(weakref.ref(optimizer))
+        self._seen = (-1, ())
+        return True
+
+    def note_update(self, optimizer: Any) -> None:
+        """Note which code has an optimizer update its weights."""
+        if id(optimizer) not in self._stacks:
+            self._stacks[id(optimizer)] = user_stack()
+
+    def updated_by(self, optimizer: Any) -> Sequence[Updated | None]:
+        """Return the weights that an optimizer updates, in its order; None for what belongs to no network."""
+        if id(optimizer) not in self._updated:
+            self._look()
+        return self._updated.get(id(optimizer), ())
+
+    # --- values ---
+
+    def observe(self) -> None:
+        """Observe weights, buffers and states as they are now."""
+        self._look()
+        if not self._agent.capturing:
+            return
+        needs, observe = self._agent.places.needs, self._agent.observe
+        for held in (self._tensors, self._states):
+            for place, tensor_now, _, _, _ in held:
+                need = needs[place]
+                if need:
+                    tensor = tensor_now()
+                    if tensor is not None:
+                        observe(place, tensor, need)
+
+    # --- nodes ---
+
+    def nodes(self) -> Iterator[TracedNode]:
+        """Yield the nodes of weights, buffers and states."""
+        for held in (*self._tensors, *self._states):
+            tensor = held.tensor()
+            outline = held.outline if tensor is None else self._outline(tensor)
+            yield TracedNode(held.name, "Parameter", held.role, outputs=(outline,))
+
+    def gradient_nodes(
+        self, sources: Mapping[str, tuple[Source | None, ...]], stacks: Mapping[str, tuple[StackFrame, ...]]
+    ) -> Iterator[TracedNode]:
+        """Yield the nodes of the gradients that optimizers read.
+
+        Parameters
+        ----------
+        sources : mapping of str to tuple of Source
+            From what each was computed, by the name of the weight.
+        stacks : mapping of str to tuple of StackFrame
+            The code that first reads each weight.
+        """
+        for name, weight in {weight.name: weight for _, weight in self._updates()}.items():
+            tensor = weight.tensor()
+            if tensor is not None and self._has_gradient(tensor):
+                own, stack = sources.get(name, ()), stacks.get(name, ())
+                outputs = (self._outline(tensor),)
+                yield TracedNode(_gradient_name(name), "AccumulateGrad", "operator", own, outputs, stack)
+
+    def update_nodes(self) -> Iterator[TracedNode]:
+        """Yield the nodes of the optimizers' updates: weight, states, gradient."""
+        states: dict[str, list[Source]] = {}
+        for held in self._states:
+            states.setdefault(held.name.partition(".")[2], []).append((held.name, 0))
+        numbers: dict[str, int] = {}
+        for optimizer, (_, _, weight) in self._updates():
+            type_ = f"Apply{type(optimizer).__name__}"
+            name = f"Optimizer/{weight.replace('.', '/')}/{type_}-op"
+            numbers[name] = numbers.get(name, -1) + 1
+            inputs = ((weight, 0), *states.get(weight, ()), (_gradient_name(weight), 0))
+            stack = self._stacks.get(id(optimizer), ())
+            yield TracedNode(f"{name}{numbers[name]}", type_, "operator", inputs, stack=stack)
+
+    # --- what there is ---
+
+    def _updates(self) -> Iterator[tuple[Any, Updated]]:
+        """Yield each weight that an optimizer updates, with the optimizer."""
+        for optimizer in self.optimizers:
+            for weight in self._updated.get(id(optimizer), ()):
+                if weight is not None:
+                    yield optimizer, weight
+
+    def _look(self) -> None:
+        """Find out what there is, if anything was added since the last time."""
+        optimizers = self.optimizers
+        now = self.names_generation, tuple(self._extent(optimizer) for optimizer in optimizers)
+        if now == self._seen:
+            return
+        self._seen = now
+        self.generation += 1
+        named = {id(tensor): one for one in self._named() if (tensor := one.tensor()) is not None}
+        updated = {id(weight) for optimizer in optimizers for weight in self._weights_of(optimizer)}
+        found = [self._held(one, identity in updated) for identity, one in named.items()]
+        self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))
+        self._states, self._updated = [], {}
+        names = {identity: one.name for identity, one in named.items()}
+        for optimizer in optimizers:
+            weights = [named.get(id(weight)) for weight in self._weights_of(optimizer)]
+            self._updated[id(optimizer)] = [None if one is None else self._with_gradient(one) for one in weights]
+            self._states += [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
+
+    def _held(self, one: Named, is_updated: bool) -> _Held:
+        role: Role = "buffer"
+        if one.is_parameter:
+            role = "weight" if is_updated or one.tensor().requires_grad else "frozen_weight"
+        return self._new(one.tensor, one.name, role)
+
+    def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
+        places = self._agent.places
+        place = places.place(places.node(name, "Parameter", role), 0)
+        return _Held(place, tensor, name, role, self._outline(tensor()))
+
+    def _with_gradient(self, weight: Named) -> Updated:
+        places = self._agent.places
+        place = places.place(places.node(_gradient_name(weight.name), "AccumulateGrad"), 0)
+        return Updated(place, weight.tensor, weight.name)
+
+
+def _gradient_name(weight: str) -> str:
+    return f"Gradients/Default/{weight.replace('.', '/')}/AccumulateGrad-op0"
