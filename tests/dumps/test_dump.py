@@ -55,7 +55,7 @@ def test_every_file_of_a_real_dump_is_matched_to_a_node(name: str, unpacked: Cal
     assert not without or name.endswith("2.0.0")
     files = sum(1 for path in unpacked(name).rglob("*.npy") if path.is_file())
     summary = dump.summary()["ranks"][0]
-    assert summary["files"] == files
+    assert summary["files"] + summary["unwritten"] == files
     assert summary["unmatched"] == summary["constants_without_node"]
 
 

@@ -148,3 +148,28 @@ def test_lines_made_from_a_real_dump_are_its_tensors(
     summary = dump.summary()["ranks"][0]
     assert (summary["recorded"], summary["recorded_unmatched"]) == (len(files), 0)
     assert all(dataclasses.replace(one, recorded=None) == one for one in recorded[:3])
+
+
+def test_outputs_that_nobody_wrote_are_left_out_with_a_file_or_without(writer: DumpWriter) -> None:
+    graph = GraphWriter().parameter("conv.weight")
+    graph.operator("Default/optimizer/Adam-op3", inputs=("conv.weight",))
+    writer.graph(graph)
+    writer.tensor(0, "Adam.Adam-op3", timestamp=900)
+    write(writer, line("Adam-op3", op_type="Adam", moment=900), line("Adam-op3", op_type="Adam", moment=900, slot=1))
+    write(writer, line("Adam-op3", op_type="Adam", io="input"), iteration=1)
+    dump = open_dump(writer.root)
+    assert dump.tensors() == []
+    assert [(one.io, one.iteration) for one in dump.recorded_tensors()] == [("input", 1)]
+    assert [(one.slot, one.recorded is None) for one in dump.unwritten_tensors()] == [(0, True), (1, False)]
+    assert dump.unwritten_tensors(iterations=[1]) == []
+    assert dump.summary()["ranks"][0]["unwritten"] == 2
+    assert len(open_dump(writer.root, with_unwritten=True).tensors()) == 1
+
+
+def test_on_ascend_outputs_of_optimizers_share_memory_with_parameters(writer: DumpWriter) -> None:
+    machine = writer.rank() / ".dump_metadata" / "config.json"
+    machine.write_text('{"device_target": "Ascend", "ms_version": "2.0.0"}')
+    write(writer, line("Default/optimizer/Adam-op3", op_type="Adam"))
+    dump = open_dump(writer.root)
+    assert [one.op_type for one in dump.recorded_tensors()] == ["Adam"]
+    assert dump.unwritten_tensors() == []

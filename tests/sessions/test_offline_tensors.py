@@ -174,6 +174,22 @@ def test_a_parameter_that_was_read_is_never_shown_as_what_it_became(tmp_path: Pa
     asyncio.run(ask())
 
 
+def test_an_output_that_nobody_wrote_is_no_value(tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path)
+    writer.graph(GraphWriter().parameter("w").operator("Default/Adam-op1", inputs=("w",)))
+    writer.tensor(0, "Adam.Adam-op1")
+    writer.tensor(0, "Parameter.w")
+
+    async def ask() -> None:
+        async with debugging(tmp_path) as session:
+            *_, output = await session.tensors_of(0, GRAPH, "Default/Adam-op1", iteration=0)
+            assert output.status == "not_kept"
+            with pytest.raises(UnavailableError, match="operators Adam write to parameters only"):
+                await session.value(TensorAddress.parse(output.address))
+
+    asyncio.run(ask())
+
+
 def test_a_tensor_with_one_element_is_told_as_text(dump_200: Path) -> None:
     async def ask() -> None:
         async with debugging(dump_200) as session:

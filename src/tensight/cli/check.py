@@ -25,6 +25,7 @@ from tensight.cli.output import (
     progress,
     spans,
     table,
+    unwritten_text,
     values_text,
 )
 from tensight.errors import InputError
@@ -77,16 +78,18 @@ def check(
 
     points = watchpoints_from(watch or [], on or [], recommended=recommended or not watch)
     analysis = open_analysis(dump, cache_dir, threads)
+    some_ranks, some_iterations = numbers(ranks, "--ranks"), numbers(iterations, "--iterations")
     with progress(analysis, quiet=quiet):
-        results = engine.check(
-            analysis, points, ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations")
-        )
+        results = engine.check(analysis, points, ranks=some_ranks, iterations=some_iterations)
+    unwritten = len(analysis.dump.unwritten_tensors(ranks=some_ranks, iterations=some_iterations))
     if json or output is Format.JSON:
-        print_json(results_data(analysis, results))
+        print_json({**results_data(analysis, results), "unwritten": unwritten})
     elif output is Format.CSV:
         print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
     else:
         print_results(analysis, results, limit, steps=advise)
+        if unwritten:
+            console().print(f"[dim]{unwritten_text(unwritten)}[/]")
         print_problems(analysis.problems)
     if any(result.hits for result in results):
         raise typer.Exit(FOUND)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensight.cli.options import CacheDir, DumpArgument, Json
-from tensight.cli.output import console, count, print_json, print_problems, size, spans, table
+from tensight.cli.output import console, count, print_json, print_problems, size, spans, table, unwritten_text
 from tensight.errors import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 2
+SUMMARY_FORMAT = 3
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
@@ -49,6 +49,9 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     recorded = sum(rank["recorded"] for rank in ranks)
     if recorded:
         out.print(f"  {count(recorded, 'tensor')} with recorded statistics only (statistic.csv), without values")
+    unwritten = sum(rank["unwritten"] for rank in ranks)
+    if unwritten:
+        out.print(f"  {unwritten_text(unwritten)}")
     unmatched = sum(rank["unmatched"] for rank in ranks)
     if unmatched:
         out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")

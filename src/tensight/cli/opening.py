@@ -64,18 +64,22 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     Raises
     ------
     InputError
-        If no tensor or several nodes match; names that are near are listed.
+        If no tensor or several nodes match, where names that are near are listed; or nobody wrote the tensor.
     """
     match = _TENSOR.fullmatch(text)
     if match is None:
         raise InputError(f"{text!r} names no tensor; write for example conv1.weight:0@2")
-    files = [file for file in (*dump.tensors(), *dump.recorded_tensors()) if rank is None or file.rank == rank]
+    unwritten = set(dump.unwritten_tensors())
+    every = (*dump.tensors(), *dump.recorded_tensors(), *unwritten)
+    files = [file for file in every if rank is None or file.rank == rank]
     node = _one_node(files, match["name"])
     side, slot = match["io"] or "output", int(match["slot"] or 0)
     mine = [file for file in files if _name(file) == node]
     iteration = int(match["iteration"]) if match["iteration"] else max(file.iteration for file in mine)
     for file in mine:
         if (file.io, file.slot, file.iteration) == (side, slot, iteration):
+            if file in unwritten:
+                raise InputError(f"{node} writes to parameters only, and its outputs are memory that nobody wrote")
             return file
     there = sorted(
         {f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.iteration == iteration}

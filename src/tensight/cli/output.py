@@ -125,6 +125,13 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
 
 
+def unwritten_text(amount: int) -> str:
+    """Return what a person should know of outputs that were dumped though no operator wrote them."""
+    return (
+        f"{count(amount, 'output')} of optimizers left out: those write to parameters, and leave outputs as memory was"
+    )
+
+
 def frame_text(frame: SourceFrame | Frame) -> str:
     """Return a source frame as editors link it: file:line."""
     if frame.file and frame.line is not None:

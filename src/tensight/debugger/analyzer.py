@@ -346,7 +346,7 @@ def open_dump_folder(dump_dir: Path) -> Dump:
     """
     path = os.fspath(dump_dir)
     try:
-        dump = open_dump(path)
+        dump = open_dump(path, with_unwritten=True)
     except DumpError as error:
         if "://" not in path and _has_rank_folder(path):
             raise

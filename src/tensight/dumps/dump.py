@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 
-def open_dump(path: str | os.PathLike[str]) -> Dump:
+def open_dump(path: str | os.PathLike[str], *, with_unwritten: bool = False) -> Dump:
     """Open a dump.
 
     Only the names of a few folders are read; graphs are parsed and tensors listed when they are asked for.
@@ -36,6 +36,9 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     path : str or path-like
         The dump's folder (which holds ``rank_0``, …), the folder of one rank, or a folder with exactly one dump up
         to two levels below; a local path or an fsspec URL.
+    with_unwritten : bool
+        Whether outputs that nobody wrote are tensors like others, as they were to MindSpore Insight; see
+        `Dump.unwritten_tensors`.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def open_dump(path: str | os.PathLike[str]) -> Dump:
     DumpError
         If there is no dump, more than one, or one of a layout that cannot be read.
     """
-    return Dump(find_dump(path))
+    return Dump(find_dump(path), with_unwritten=with_unwritten)
 
 
 class Dump:
@@ -55,6 +58,7 @@ class Dump:
     Parameters
     ----------
     layout : DumpLayout
+    with_unwritten : bool
 
     Attributes
     ----------
@@ -63,10 +67,11 @@ class Dump:
     ranks : tuple of int
     """
 
-    def __init__(self, layout: DumpLayout) -> None:
+    def __init__(self, layout: DumpLayout, *, with_unwritten: bool = False) -> None:
         self._storage = layout.storage
         self._folders = {rank.rank: rank for rank in layout.ranks}
         self._found = list(layout.problems)
+        self._with_unwritten = with_unwritten
         self._ranks: dict[int, RankIndex] = {}
         self.path = layout.storage.root
         self.ranks = tuple(self._folders)
@@ -179,6 +184,25 @@ class Dump:
         with _without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).recorded_tensors(wanted)]
 
+    def unwritten_tensors(
+        self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
+    ) -> Sequence[TensorFile]:
+        """Return the outputs that were dumped though nobody wrote them: their files hold what memory held before.
+
+        Some operators of optimizers (Adam among them) write to the parameters and leave their outputs alone, which
+        MindSpore dumps all the same. `tensors` is without them; on Ascend devices they share memory with the parameters
+        and are tensors like others.
+
+        Parameters
+        ----------
+        ranks, iterations : iterable of int, optional
+            Restrict to these.
+        """
+        wanted = None if iterations is None else set(iterations)
+        chosen = self.ranks if ranks is None else sorted(set(ranks))
+        with _without_garbage_collection():
+            return [tensor for rank in chosen for tensor in self._rank(rank).unwritten_tensors(wanted)]
+
     def find(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
     ) -> TensorFile | None:
@@ -247,7 +271,7 @@ class Dump:
             folder = self._folders.get(rank)
             if folder is None:
                 raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
-            index = self._ranks[rank] = RankIndex(self._storage, folder, lambda: self.metadata.net_name)
+            index = self._ranks[rank] = RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
         return index
 
 

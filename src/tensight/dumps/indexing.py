@@ -19,7 +19,7 @@ from tensight.dumps.tensor_file import TensorFile
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from tensight.dumps.ascend import AscendName
     from tensight.dumps.statistic_csv import StatisticRow
@@ -61,6 +61,8 @@ class FolderIndex:
     tensors : list of TensorFile
         Sorted by execution order, inputs before outputs, slot.
     report : MatchReport
+    unwritten : list of TensorFile
+        Outputs that their operators leave as memory happened to be; they are not among `tensors`.
     unread : list of str
         Names of files that are neither tensors nor anything else known.
     problems : list of Problem
@@ -70,6 +72,7 @@ class FolderIndex:
 
     tensors: list[TensorFile] = field(default_factory=list)
     report: MatchReport = field(default_factory=MatchReport)
+    unwritten: list[TensorFile] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     statistics: FileEntry | None = None
@@ -83,13 +86,18 @@ class FolderIndexer:
     storage : Storage
     rank, graph_id : int
     matcher : NodeMatcher
+    without_results : collection of str
+        Types of operators that never write their outputs.
     """
 
-    def __init__(self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher) -> None:
+    def __init__(
+        self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher, without_results: Collection[str]
+    ) -> None:
         self._storage = storage
         self._rank = rank
         self._graph_id = graph_id
         self._matcher = matcher
+        self._without_results = without_results
 
     def index(self, folder: str, iteration: int) -> FolderIndex:
         """Index one folder; a folder that cannot be listed gives an empty index and a problem."""
@@ -125,7 +133,7 @@ class FolderIndexer:
         statistics : iterable of StatisticRow
             Its lines; the text of the lines is not kept.
         dumped : sequence of TensorFile
-            The tensors of the folder that have values; they are left out.
+            The tensors of the folder that have a file; they are left out.
         """
         result = FolderIndex(statistics=file)
         rows = [self._recorded_row(file, replace(line, row=_NO_TEXT)) for line in statistics]
@@ -239,6 +247,9 @@ class FolderIndexer:
                 older = tuple(self._tensor(row, candidate, iteration, prefix, suffix, ()) for row in own[1:])
                 tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
                 if dumped is not None and tensor in dumped:
+                    continue
+                if tensor.io == "output" and tensor.op_type in self._without_results:
+                    result.unwritten += (tensor, *older)
                     continue
                 report.files += len(own)
                 if candidate is None:

@@ -19,10 +19,12 @@ from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph
+from tensight.graph.optimizers import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
+    from tensight.dumps.metadata import DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import Storage
@@ -57,14 +59,23 @@ class RankIndex:
     ----------
     storage : Storage
     folder : RankFolder
-    net_name : callable
-        Gives the name of the folder that should hold the tensors.
+    described : callable
+        Gives what the dump says about itself.
+    with_unwritten : bool
+        Whether outputs that nobody wrote are tensors like others.
     """
 
-    def __init__(self, storage: Storage, folder: RankFolder, net_name: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        folder: RankFolder,
+        described: Callable[[], DumpMetadata],
+        with_unwritten: bool = False,
+    ) -> None:
         self._storage = storage
         self._folder = folder
-        self._net_name = net_name
+        self._described = described
+        self._with_unwritten = with_unwritten
         self._problems: list[Problem] = []
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
@@ -88,7 +99,7 @@ class RankIndex:
     @cached_property
     def folders(self) -> TensorFolders:
         """Where the tensors lie."""
-        return tensor_folders(self._storage, self._folder, self._net_name(), self._problems)
+        return tensor_folders(self._storage, self._folder, self._described().net_name, self._problems)
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
@@ -220,8 +231,9 @@ class RankIndex:
             index = FolderIndex()
             if folder is not None and files.statistics is not None:
                 with closing(self._read_statistics(graph_id, iteration, folder)) as lines:
+                    dumped = [*files.tensors, *files.unwritten]
                     index = self._indexer(graph_id).index_recorded(
-                        folder, iteration, files.statistics, islice(lines, MAX_RECORDED_TENSORS), files.tensors
+                        folder, iteration, files.statistics, islice(lines, MAX_RECORDED_TENSORS), dumped
                     )
                     if next(lines, None) is not None:
                         what = f"more than {MAX_RECORDED_TENSORS:,} lines"
@@ -229,6 +241,14 @@ class RankIndex:
                         index.problems.append(Problem(where, what, "the others are not used"))
             self._recorded[key] = index
         return index
+
+    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+        """Return what holds outputs that nobody wrote, of the wanted iterations (None: all)."""
+        for graph_id, iterations in self.folders.iterations.items():
+            for iteration in iterations:
+                if wanted is None or iteration in wanted:
+                    yield from self._index(graph_id, iteration).unwritten
+                    yield from self._recorded_index(graph_id, iteration).unwritten
 
     def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
         """Return the tensor that is called so in an iteration of a root graph."""
@@ -267,7 +287,10 @@ class RankIndex:
                 where = f"{self.folders.network}/{graph_id}"
                 self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
             matcher = NodeMatcher(graphs, self.order, graph_id)
-            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher)
+            # On Ascend these outputs share memory with what was written to.
+            are_tensors = self._with_unwritten or self._described().device_target == "Ascend"
+            without_results = () if are_tensors else WITHOUT_RESULTS
+            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, without_results)
             self._indexers[graph_id] = indexer
         return indexer
 
@@ -342,6 +365,7 @@ class RankIndex:
             "files": total,
             "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
             "recorded": len(recorded),
+            "unwritten": sum(1 for _ in self.unwritten_tensors(None)),
             "recorded_unmatched": sum(tensor.node is None for tensor in recorded),
             "matched": matched,
             "unmatched": total - matched,

@@ -69,9 +69,10 @@ OPTIMIZER_SIGNATURES: dict[str, OptimizerSignature] = {
 
 WITHOUT_RESULTS = frozenset(
     {"Adam", "AdamWeightDecay", "FusedAdam", "FusedAdamWeightDecay", "FusedCastAdamWeightDecay"}
+    | {"ApplyRMSProp", "ApplyCenteredRMSProp"}
     | {"FusedSparseAdam", "FusedSparseLazyAdam", "FusedSparseFtrl", "FusedSparseProximalAdagrad"}
 )
-"""Types of operators that write to parameters and leave their outputs as memory happened to be."""
+"""Types of operators that write to parameters and leave their outputs as memory happened to be (on CPU and GPU)."""
 
 # Plain writes. They train a weight when an optimizer makes them (Lamb, Thor, optimizers of one's own).
 _ASSIGNMENTS = frozenset({"Assign", "AssignAdd", "AssignSub"})

@@ -1,0 +1,36 @@
+"""A training that MindSpore itself dumps, as `MINDSPORE_DUMP_CONFIG` asks for; says how its weights end.
+
+Usage: dumping_training.py FILE: where the weights go, an npz file.
+"""
+
+import sys
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+
+STEPS = 3
+
+
+def trained(optimizer: str) -> nn.Cell:
+    """Return a network that an optimizer has trained for some steps."""
+    network = nn.SequentialCell(nn.Dense(6, 40), nn.ReLU(), nn.Dense(40, 3))
+    update = getattr(nn, optimizer)(network.trainable_params(), 0.01)
+    step = nn.TrainOneStepCell(nn.WithLossCell(network, nn.MSELoss()), update)
+    numbers = np.random.default_rng(3)
+    for _ in range(STEPS):
+        pictures = ms.Tensor(numbers.standard_normal((8, 6), np.float32))
+        step(pictures, ms.Tensor(numbers.standard_normal((8, 3), np.float32)))
+    return network
+
+
+if __name__ == "__main__":
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    ms.set_seed(3)
+    weights = {
+        f"{optimizer}.{parameter.name}": parameter.asnumpy()
+        for optimizer in ("Adam", "RMSProp")
+        for parameter in trained(optimizer).trainable_params()
+    }
+    np.savez(sys.argv[1], **weights)
