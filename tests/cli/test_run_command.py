@@ -102,6 +102,18 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("size", ["WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_one_of_several_ranks_gets_no_name_that_would_keep_it_apart(
+    tmp_path: Path, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ.get('TENSIGHT_JOB'))\n")
+    monkeypatch.setenv(size, "1")
+    assert debugged("train.py", folder=tmp_path)[1].startswith("train-")
+    monkeypatch.setenv(size, "2")
+    assert debugged("train.py", folder=tmp_path)[1] == "None\n"
+    assert debugged("--job", "night", "train.py", folder=tmp_path)[1] == "night\n"
+
+
 def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import signal\ntry:\n    print('ready', flush=True)\n    signal.pause()\n"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SCRIPT_SUFFIXES = (".py", ".pyw", ".pyc", ".pyz")
+_SIZES = ("WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE")
+"""Variables that say of how many ranks a process is one."""
+
 _SIZE = re.compile(r"(?P<amount>\d{1,12}(\.\d{1,3})?) ?(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -38,11 +41,16 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     from tensight.agents.settings import AgentSettings, as_variables
 
     command = list(command)
-    job = chosen.get("job") or os.environ.get("TENSIGHT_JOB") or _name_of(command)
+    job = chosen.get("job") or os.environ.get("TENSIGHT_JOB") or (None if _is_one_of_several() else _name_of(command))
     chosen = {**chosen, "job": job}
     # What cannot be used is refused here, in words, and not by a line in the training's output.
     AgentSettings.from_environment(**chosen)
     _become(command_line(command, module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
+
+
+def _is_one_of_several() -> bool:
+    """Whether others of its run are started, too, so that a name with our number would keep them apart."""
+    return any(os.environ.get(name, "1") not in ("", "0", "1") for name in _SIZES)
 
 
 def _name_of(command: list[str]) -> str:

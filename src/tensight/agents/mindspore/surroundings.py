@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import inspect
 import os
-from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import mindspore
 from mindspore import nn
 
+from tensight.agents import meeting
 from tensight.agents.reader import Framework
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
 
 _MOST_DEPTH = 4
-_MEETING = (("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",), ("RANK_TABLE_FILE",))
+_MEETINGS = (
+    *(("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",)),
+    *(("MINDSPORE_HCCL_CONFIG_PATH",), ("RANK_TABLE_FILE",)),
+)
 """Variables that are the same in all processes of one run, and in no others."""
 
 _ONLY_SERVE = ("MS_SCHED", "MS_PSERVER", "MS_SERVER")
@@ -87,7 +90,4 @@ def is_rank() -> bool:
 
 def as_one_job(settings: AgentSettings, of: Framework) -> AgentSettings:
     """Return settings with a name of the run that all its ranks come to: where they found each other."""
-    if settings.job or of.world_size == 1:
-        return settings
-    found = ("-".join(os.environ.get(name, "") for name in names) for names in _MEETING)
-    return replace(settings, job=f"mindspore-{next(filter(lambda one: one.strip('-'), found), '')}".rstrip("-"))
+    return meeting.as_one_job(settings, of, _MEETINGS)
