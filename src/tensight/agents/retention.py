@@ -93,7 +93,9 @@ class Retention:
             self._release(self._current, place)
         identity = id(tensor)
         same = self._by_identity.get(identity)
-        version = self._version_of(tensor)
+        is_copied = place in self._copied
+        # Some readers have to read a tensor to tell its version.
+        version = 0 if is_copied and same is None else self._version_of(tensor)
         if same is not None and values[same][_VERSION] == version:
             values[place] = (tensor, version, 0, False)
             self._current.others.setdefault(same, set()).add(place)
@@ -105,7 +107,7 @@ class Retention:
         self.kept_bytes += size
         if self.kept_bytes > self.budget_bytes:
             self._make_room()
-        if place in self._copied:
+        if is_copied:
             values[place] = (self._reader.copy(tensor, self._spare.pop(place, None)), 0, size, True)
         else:
             values[place] = (tensor, version, size, False)
