@@ -211,12 +211,13 @@ class StatisticsColumns:
         self._scan_segments(place, kind, shape, segments, hashed)
         return True
 
-    def copy_row(self, source: int, target: int) -> None:
-        """Write to the row of one place what stands in that of another: of the same tensor, seen there too."""
+    def copy_row(self, source: int, target: int, of: StatisticsColumns | None = None) -> None:
+        """Write to the row of one place what stands in that of another, also `of` other columns: of the same tensor."""
+        rows = of or self
         self.reserve(target + 1)
-        self._reals[target] = self._reals[source]
-        self._counts[target] = self._counts[source]
-        self._mark(target, int(self._codes[source]), self._shapes[source], int(self._exponents[source]))
+        self._reals[target] = rows._reals[source]
+        self._counts[target] = rows._counts[source]
+        self._mark(target, int(rows._codes[source]), rows._shapes[source], int(rows._exponents[source]))
 
     def put(self, place: int, statistics: TensorStatistics) -> None:
         """Write the row of a place from statistics that were computed elsewhere."""

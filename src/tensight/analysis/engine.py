@@ -6,10 +6,11 @@ without copying a tensor between processes. An engine for several machines has t
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
+
+from tensight.tensors.cores import available_cores
 
 Item = TypeVar("Item")
 
@@ -100,10 +101,3 @@ class ThreadEngine:
                     worker.join()
         if failures:
             raise failures[0]
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1

@@ -11,7 +11,7 @@ import math
 import mmap
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -82,6 +82,16 @@ class Layout(NamedTuple):
     is_single: bool
 
 
+class Ahead(Protocol):
+    """Another thread that scans what will be observed."""
+
+    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
+        """Write the statistics of a tensor to the row of a place, if they are known; return whether that is so."""
+
+    def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
+        """Whether there is a NaN or an Inf among the values; None if that is not known."""
+
+
 class DumpedTensor:
     """A tensor in a file of a launch.
 
@@ -101,15 +111,18 @@ class DumpedTensor:
         As it was read; None as long as nobody has asked.
     files : Files
         Of the launch.
+    ahead : Ahead or None
+        Another thread that may have scanned it.
     """
 
-    __slots__ = ("__weakref__", "_is_discarded", "files", "key", "layout", "name")
+    __slots__ = ("__weakref__", "_is_discarded", "ahead", "files", "key", "layout", "name")
 
     def __init__(self, launch: Launch, number: int) -> None:
         self.name = launch.files[number]
         self.key = launch.keys[number]
         self.layout: Layout | None = None
         self.files: Files = launch.held
+        self.ahead: Ahead | None = None
         self._is_discarded = False
 
     @property
@@ -204,6 +217,13 @@ class DumpedReader:
 
     def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
         """Write the statistics of a tensor to the row of a place; False if it has none or cannot be read."""
+        ahead = tensor.ahead
+        if ahead is not None and ahead.scanned(tensor, columns, place, hashed=hashed):
+            return True
+        return self.scan_here(tensor, columns, place, hashed=hashed)
+
+    def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
+        """Do what `scan` does, in this thread."""
         try:
             layout = self._read(tensor)
             if layout is None:
@@ -216,6 +236,9 @@ class DumpedReader:
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        known = None if tensor.ahead is None else tensor.ahead.has_non_finite(tensor)
+        if known is not None:
+            return known
         try:
             layout = self._read(tensor)
             if layout is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
+from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead
 from tensight.agents.places import Need
+from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
 
 _GRADIENTS = "Gradients/"
 _VALUE = int(Need.VALUE)
+
+
+class _Places(NamedTuple):
+    """Where the files of a graph's launches belong.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        See `Launch.keys`.
+    places : list of int
+        Of each file, -1 if it belongs to none.
+    large : frozenset of int
+        Numbers of those files that are worth a second thread, as the first launch had them.
+    """
+
+    keys: tuple[str, ...]
+    places: list[int]
+    large: frozenset[int]
 
 
 class Phase:
@@ -75,7 +95,8 @@ class GraphCapture:
         self._ran: dict[int, DumpedProgram] = {}
         self._launches: dict[int, Launch] = {}
         self._before: list[Launch] = []
-        self._places: dict[int, tuple[tuple[str, ...], list[int]]] = {}
+        self._known: dict[int, _Places] = {}
+        self._ahead: ScansAhead | None = None
 
     def phase(self, name: str) -> Phase:
         """Return what is known of something that was compiled; its graphs are those that are new."""
@@ -163,6 +184,8 @@ class GraphCapture:
         self._before = list(self._launches.values())
         self._launches.clear()
         self._ran.clear()
+        if self._ahead is not None:
+            self._ahead.forget()
         self.skipped_update = False
 
     def release(self, launches: Iterable[Launch]) -> None:
@@ -177,6 +200,9 @@ class GraphCapture:
 
     def stop(self) -> None:
         """Let go of everything."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
         self.release(self._before)
         self.release(self._launches.values())
         self._before.clear()
@@ -186,21 +212,41 @@ class GraphCapture:
         observe, needs = self._agent.observe, self._agent.places.needs
         placed = [self._places_of(launch) for launch in launches]
         # Weights are dumped by every graph that reads them: what they are in the end counts.
-        last = {place: number for number, places in enumerate(placed) for place in places} if len(placed) > 1 else {}
-        for number, (launch, places) in enumerate(zip(launches, placed, strict=True)):
-            for file, place in enumerate(places):
+        last = {place: at for at, known in enumerate(placed) for place in known.places} if len(placed) > 1 else {}
+        wanted: list[tuple[int, DumpedTensor, int]] = []
+        large: list[tuple[int, DumpedTensor]] = []
+        for number, (launch, known) in enumerate(zip(launches, placed, strict=True)):
+            for file, place in enumerate(known.places):
                 if place >= 0 and last.get(place, number) == number:
                     need = needs[place]
                     if need:
-                        observe(place, DumpedTensor(launch, file), need)
+                        one = place, DumpedTensor(launch, file), need
+                        wanted.append(one)
+                        if file in known.large:
+                            large.append(one[:2])
+        if self._ahead is not None and large:
+            self._ahead.begin(large)
+        for one in wanted:
+            observe(*one)
 
-    def _places_of(self, launch: Launch) -> list[int]:
-        known = self._places.get(launch.graph)
-        if known is None or known[0] != launch.keys:
+    def _places_of(self, launch: Launch) -> _Places:
+        known = self._known.get(launch.graph)
+        if known is None or known.keys != launch.keys:
             program = self._programs.program(launch.graph)
             places = [-1] * len(launch.keys) if program is None else program.places_of(launch.keys)
-            known = self._places[launch.graph] = launch.keys, places
-        return known[1]
+            sizes = (DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files)))
+            large = frozenset(file for file, size in enumerate(sizes) if size >= LARGE_BYTES)
+            known = self._known[launch.graph] = _Places(launch.keys, places, large)
+            self._expect(launch, {launch.keys[file]: places[file] for file in large if places[file] >= 0})
+        return known
+
+    def _expect(self, launch: Launch, places: dict[str, int]) -> None:
+        """Have the large tensors of a graph scanned while it runs, if there are any, and another core for it."""
+        if self._ahead is None and places and available_cores() > 1:
+            self._ahead = ScansAhead(self._agent.places.needs)
+            self._ahead.start()
+        if self._ahead is not None:
+            self._ahead.expect(launch, places)
 
     def _learn(self, phase: Phase) -> None:
         """Take the graphs that are new for those of a phase."""
@@ -211,7 +257,7 @@ class GraphCapture:
         self._files.update(new)
         self._programs.learn(files, self._ring.order_of)
         # What is new may belong to a graph that was known.
-        self._places.clear()
+        self._known.clear()
         for other in self._phases.values():
             for graph, before in other.programs.items():
                 other.programs[graph] = self._programs.program(graph) or before

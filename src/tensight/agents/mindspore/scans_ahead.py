@@ -1,0 +1,216 @@
+"""Scans large dumped tensors in a second thread, as soon as MindSpore has written them, while it goes on.
+
+To read what was dumped takes as long as to move it through memory. Whoever does so while the next operators run has it
+from the processor's cache, and the training waits for little of it. At the end of a step both threads scan what is
+left, the training's own the oldest first, this one the newest. Results lie in rows of their own until somebody observes
+the tensors.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tensight.agents.columns import StatisticsColumns
+from tensight.agents.mindspore.arrivals import Arrivals
+from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
+from tensight.agents.mindspore.launches import LaunchFolder
+from tensight.agents.places import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensight.agents.mindspore.launches import Launch
+
+LARGE_BYTES = 2**19
+"""Of a file from which on it is worth telling another thread of it."""
+
+_MOST_FOLDERS = 16
+_MOST_NUDGES = 4096
+_SCANNED, _HASH = int(Need.ROW | Need.FINITE), int(Need.HASH)
+_Path = tuple[str, str]
+
+
+class ScansAhead(threading.Thread):
+    """A thread that scans what the training will observe.
+
+    Parameters
+    ----------
+    needs : bytearray
+        Of all places (`PlaceTable.needs`).
+    """
+
+    def __init__(self, needs: bytearray) -> None:
+        super().__init__(name="tensight-scan", daemon=True)
+        self._needs = needs
+        self._columns = StatisticsColumns()
+        self._reader = DumpedReader()
+        self._changed = threading.Condition()
+        self._waiting: dict[int, DumpedTensor] = {}
+        self._busy: _Path | None = None
+        self._found: dict[int, _Path] = {}
+        self._expected: dict[int, dict[str, int]] = {}
+        self._parents: set[str] = set()
+        self._folders: dict[str, LaunchFolder] = {}
+        self._arrivals: Arrivals | None = None
+        with suppress(OSError):
+            self._arrivals = Arrivals()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._is_over = False
+
+    def expect(self, launch: Launch, places: dict[str, int]) -> None:
+        """Scan large tensors of a graph from its next launch on.
+
+        Parameters
+        ----------
+        launch : Launch
+            One that was dumped.
+        places : dict of str to int
+            Where they are observed, by their keys (`Launch.keys`).
+        """
+        self._expected[launch.graph] = places
+        parent = os.path.dirname(launch.folder)
+        if self._arrivals is not None and parent not in self._parents:
+            self._parents.add(parent)
+            with suppress(OSError):
+                self._arrivals.watch(parent)
+
+    def begin(self, tensors: Iterable[tuple[int, DumpedTensor]]) -> None:
+        """Have those scanned of a step's large tensors that were not.
+
+        Parameters
+        ----------
+        tensors : iterable of (place, tensor)
+            In the order in which they will be observed, each place once.
+        """
+        with self._changed:
+            for place, tensor in tensors:
+                tensor.ahead = _Ahead(self, place)
+                path = _path_of(tensor)
+                is_known = path in (self._busy, self._found.get(place))
+                if not is_known and self._needs[place] & _SCANNED:
+                    self._let_wait(place, tensor)
+        self._nudge()
+
+    def row(self, place: int, tensor: DumpedTensor) -> StatisticsColumns | None:
+        """Return the columns in which the row of a place is that of a tensor; None if nobody has scanned it."""
+        path = _path_of(tensor)
+        with self._changed:
+            if self._waiting.pop(place, None) is not None:
+                return None
+            while self._busy == path:
+                self._changed.wait()
+            return self._columns if self._found.get(place) == path else None
+
+    def forget(self) -> None:
+        """Forget what was found and what waits: it belongs to a step that is over."""
+        with self._changed:
+            self._waiting.clear()
+            self._found.clear()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_over = True
+        self._nudge()
+        self.join()
+        os.close(self._woken)
+        os.close(self._wake)
+        if self._arrivals is not None:
+            self._arrivals.close()
+        for folder in self._folders.values():
+            folder.close()
+
+    def _let_wait(self, place: int, tensor: DumpedTensor) -> None:
+        """Put a tensor before all others, in place of an older one."""
+        self._waiting.pop(place, None)
+        self._waiting[place] = tensor
+
+    def _nudge(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._wake, b"\0")
+
+    # --- in the thread ---
+
+    def run(self) -> None:
+        """Scan what arrives, until the end."""
+        news = select.poll()
+        news.register(self._woken, select.POLLIN)
+        if self._arrivals is not None:
+            news.register(self._arrivals, select.POLLIN)
+        while not self._is_over:
+            for descriptor, _ in news.poll(0 if self._waiting else None):
+                if descriptor == self._woken:
+                    os.read(descriptor, _MOST_NUDGES)
+                elif self._arrivals is not None:
+                    self._sort(self._arrivals.news())
+            self._scan_newest()
+
+    def _sort(self, arrived: list[tuple[str, str]]) -> None:
+        """Have those scanned of the files that arrived which somebody will want."""
+        needs = self._needs
+        if not any(needs[place] & _SCANNED for places in list(self._expected.values()) for place in places.values()):
+            return
+        for path, name in arrived:
+            with suppress(OSError, ValueError):
+                folder = self._folders.get(path) or self._enter(path)
+                dumped = folder.launch([name])
+                launch = None if dumped is None else dumped[1]
+                place = -1 if launch is None else self._expected.get(launch.graph, {}).get(launch.keys[0], -1)
+                if launch is not None and place >= 0 and needs[place] & _SCANNED:
+                    with self._changed:
+                        self._let_wait(place, DumpedTensor(launch, 0))
+
+    def _enter(self, path: str) -> LaunchFolder:
+        graph, iteration = map(int, path.split("/")[-2:])
+        folder = self._folders[path] = LaunchFolder(graph, iteration, path, is_private=False, counts_entries=False)
+        if len(self._folders) > _MOST_FOLDERS:
+            self._folders.pop(next(iter(self._folders))).close()
+        return folder
+
+    def _scan_newest(self) -> None:
+        with self._changed:
+            if not self._waiting:
+                return
+            place, tensor = self._waiting.popitem()
+            path = self._busy = _path_of(tensor)
+            self._found.pop(place, None)
+        try:
+            done = self._reader.scan_here(tensor, self._columns, place, hashed=self._needs[place] & _HASH != 0)
+        except Exception:
+            done = False
+        with self._changed:
+            if done:
+                self._found[place] = path
+            self._busy = None
+            self._changed.notify_all()
+
+
+def _path_of(tensor: DumpedTensor) -> _Path:
+    return tensor.files.folder.path, tensor.name
+
+
+class _Ahead:
+    """What another thread knows of a tensor."""
+
+    __slots__ = ("_place", "_scans")
+
+    def __init__(self, scans: ScansAhead, place: int) -> None:
+        self._scans = scans
+        self._place = place
+
+    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
+        """Write the row of a place if it was scanned; return whether that is so."""
+        rows = self._scans.row(self._place, tensor)
+        if rows is None or (hashed and not rows.has_hash(self._place)):
+            return False
+        columns.copy_row(self._place, place, rows)
+        return True
+
+    def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
+        """Whether there is a NaN or an Inf among the values; None if it was not scanned."""
+        rows = self._scans.row(self._place, tensor)
+        return None if rows is None else rows.non_finite(self._place)
