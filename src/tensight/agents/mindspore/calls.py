@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mindspore
 
-from tensight.agents.mindspore.replacing import (
-    Replacements,
-    cell_executor_class,
-    executor_classes,
-    pynative_executor,
-)
+from tensight.agents.mindspore.executors import cell_executor_class, executor_classes, pynative_executor
+from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +28,16 @@ class Compiled(NamedTuple):
         MindSpore's name of it, one for each kind of arguments.
     owner : object
         The cell, or the function.
+    arguments : tuple
+        Of the call, once it is done; what the executor itself wants is among them.
+    result : object
+        Likewise.
     """
 
     phase: str
     owner: Any
+    arguments: tuple[Any, ...] = ()
+    result: Any = None
 
 
 class GraphCalls:
@@ -103,7 +105,7 @@ class GraphCalls:
         finally:
             compiled = self._running.pop() if self._running else None
         if compiled is not None and not self._running:
-            self._done(compiled)
+            self._done(compiled._replace(arguments=arguments, result=result))
         return result
 
 

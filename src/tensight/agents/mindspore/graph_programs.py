@@ -7,10 +7,13 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensight.agents.mindspore.parameter_names import ParameterNames
 from tensight.agents.mindspore.traced_graphs import (
     executed,
+    is_tuple,
     optimizes,
     other_role,
+    results,
     sources,
     traced_nodes,
     updates_weights,
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from tensight.agents.program import Role, TracedNode
     from tensight.dumps.matching import Match
     from tensight.graph import Graph, Node
-
-_CAPTURED = "▸"
-"""Before the names of parameters that a graph reads from the one around it."""
 
 NO_PLACE = -1
 """Of a file that belongs to no node, or to a constant, or whose content means nothing."""
@@ -66,6 +66,7 @@ class GraphPrograms:
         self._graphs: dict[int, _Learned] = {}
         self._programs: dict[int, DumpedProgram] = {}
         self._meanings: dict[str, tuple[int, _Meaning]] = {}
+        self._parameters = ParameterNames()
         self._declared: dict[str, Role] = {}
         self._refused: dict[str, int] = {}
 
@@ -120,11 +121,7 @@ class GraphPrograms:
 
     def _names(self, graph: Graph, listed: Sequence[str]) -> dict[str, str]:
         """Return the name in the program of each node of a new graph."""
-        names = {node.name: node.name for node in graph.nodes}
-        for node in graph.parameters:
-            outer = node.name.lstrip(_CAPTURED)
-            if outer and outer not in graph:
-                names[node.name] = outer
+        names = {node.name: node.name for node in graph.nodes} | self._parameters.names_of(graph)
         for node in executed(graph, listed):
             meaning = _meaning(graph, node, names)
             name = names[node.name] = self._name(graph, node, meaning)
@@ -164,6 +161,7 @@ class GraphPrograms:
         deciding = [one for one in every if one.optimizes]
         trained = _union(one.called(one.graph.parameter_roles.trainable) for one in deciding or every)
         states = _union(one.called(one.graph.parameter_roles.states) for one in every) - trained
+        states -= _union(frozenset(one.tuples) for one in every)
         weights = (one.graph.parameter_roles.frozen | one.graph.parameter_roles.trainable for one in every)
         frozen = _union(one.called(names) for one, names in zip(every, weights, strict=True))
         roles: dict[str, Role] = {}
@@ -186,6 +184,7 @@ class _Learned:
         self.listed = listed
         self.names = names
         self.optimizes = optimizes(graph)
+        self.tuples = {names[node.name]: len(node.outputs) for node in graph.parameters if is_tuple(node)}
         self.written = renamed(data, graph, names)
 
     def called(self, names: Iterable[str]) -> frozenset[str]:
@@ -203,6 +202,10 @@ class DumpedProgram:
         Whether an optimizer's operator writes weights in it.
     order : tuple of str
         The operators that the dump lists, as they ran.
+    tuples : dict of str to int
+        How many tensors there are in each tuple that it is given.
+    results : tuple of Source or None
+        Where the values come from that it returns, tuples in tuples included; nothing where that cannot be told.
     """
 
     def __init__(self, number: int, members: Sequence[_Learned], places: PlaceTable, roles: Mapping[str, Role]) -> None:
@@ -222,6 +225,8 @@ class DumpedProgram:
         self.order = tuple(one.names[name] for one in members for name in one.listed if name in one.names) or tuple(
             node.name for node in ordered if node.role == "operator"
         )
+        self.tuples = {name: length for one in members for name, length in one.tuples.items()}
+        self.results = results(graphs[0], members[0].names) if len(graphs) == 1 else ()
         self._table = places
         self._roles = roles
         orders = {one.graph.graph_id: one.listed for one in members}

@@ -83,6 +83,25 @@ def sources(graph: Graph, node: Node, names: Mapping[str, str]) -> tuple[Source 
     return tuple(found)
 
 
+def results(graph: Graph, names: Mapping[str, str]) -> tuple[Source | None, ...]:
+    """Return where the values come from that a graph returns, tuples in tuples included.
+
+    Nothing at all where that cannot be told; None for a constant.
+    """
+    last = graph.operators[-1] if graph.operators else None
+    if last is None or last.type != "MakeTuple" or graph.consumers(last):
+        return ()
+    return tuple(
+        None if producer is None or producer[0].is_constant else (names[producer[0].name], producer[1])
+        for producer in graph.flat_producers(last)
+    )
+
+
+def is_tuple(parameter: Node) -> bool:
+    """Whether a parameter is a tuple of tensors; MindSpore does not dump those."""
+    return any(slot.dtype and slot.shape is None for slot in parameter.outputs)
+
+
 def optimizes(graph: Graph) -> bool:
     """Whether an optimizer is a part of a graph."""
     return any(map(is_optimizer, graph.operators))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph.ms_graph_pb2 import GraphProto
+from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto, ValueProto
 from tensight.wire import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tensight.agents.program import Source
     from tensight.graph import Graph
+
+_DT_INT64 = 5
 
 
 def renamed(data: bytes, graph: Graph, names: Mapping[str, str]) -> bytes:
@@ -86,3 +89,44 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
                     source.name = prefix + source.name
             whole.node.append(node)
     return whole.SerializeToString()
+
+
+def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
+    """Return a serialized graph in which tuples that came from outside consist of what other nodes put out.
+
+    Parameters
+    ----------
+    data : bytes
+        A graph with the names of a program.
+    tuples : mapping of str to sequence of Source
+        By the name of the parameter; an element of which nobody knows better is one of the parameter itself.
+    """
+    graph = GraphProto.FromString(data)
+    references = {parameter.name: parameter.name for parameter in graph.parameters}
+    references |= {node.full_name: node.name for node in graph.node}
+    made: list[NodeProto] = []
+    for name, elements in tuples.items():
+        parameter = encoded(name)
+        scope = b"Default/" + parameter
+        whole = NodeProto(name=b"handed." + parameter, op_type=b"MakeTuple", scope=scope)
+        whole.full_name = scope + b"/MakeTuple-op0"
+        for place, (source, slot) in enumerate(elements):
+            index = graph.const_vals.add(key=b"%b.index%d" % (parameter, place))
+            index.value = ValueProto(dtype=_DT_INT64, int_val=slot).SerializeToString()
+            item = NodeProto(name=b"%b.item%d" % (parameter, place), op_type=b"TupleGetItem", scope=scope)
+            item.full_name = b"%b/TupleGetItem-op%d" % (scope, place)
+            item.input.add(name=references[encoded(source)])
+            item.input.add(name=index.key)
+            made.append(item)
+            whole.input.add(name=item.name)
+        for node in graph.node:
+            for read in node.input:
+                if read.name == parameter:
+                    read.name = whole.name
+        made.append(whole)
+        if all(source != name for source, _ in elements):
+            kept = [one for one in graph.parameters if one.name != parameter]
+            del graph.parameters[:]
+            graph.parameters.extend(kept)
+    graph.node.extend(made)
+    return graph.SerializeToString()

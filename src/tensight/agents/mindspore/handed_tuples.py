@@ -1,0 +1,139 @@
+"""Tuples of tensors that one graph returns and another is given, as gradients by a network and by its optimizer.
+
+MindSpore dumps no tuples that a graph is given. Python sees both calls: a tensor that was returned and is given on has
+the value, and the place in the program, of the operator that computed it. Of others, computed between the calls, the
+values are read where they lie.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mindspore import Tensor
+
+from tensight.agents.mindspore.written_graphs import handed_on
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.mindspore.graph_programs import DumpedProgram
+    from tensight.agents.program import Program, Source
+
+_Links = dict[str, tuple["Source", ...]]
+
+
+class HandedTuples:
+    """Follows tensors through the calls of one step.
+
+    Parameters
+    ----------
+    agent : Agent
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._returned: dict[DumpedProgram, dict[int, tuple[weakref.ref[Any], Source]]] = {}
+        self._links: _Links = {}
+        self._linked: dict[tuple[int, frozenset[tuple[str, tuple[Source, ...]]]], tuple[Program, Program]] = {}
+
+    def note(self, programs: Collection[DumpedProgram], arguments: tuple[Any, ...], result: Any) -> None:
+        """Take note of a call that is part of a step.
+
+        Parameters
+        ----------
+        programs : collection of DumpedProgram
+            What it ran.
+        arguments, result : object
+            Of the call.
+        """
+        tuples = [list(_flat(one)) for one in arguments if isinstance(one, (tuple, list))]
+        for program in programs:
+            for name, length in program.tuples.items():
+                given = [one for one in tuples if len(one) == length]
+                if len(given) == 1 and all(isinstance(one, Tensor) for one in given[0]):
+                    self._take(name, given[0])
+        if len(programs) == 1:
+            (program,) = programs
+            # Of a graph that runs twice in a step the second run is seen.
+            self._returned[program] = _by_identity(program.results, list(_flat(result)))
+
+    def linked(self, program: Program) -> Program:
+        """Return the program of the step, in which the tuples that were handed on consist of what was returned."""
+        names = {node.name for node in program.nodes}
+        links = {
+            name: elements
+            for name, elements in self._links.items()
+            if name in names and all(source in names for source, _ in elements)
+        }
+        if not links:
+            return program
+        key = id(program), frozenset(links.items())
+        known = self._linked.get(key)
+        if known is None:
+            # The program is kept, so that no other one gets its identity.
+            known = self._linked[key] = _linked(program, links), program
+        return known[0]
+
+    def begin_step(self) -> None:
+        """Forget the step that has ended: what is given on later is not what is seen of the next."""
+        self._links.clear()
+        self._returned.clear()
+
+    def _take(self, name: str, tensors: list[Any]) -> None:
+        elements: list[Source] = []
+        for slot, tensor in enumerate(tensors):
+            source = self._source_of(tensor)
+            if source is None:
+                self._observe(name, slot, tensor)
+            elements.append(source or (name, slot))
+        self._links[name] = tuple(elements)
+
+    def _source_of(self, tensor: Any) -> Source | None:
+        for returned in self._returned.values():
+            known = returned.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                return known[1]
+        return None
+
+    def _observe(self, name: str, slot: int, tensor: Any) -> None:
+        places = self._agent.places
+        place = places.place(places.node(name, "Parameter", "input"), slot)
+        need = places.needs[place]
+        if need and self._agent.capturing:
+            self._agent.observe(place, tensor, need)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _flat(one)
+    else:
+        yield value
+
+
+def _by_identity(sources: tuple[Source | None, ...], tensors: list[Any]) -> dict[int, tuple[weakref.ref[Any], Source]]:
+    if len(sources) != len(tensors):
+        return {}
+    return {
+        id(tensor): (weakref.ref(tensor), source)
+        for tensor, source in zip(tensors, sources, strict=True)
+        if source is not None and isinstance(tensor, Tensor)
+    }
+
+
+def _linked(program: Program, links: _Links) -> Program:
+    def source_of(source: Source | None) -> Source | None:
+        elements = None if source is None else links.get(source[0])
+        if source is None or elements is None or source[1] >= len(elements):
+            return source
+        return elements[source[1]]
+
+    gone = {name for name, elements in links.items() if all(source != name for source, _ in elements)}
+    nodes = tuple(
+        replace(node, inputs=tuple(map(source_of, node.inputs))) for node in program.nodes if node.name not in gone
+    )
+    written = handed_on(program.written, links) if program.written else b""
+    return replace(program, nodes=nodes, written=written)
