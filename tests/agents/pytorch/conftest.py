@@ -8,6 +8,8 @@ import pytest
 import torch
 from running import RunningServer, running_server
 
+from tensight.agents.debugging import active_debuggers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,7 +30,5 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
     """See to it that no test leaves a debugger to the next one."""
-    from tensight.agents.torch import debugger
-
     yield
-    assert not any(other() is not None for other in debugger._active)
+    assert not active_debuggers()

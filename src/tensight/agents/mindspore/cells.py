@@ -21,10 +21,11 @@ from tensight.agents.mindspore.cell_hooks import GradientHooks
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames, wraps
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import trace_of
-from tensight.agents.mindspore.replacing import Replacements, executor_classes, pynative_executor
+from tensight.agents.mindspore.executors import executor_classes, pynative_executor
 from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
+from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 from tensight.agents.traced_programs import Programs, Trace
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
-import os
 import sys
 import threading
 import weakref
@@ -13,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 from mindspore import Parameter, nn
 
 from tensight.agents.agent import Agent
+from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
 from tensight.agents.mindspore.graph_capture import GraphCapture
+from tensight.agents.mindspore.handed_tuples import HandedTuples
 from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.notices import say_once
+from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from tensight.agents.mindspore.calls import Compiled
     from tensight.agents.mindspore.cells import CellCapture
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 _PARTIAL = ("name-regex(Gradients/.+)",)
 """What is dumped where memory is short, beside parameters: MindSpore asks before anybody can say what is watched."""
 
-_active: list[weakref.ref[Debugger]] = []
 
-
-class Debugger:
+class Debugger(TrainingDebugger):
     """Debugs a training, from `start` or the beginning of a ``with`` block on.
 
     The debug server is looked for when the first graph has been compiled, or the first cell with parameters is called.
@@ -62,6 +60,7 @@ class Debugger:
     def __init__(
         self, subjects: Sequence[Any], settings: AgentSettings, *, agent_of: Callable[..., Agent] = Agent
     ) -> None:
+        super().__init__(settings, agent_of)
         for subject in subjects:
             if not isinstance(subject, nn.Cell):
                 raise InputError(
@@ -70,12 +69,10 @@ class Debugger:
                 )
         self._optimizers = [subject for subject in subjects if isinstance(subject, nn.Optimizer)]
         self._subjects = [subject for subject in subjects if not isinstance(subject, nn.Optimizer)]
-        self._settings = settings
-        self._agent_of = agent_of
-        self._agent: Agent | None = None
         self._reader: BothReaders | None = None
         self._dump = ProcessDump.of_this_process()
         self._graphs: GraphCapture | None = None
+        self._handed: HandedTuples | None = None
         self._cells: CellCapture | None = None
         self._programs = StepPrograms()
         self._parameters: dict[str, weakref.ref[Any]] = {}
@@ -83,36 +80,9 @@ class Debugger:
         self._optimizers_of: dict[str, frozenset[int]] = {}
         self._calls = GraphCalls(self._before_compile, self._compiled, self._called)
         self._models = ModelCalls(self)
-        self._cell_call: Any = None
+        self._first_cell = Replacements()
         self._thread = threading.get_ident()
         self._is_attached = False
-        self._ended_by_update = False
-        self._ended_by_call = False
-        self._is_over = False
-
-    @property
-    def agent(self) -> Agent | None:
-        """What observes the training; None before it has begun."""
-        return self._agent
-
-    # --- what a script uses ---
-
-    def __enter__(self) -> Debugger:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def step(self) -> None:
-        """End a step, unless an optimizer has ended one since the last call."""
-        if self._ended_by_update:
-            self._ended_by_update = False
-            return
-        self._ended_by_call = True
-        self._end_step(False)
 
     def end_batch(self) -> None:
         """End a step if `Model` has trained a batch, and no update has ended it."""
@@ -123,29 +93,16 @@ class Debugger:
 
     def start(self) -> None:
         """Begin to debug what the training calls from now on, in this thread."""
-        if not is_rank():
+        if is_rank():
+            super().start()
+        else:
             self._is_over = True
-            return
-        if any(other() is not None for other in _active):
-            say_once("this training is being debugged already; debugging it a second time is left out")
-            self._is_over = True
-            return
-        _active[:] = [weakref.ref(self)]
-        self._thread = threading.get_ident()
-        self._dump.leave_to_debugger()
-        self._calls.install()
-        self._models.install()
-        self._wait_for_cells()
-        os.register_at_fork(after_in_child=functools.partial(_leave_child, weakref.ref(self)))
 
     def close(self) -> None:
         """End debugging; the training goes on without it."""
         if self._is_over:
             return
-        self._is_over = True
-        self._detach()
-        if self._agent is not None:
-            self._agent.close()
+        super().close()
         if self._graphs is not None:
             self._graphs.stop()
         # MindSpore cannot be told to dump no more.
@@ -153,8 +110,17 @@ class Debugger:
 
     # --- beginning and end ---
 
-    def _begin(self) -> Agent:
-        """Make the agent: something is about to run, so the device and the rank are known."""
+    def _begin(self) -> None:
+        self._thread = threading.get_ident()
+        self._dump.leave_to_debugger()
+        self._calls.install()
+        self._models.install()
+        # When a cell with parameters is called in PYNATIVE_MODE: from then on cells are followed.
+        self._first_cell.put(nn.Cell, "__call__", self._call_cell)
+        self._leave_children()
+
+    def _ensure_agent(self) -> Agent:
+        """Make the agent, if that is still to be done: something is about to run, so device and rank are known."""
         if self._agent is None:
             found = framework()
             settings = as_one_job(self._settings, found)
@@ -165,11 +131,9 @@ class Debugger:
         return self._agent
 
     def _detach(self) -> None:
-        """Remove everything from MindSpore."""
-        _active[:] = [other for other in _active if other() is not self]
         self._calls.remove()
         self._models.remove()
-        self._leave_cells()
+        self._first_cell.take_back()
         if self._cells is not None:
             self._cells.stop()
 
@@ -194,26 +158,21 @@ class Debugger:
         ring = self._dump.ring
         if self._is_over or ring is None or compiled.phase in self._optimizers_of:
             return
-        try:
+        with self._guarded():
             graphs = self._graphs
             if graphs is None:
-                graphs = self._graphs = GraphCapture(self._begin(), ring, wait_for_results)
+                graphs = self._graphs = GraphCapture(self._ensure_agent(), ring, wait_for_results)
+                self._handed = HandedTuples(self._ensure_agent())
             self._rounds.learn(live_instances(nn.Optimizer))
             self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
             self._attach_to_graph(graphs.phase(compiled.phase))
-        except Exception as error:
-            self._give_up(error)
-        except BaseException:
-            # A person ended the training before its first step, or it was interrupted while it waited.
-            self.close()
-            raise
 
     def _attach_to_graph(self, phase: Phase) -> None:
         """Attach with the first graph, unless cells are seen."""
         if self._is_attached or self._graphs is None:
             return
-        agent = self._begin()
+        agent = self._ensure_agent()
         self._is_attached = True
         self._graphs.observe_parameters(phase.programs.values(), self._value_of)
         agent.attach(self._programs.preview([one.program for one in phase.programs.values()]))
@@ -237,13 +196,14 @@ class Debugger:
             return
         try:
             phase = graphs.phase(compiled.phase)
-            graphs.take(phase, counts=self._counts(phase, compiled.owner))
-            if not self._ends_step(phase, compiled):
-                return
+            counts = self._counts(phase, compiled.owner)
+            graphs.take(phase, counts=counts)
+            if counts and self._handed is not None:
+                self._handed.note(phase.programs.values(), compiled.arguments, compiled.result)
+            if self._ends_step(phase, compiled):
+                self._end_step(graphs.skipped_update)
         except Exception as error:
             self._give_up(error)
-            return
-        self._end_step(graphs.skipped_update)
 
     def _counts(self, phase: Phase, owner: Any) -> bool:
         """Whether what ran is part of a step: an evaluation beside a training is not."""
@@ -265,39 +225,27 @@ class Debugger:
 
     # --- cells ---
 
-    def _wait_for_cells(self) -> None:
-        """Notice when a cell with parameters is called in PYNATIVE_MODE: from then on cells are followed."""
-        original = self._cell_call = nn.Cell.__call__
-
-        @functools.wraps(original)
-        def call(cell: Any, *arguments: Any, **named: Any) -> Any:
-            if self._cell_call is not None and threading.get_ident() == self._thread and not is_graph_mode():
-                self._cell_called(cell)
-                if self._cells is not None:
-                    return nn.Cell.__call__(cell, *arguments, **named)
-            return original(cell, *arguments, **named)
-
-        nn.Cell.__call__ = call
-
-    def _leave_cells(self) -> None:
-        if self._cell_call is not None and getattr(nn.Cell.__call__, "__wrapped__", None) is self._cell_call:
-            nn.Cell.__call__ = self._cell_call
-        self._cell_call = None
+    def _call_cell(self, original: Callable[..., Any], cell: Any, *arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() == self._thread and not is_graph_mode():
+            self._cell_called(cell)
+            if self._cells is not None:
+                return nn.Cell.__call__(cell, *arguments, **named)
+        return original(cell, *arguments, **named)
 
     def _cell_called(self, cell: Any) -> None:
         if self._is_over or not any(True for _ in cell.get_parameters()):
             return
-        try:
+        with self._guarded():
             from tensight.agents.mindspore.cells import CellCapture
 
-            agent = self._begin()
-            self._leave_cells()
+            agent = self._ensure_agent()
+            self._first_cell.take_back()
             capture = self._cells = CellCapture(
                 agent,
                 self._subjects or [cell],
                 self._optimizers,
                 step_on=self._settings.step_on,
-                on_step=self._updated_by_cell,
+                on_step=self._end_by_update,
                 follows_all=not self._subjects,
             )
             program = self._programs.preview([capture.preview()])
@@ -305,54 +253,23 @@ class Debugger:
                 self._is_attached = True
                 agent.attach(program)
             capture.start()
-        except Exception as error:
-            self._give_up(error)
-        except BaseException:
-            self.close()
-            raise
-
-    def _updated_by_cell(self, skipped: bool) -> None:
-        self._ended_by_update = True
-        self._end_step(skipped)
 
     # --- steps ---
 
-    def _end_step(self, skipped: bool) -> None:
-        agent = self._agent
-        if agent is None or self._is_over:
-            return
-        try:
-            seen = [] if self._cells is None else [self._cells.end_step()]
-            if self._graphs is not None:
-                # A dump of chosen operators has no parameters.
-                seen += self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
-            captured = agent.capturing
-            agent.step_done(self._programs.merged(seen), scaled_skip=skipped)
-            if self._graphs is not None:
-                self._graphs.begin_step()
-                if agent.capturing and not captured:
-                    self._graphs.forget_dumped()
-            if self._cells is not None:
-                self._cells.begin_step()
-        except Exception as error:
-            self._give_up(error)
-        except BaseException:
-            # A person ended the training; where no block is around it, nobody else ends debugging.
-            self.close()
-            raise
-
-    def _give_up(self, error: Exception) -> None:
-        """Let the training go on without us."""
-        say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
-        try:
-            self.close()
-        except Exception as another:
-            say_once(f"debugging could not be ended in an orderly way: {another!r}")
-
-
-def _leave_child(reference: weakref.ref[Debugger]) -> None:
-    """Leave nothing in the child of a fork, which is no training."""
-    debugger = reference()
-    if debugger is not None and not debugger._is_over:
-        debugger._is_over = True
-        debugger._detach()
+    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+        seen = [] if self._cells is None else [self._cells.end_step()]
+        if self._graphs is not None:
+            # A dump of chosen operators has no parameters.
+            seen += self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
+        captured = agent.capturing
+        program = self._programs.merged(seen)
+        if self._handed is not None:
+            program = self._handed.linked(program)
+            self._handed.begin_step()
+        agent.step_done(program, scaled_skip=skipped)
+        if self._graphs is not None:
+            self._graphs.begin_step()
+            if agent.capturing and not captured:
+                self._graphs.forget_dumped()
+        if self._cells is not None:
+            self._cells.begin_step()

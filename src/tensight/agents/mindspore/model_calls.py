@@ -14,8 +14,8 @@ from mindspore.train.callback import Callback
 from mindspore.train.model import Model
 
 from tensight.agents.call_stack import user_stack
-from tensight.agents.mindspore.replacing import Replacements
 from tensight.agents.notices import say_once
+from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

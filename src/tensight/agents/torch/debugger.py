@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +12,9 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.agent import Agent
-from tensight.agents.notices import say_once
+from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.reader import Framework
+from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
 from tensight.agents.torch.discovery import Discovery, live_instances
 from tensight.agents.torch.modules import ModuleCapture
@@ -27,15 +26,12 @@ from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
 
-_active: list[weakref.ref[Debugger]] = []
 
-
-class Debugger:
+class Debugger(TrainingDebugger):
     """Debugs a training, from `start` or the beginning of a ``with`` block on.
 
     Parameters
@@ -57,6 +53,7 @@ class Debugger:
     def __init__(
         self, subjects: Sequence[Any], settings: AgentSettings, *, agent_of: Callable[..., Agent] = Agent
     ) -> None:
+        super().__init__(settings, agent_of)
         self._models = [unwrapped(subject) for subject in subjects if isinstance(subject, nn.Module)]
         self._subjects = [subject for subject in subjects if isinstance(subject, nn.Module)]
         self._optimizers = [subject for subject in subjects if isinstance(subject, torch.optim.Optimizer)]
@@ -66,70 +63,20 @@ class Debugger:
                     f"a training consists of models and optimizers, not of {type(subject).__name__}; give"
                     " torch.nn.Module and torch.optim.Optimizer objects"
                 )
-        self._settings = settings
-        self._agent_of = agent_of
-        self._agent: Agent | None = None
         self._capture: Capture | None = None
         self._steps: Steps | None = None
         self._waiting: Any = None
-        self._backward: Any = None
-        self._ended_by_update = False
-        self._ended_by_call = False
-        self._is_over = False
-
-    @property
-    def agent(self) -> Agent | None:
-        """What observes the training; None before it has begun."""
-        return self._agent
-
-    # --- what a script uses ---
-
-    def __enter__(self) -> Debugger:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def step(self) -> None:
-        """End a step, unless an optimizer has ended one since the last call."""
-        if self._ended_by_update:
-            self._ended_by_update = False
-            return
-        self._ended_by_call = True
-        self._end_step(False)
-
-    def start(self) -> None:
-        """Begin to debug: at once if models are known, else as soon as one is called."""
-        if any(other() is not None for other in _active):
-            say_once("this training is being debugged already; debugging it a second time is left out")
-            self._is_over = True
-            return
-        _active[:] = [weakref.ref(self)]
-        if self._models:
-            try:
-                self._attach(self._models[0])
-            except Exception as error:
-                self._give_up(error)
-            except BaseException:
-                # A person ended the training before its first step, or it was interrupted while it waited.
-                self.close()
-                raise
-        else:
-            self._waiting = module_hooks.register_module_forward_pre_hook(self._attach_at)
-
-    def close(self) -> None:
-        """End debugging; the training goes on without it."""
-        if self._is_over:
-            return
-        self._is_over = True
-        self._detach()
-        if self._agent is not None:
-            self._agent.close()
+        self._backward = Replacements()
 
     # --- beginning and end ---
+
+    def _begin(self) -> None:
+        """Attach at once if models are known, else as soon as one is called."""
+        if self._models:
+            with self._guarded():
+                self._attach(self._models[0])
+        else:
+            self._waiting = module_hooks.register_module_forward_pre_hook(self._attach_at)
 
     def _attach_at(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Begin at the first call of a model with parameters, in the thread that makes it."""
@@ -137,15 +84,10 @@ class Debugger:
             return
         self._waiting.remove()
         self._waiting = None
-        try:
+        with self._guarded():
             self._attach(module)
             if isinstance(self._capture, ModuleCapture):
                 self._capture.enter(module, arguments)
-        except Exception as error:
-            self._give_up(error)
-        except BaseException:
-            self.close()
-            raise
 
     def _attach(self, first: nn.Module) -> None:
         names = Names()
@@ -170,22 +112,20 @@ class Debugger:
         self._parameters.observe()
         agent.attach(self._programs.preview(capture.preview()))
         self._steps.install()
-        self._follow_backward(capture)
+        if isinstance(capture, ModuleCapture):
+            self._backward.put(torch.autograd, "backward", self._backward_begins)
         capture.start()
-        os.register_at_fork(after_in_child=functools.partial(_leave_child, weakref.ref(self)))
+        self._leave_children()
 
     def _detach(self) -> None:
-        """Remove everything from PyTorch."""
-        _active[:] = [other for other in _active if other() is not self]
         if self._waiting is not None:
             self._waiting.remove()
             self._waiting = None
-        # Attaching may have broken off half-way.
         if self._capture is not None:
             self._capture.stop()
         if self._steps is not None:
             self._steps.remove()
-        self._leave_backward()
+        self._backward.take_back()
 
     def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
         def passes_over(module: nn.Module) -> bool:
@@ -207,8 +147,7 @@ class Debugger:
 
     def _update_done(self, skipped: bool) -> None:
         if self._settings.step_on == "optimizer":
-            self._ended_by_update = True
-            self._end_step(skipped)
+            self._end_by_update(skipped)
 
     def _loss_scaled(self) -> None:
         if self._agent is not None:
@@ -217,59 +156,21 @@ class Debugger:
     def _forward_done(self) -> None:
         self._end_step(False)
 
-    def _end_step(self, skipped: bool) -> None:
-        if self._agent is None or self._capture is None or self._is_over:
-            return
-        try:
+    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+        if self._capture is not None:
             trace = self._capture.end_step()
             self._parameters.observe()
-            self._agent.step_done(self._programs.program(trace), scaled_skip=skipped)
-            self._agent.watches.loss_scaled = False
+            agent.step_done(self._programs.program(trace), scaled_skip=skipped)
+            agent.watches.loss_scaled = False
             self._capture.begin_step()
-        except Exception as error:
-            self._give_up(error)
-        except BaseException:
-            # A person ended the training; where no block is around it, nobody else ends debugging.
-            self.close()
-            raise
 
-    # --- backward passes ---
-
-    def _follow_backward(self, capture: Capture) -> None:
-        """Notice from which tensors backward passes begin."""
-        if not isinstance(capture, ModuleCapture):
-            return
-        original = self._backward = torch.autograd.backward
-
-        @functools.wraps(original)
-        def backward(tensors: Any, *arguments: Any, **named: Any) -> Any:
-            roots = (tensors,) if isinstance(tensors, torch.Tensor) else tensors
-            if isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots):
-                capture.before_backward(roots)
-            return original(tensors, *arguments, **named)
-
-        torch.autograd.backward = backward
-
-    def _leave_backward(self) -> None:
-        if self._backward is not None and getattr(torch.autograd.backward, "__wrapped__", None) is self._backward:
-            torch.autograd.backward = self._backward
-        self._backward = None
-
-    def _give_up(self, error: Exception) -> None:
-        """Let the training go on without us."""
-        say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
-        try:
-            self.close()
-        except Exception as another:
-            say_once(f"debugging could not be ended in an orderly way: {another!r}")
-
-
-def _leave_child(reference: weakref.ref[Debugger]) -> None:
-    """Leave nothing in the child of a fork, which is no training."""
-    debugger = reference()
-    if debugger is not None and not debugger._is_over:
-        debugger._is_over = True
-        debugger._detach()
+    def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
+        """Notice from which tensors a backward pass begins."""
+        capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
+        are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
+        if are_tensors and isinstance(capture, ModuleCapture):
+            capture.before_backward(roots)
+        return original(tensors, *arguments, **named)
 
 
 def _framework(model: nn.Module) -> Framework:

@@ -5,7 +5,6 @@ Of several optimizers each has to update its weights, as `Rounds` says.
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import torch
 from torch.optim import optimizer as optimizer_hooks
 
 from tensight.agents.notices import say_once
+from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Steps:
         self._evaluations = 0
         self._rounds = Rounds()
         self._updates = 0
-        self._scaler_methods: dict[str, Any] = {}
+        self._scaler = Replacements()
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
@@ -79,17 +79,14 @@ class Steps:
                 optimizer_hooks.register_optimizer_step_pre_hook(self._before),
                 optimizer_hooks.register_optimizer_step_post_hook(self._after),
             ]
-            self._replace_in_scaler("step", self._scaler_step)
-            self._replace_in_scaler("scale", self._scaler_scale)
+            self._scaler.put(torch.amp.GradScaler, "step", self._scaler_step)
+            self._scaler.put(torch.amp.GradScaler, "scale", self._scaler_scale)
 
     def remove(self) -> None:
         """Remove everything from PyTorch."""
         self._is_active = False
         self._running.clear()
-        for name, original in self._scaler_methods.items():
-            if getattr(getattr(torch.amp.GradScaler, name), "__wrapped__", None) is original:
-                setattr(torch.amp.GradScaler, name, original)
-        self._scaler_methods.clear()
+        self._scaler.take_back()
         # PyTorch is going through its hooks while one of ours runs: those must stay, and do nothing.
         if self._is_within:
             LEFT_HOOKS.extend(self._handles)
@@ -180,15 +177,6 @@ class Steps:
         return False
 
     # --- loss scalers ---
-
-    def _replace_in_scaler(self, name: str, replacement: Callable[..., Any]) -> None:
-        original = self._scaler_methods[name] = getattr(torch.amp.GradScaler, name)
-
-        @functools.wraps(original)
-        def method(*arguments: Any, **named: Any) -> Any:
-            return replacement(original, *arguments, **named)
-
-        setattr(torch.amp.GradScaler, name, method)
 
     def _scaler_step(self, original: Any, scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
         """Notice when a scaler leaves out an update: that ends a step, too."""

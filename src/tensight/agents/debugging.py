@@ -1,0 +1,156 @@
+"""What debugging a training is like whatever its framework: it begins once, steps end, and no mistake disturbs it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tensight.agents.notices import say_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from tensight.agents.agent import Agent
+    from tensight.agents.settings import AgentSettings
+
+_active: list[weakref.ref[TrainingDebugger]] = []
+
+
+class TrainingDebugger(ABC):
+    """Debugs a training, from `start` or the beginning of a ``with`` block on.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+    agent_of : callable
+        Makes the agent, from the arguments of `Agent`.
+    """
+
+    def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent]) -> None:
+        self._settings = settings
+        self._agent_of = agent_of
+        self._agent: Agent | None = None
+        self._ended_by_update = False
+        self._ended_by_call = False
+        self._is_over = False
+
+    # --- what a script uses ---
+
+    @property
+    def agent(self) -> Agent | None:
+        """What observes the training; None before it has begun."""
+        return self._agent
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def step(self) -> None:
+        """End a step, unless an optimizer has ended one since the last call."""
+        if self._ended_by_update:
+            self._ended_by_update = False
+            return
+        self._ended_by_call = True
+        self._end_step(False)
+
+    def start(self) -> None:
+        """Begin to debug what the training calls from now on, in this thread."""
+        if any(type(other) is type(self) for other in active_debuggers()):
+            say_once("this training is being debugged already; debugging it a second time is left out")
+            self._is_over = True
+            return
+        _active.append(weakref.ref(self))
+        self._begin()
+
+    def close(self) -> None:
+        """End debugging; the training goes on without it."""
+        if self._is_over:
+            return
+        self._leave()
+        if self._agent is not None:
+            self._agent.close()
+
+    # --- what an adapter does ---
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Follow the training, or wait until there is something to follow."""
+
+    @abstractmethod
+    def _detach(self) -> None:
+        """Remove everything from the framework. Attaching may have broken off half-way."""
+
+    @abstractmethod
+    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+        """Tell the agent that a step has ended, and what it computed.
+
+        Parameters
+        ----------
+        agent : Agent
+        skipped : bool
+            A loss scaler has left out the update.
+        """
+
+    # --- what adapters use ---
+
+    def _end_by_update(self, skipped: bool) -> None:
+        self._ended_by_update = True
+        self._end_step(skipped)
+
+    def _end_step(self, skipped: bool) -> None:
+        if self._agent is not None and not self._is_over:
+            with self._guarded():
+                self._tell_step(self._agent, skipped)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Let nothing into the training but that a person has ended or interrupted it; then debugging ends, too."""
+        try:
+            yield
+        except Exception as error:
+            self._give_up(error)
+        except BaseException:
+            # Where no block is around the training, nobody else ends debugging.
+            self.close()
+            raise
+
+    def _give_up(self, error: Exception) -> None:
+        """Let the training go on without us."""
+        say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
+        try:
+            self.close()
+        except Exception as another:
+            say_once(f"debugging could not be ended in an orderly way: {another!r}")
+
+    def _leave_children(self) -> None:
+        """Leave nothing in the child of a fork, which is no training."""
+        os.register_at_fork(after_in_child=functools.partial(_leave, weakref.ref(self)))
+
+    def _leave(self) -> None:
+        self._is_over = True
+        _active[:] = [other for other in _active if other() not in (self, None)]
+        self._detach()
+
+
+def active_debuggers() -> list[TrainingDebugger]:
+    """Return who debugs a training in this process."""
+    found = [reference() for reference in _active]
+    return [debugger for debugger in found if debugger is not None]
+
+
+def _leave(reference: weakref.ref[TrainingDebugger]) -> None:
+    debugger = reference()
+    if debugger is not None and not debugger._is_over:
+        debugger._leave()
