@@ -26,10 +26,10 @@ BATCH = 8
 class Network(nn.Cell):
     """A small classifier."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.first = nn.Dense(12, 16)
-        self.second = nn.Dense(16, 4)
+        self.first = nn.Dense(12, width)
+        self.second = nn.Dense(width, 4)
         self.relu = nn.ReLU()
 
     def construct(self, pictures: Any) -> Any:
@@ -54,6 +54,7 @@ def main() -> None:
     styles = ("model", "cell", "jit", "functional", "block", "callback")
     parser.add_argument("--style", choices=styles, default="cell")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--stop-at", type=int, nargs="*", default=[])
     parser.add_argument("--inf-at", type=int, default=0)
     parser.add_argument("--raise-at", type=int, default=0)
@@ -68,7 +69,7 @@ def main() -> None:
     kinds = random.integers(0, 4, (options.steps, BATCH)).astype(np.int32)
     if options.inf_at:
         pictures[options.inf_at - 1, 0, 0] = np.inf
-    network = Network()
+    network = Network(options.width)
     loss_of = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
     step = 0

@@ -104,19 +104,23 @@ def test_what_a_person_sees_are_the_values_of_the_training(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:
     job = name_of_job()
-    arguments = ("--style", "jit", "--save", str(tmp_path), "--steps", "4")
+    # So wide that weights are scanned while other operators run.
+    arguments = ("--style", "jit", "--save", str(tmp_path), "--steps", "4", "--width", "65536")
     options = ("--job", job, "--break-at-start")
     with (
         Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options) as run,
         attached(mindspore_server, job) as session,
     ):
         session.wait(PATIENCE_S)
+        session.watch_recommended()
         initial = {name: session.tensor(name).numpy() for name in ("first.weight", "second.bias")}
-        seen = []
+        seen, means = [], []
         for _ in range(3):
             session.step().wait(PATIENCE_S)
             seen.append(everything(session))
+            means.append([session.tensor(name).statistics().mean for name in initial])
         before = {name: session.tensor(name).previous.numpy() for name in initial}
+        session.delete_watchpoints(*session.watchpoints())
         session.continue_()
         assert run.outcome().code == 0
     for step, values in enumerate(seen, start=1):
@@ -124,6 +128,7 @@ def test_what_a_person_sees_are_the_values_of_the_training(
         assert set(values) == {"loss", "first.weight", "second.bias", "moments.first.weight", "gradient.second.weight"}
         for name, value in values.items():
             assert value.tobytes() == saved[name].tobytes(), (step, name)
+        np.testing.assert_allclose(means[step - 1], [saved[name].mean(dtype=float) for name in initial])
     assert {name: value.tobytes() for name, value in before.items()} == {
         name: seen[1][name].tobytes() for name in before
     }
