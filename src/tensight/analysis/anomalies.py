@@ -76,12 +76,16 @@ class Shown:
     passes : array of bool
         No anomaly by itself, but one for whatever is computed from it: a single number that is zero, a mask that
         marks nothing.
+    anomaly : Anomaly
+    explosion_limit : float
     """
 
     certainly: NDArray[np.bool_]
     perhaps: NDArray[np.bool_]
     masks: NDArray[np.bool_]
     passes: NDArray[np.bool_]
+    anomaly: Anomaly
+    explosion_limit: float
 
     def state(self, row: int) -> InputState:
         """Return what is known about a row."""
@@ -176,4 +180,5 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
     if anomaly is Anomaly.ALL_ZERO:
         count, zeros = table.rows["count"], table.bounds("zero_count")[0]
         passes = (((count == 1) & _is_float(table)) | _is_truth(table)) & (count > 0) & (zeros == count) & seen
-    return Shown(certainly & seen, perhaps & ~certainly & (state == RECORDED), masks, passes)
+    undecided = perhaps & ~certainly & (state == RECORDED)
+    return Shown(certainly & seen, undecided, masks, passes, anomaly, explosion_limit)

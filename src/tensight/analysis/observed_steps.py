@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from tensight.analysis.anomalies import InputState
+from tensight.analysis.constants import is_clean
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, WITHOUT_RESULTS, is_gathered, is_optimizer
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ HANDS_ON = frozenset(
 """Operators whose output has the values of their first input."""
 
 _LONGEST_CHAIN = 16
+_NOT_KNOWN = (InputState.NOT_DUMPED, InputState.NOT_RECORDED)
 
 
 class ObservedTensor(Protocol):
@@ -217,8 +220,16 @@ class ObservedStep:
             if name in hidden or (node := self.graph.get(name)) is None:
                 continue
             hidden[name] = None
-            waiting += [source.name for _, source, row in self.inputs(node) if row is None or self._shows.perhaps[row]]
+            inputs = self.inputs(node)
+            waiting += [source.name for _, source, row in inputs if self.state(source, row) in _NOT_KNOWN]
         return list(hidden)
+
+    def state(self, source: Node, row: int | None) -> InputState:
+        """Return what is known of an input that comes from a node and has a row, or none."""
+        if row is not None:
+            return self._shows.state(row)
+        clean = is_clean(source, self._shows.anomaly, self._shows.explosion_limit)
+        return InputState.CLEAN if clean else InputState.NOT_DUMPED
 
     def _input_row(self, node: Node, index: int, source: Node, slot: int, passed: int = 0) -> int | None:
         own = self._inputs.get(node.name, {}).get(index)

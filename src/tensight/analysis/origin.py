@@ -314,9 +314,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
     if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):
         return None
     inputs = tuple(
-        OriginInput(index, source.name, InputState.NOT_DUMPED, -1)
-        if row is None
-        else OriginInput(index, source.name, shows.state(row), row)
+        OriginInput(index, source.name, step.state(source, row), -1 if row is None else row)
         for index, source, row in sources
     )
     if shows.masks[outputs[0][2]] and (node.type in MASK_MAKERS or step.is_kept(node)):

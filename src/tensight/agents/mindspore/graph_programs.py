@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.agents.mindspore.parameter_names import ParameterNames
+from tensight.agents.mindspore.printed_constants import with_printed_constants
 from tensight.agents.mindspore.traced_graphs import (
     executed,
     is_tuple,
@@ -92,7 +93,7 @@ class GraphPrograms:
                 say_once(f"a graph cannot be read, and what it runs is not observed: {error}")
                 continue
             listed = order_of(graph.graph_id) or order_of(number)
-            written = graph_proto(data, where=path)
+            written = with_printed_constants(graph_proto(data, where=path), path)
             self._graphs[number] = _Learned(graph, listed, written, self._names(graph, listed))
             self._programs.pop(graph.root_id, None)
             self._programs.pop(graph.graph_id, None)
