@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import dead_faults
+import gradient_faults
+import overflow_faults
 import pytest
-from faults import FAULTS, OVERFLOW, Fault
+from overflow_faults import OVERFLOW
+from planting import Fault
 from watched_training import Finding, debug
 
 if TYPE_CHECKING:
     from running import RunningServer
 
+    from tensight.sessions.records import Frame
 
-def place_of(finding: Finding) -> tuple[str, str, int]:
+FAULTS = (*overflow_faults.FAULTS, *gradient_faults.FAULTS, *dead_faults.FAULTS)
+
+
+def place_of(finding: Finding) -> tuple[str, str, Frame | None]:
     """Return condition, node and line of what stopped the training: where it began, if that can be told.
 
     Errors go before warnings: one weight that jumps makes the gradients of others surge.
@@ -22,9 +30,8 @@ def place_of(finding: Finding) -> tuple[str, str, int]:
     condition = first.tensors[0].hits[0].condition
     if condition in OVERFLOW and finding.origins:
         origin = finding.origins[0]
-        return condition, origin.address.split("/", 2)[2].partition(":")[0], origin.line.line if origin.line else 0
-    line = first.line or finding.reader
-    return condition, first.node, line.line if line else 0
+        return condition, origin.address.split("/", 2)[2].partition(":")[0], origin.line
+    return condition, first.node, first.line or finding.reader
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -35,7 +42,8 @@ def test_the_hit_the_operator_and_the_line_are_those_of_the_mistake(torch_server
     condition, node, line = place_of(finding)
     assert condition in fault.conditions, finding.summary()
     assert re.search(fault.node, node), f"{node}; {finding.summary()}"
-    assert line == fault.line, f"line {line} of {node}; {finding.summary()}"
+    assert line is not None, finding.summary()
+    assert (line.file, line.line) == fault.line, f"line {line.line} of {node}; {finding.summary()}"
     assert fault.step in (None, finding.step), finding.summary()
 
 
