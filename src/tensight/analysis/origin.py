@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.analysis.anomalies import EXPLOSION_LIMIT, NON_FINITE, Anomaly, InputState, Shown, shown
+from tensight.analysis.collectives import across_ranks
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
@@ -85,9 +86,12 @@ class Origin:
         Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
         values were not dumped, or of which too little was recorded to tell.
     arrived : bool
-        True when the node only carries the anomaly in: a network input, or a weight from the previous iteration.
+        True when the node only carries the anomaly in: a network input, a weight from the previous iteration, or what
+        another rank sent.
     also : tuple of str
         Other nodes where the same anomaly began independently in the same iteration, in execution order.
+    from_rank : int or None
+        The rank that sent it.
     """
 
     anomaly: Anomaly
@@ -101,6 +105,7 @@ class Origin:
     candidates: tuple[str, ...]
     arrived: bool
     also: tuple[str, ...]
+    from_rank: int | None = None
 
     @property
     def certain(self) -> bool:
@@ -116,6 +121,8 @@ class Origin:
     def sentence(self) -> str:
         """The finding in one sentence."""
         where = f"iteration {self.address.iteration} in {self.operator}"
+        if self.from_rank is not None:
+            return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
         if self.arrived:
             return f"{self.anomaly.words} came in at {where}, which no operator of this step computed"
         if self.certain:
@@ -180,7 +187,9 @@ def origins(
             put_out = np.fromiter((file.io == "output" for file in table.files), np.bool_, len(table.files))
             certainly = shows[anomaly].certainly | (analysis.overflowed() & put_out)
             shows[anomaly] = replace(shows[anomaly], certainly=certainly)
-    return origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks if ranks is None else ranks)
+    # What a rank got from another can only be told with that one.
+    found = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks)
+    return [origin for origin in found if ranks is None or origin.address.rank in ranks]
 
 
 class _Dumped:
@@ -223,7 +232,7 @@ def origins_among(
             origin = _first_origin(anomaly, rows, steps.that_show(rows, rank, since))
             if origin is not None:
                 found.append(origin)
-    return sorted(found, key=urgency)
+    return sorted(across_ranks(found), key=urgency)
 
 
 def undecided(
@@ -254,10 +263,14 @@ def undecided(
 
 
 def urgency(origin: Origin) -> tuple[object, ...]:
-    """Return by what origins are sorted: NaN and Inf first, the earlier of the two before the other."""
+    """Return by what origins are sorted: NaN and Inf first, the earlier of the two before the other.
+
+    What came from another rank is named after what began somewhere.
+    """
     kinds = list(Anomaly)
     group = 0 if origin.anomaly in NON_FINITE else kinds.index(origin.anomaly)
-    return (group, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
+    came = origin.from_rank is not None
+    return (group, came, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
 
 
 def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[ObservedStep]) -> Origin | None:

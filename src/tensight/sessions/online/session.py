@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tensight import wire
+from tensight.analysis.collectives import across_ranks
 from tensight.analysis.origin import urgency
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
@@ -410,7 +411,7 @@ class OnlineSession(Session):
             store, found = self.recording.statistics, []
             for rank, process in sorted(self.processes.items()):
                 found += live_origins(store, rank, self.iteration_of(process), process.graphs)
-            return origin_records(sorted(found, key=urgency), self.texts)
+            return origin_records(sorted(across_ranks(found), key=urgency), self.texts)
 
         return await asyncio.to_thread(find)
 

@@ -1,0 +1,45 @@
+"""What a collective operator brought from another rank began on that rank, and not at the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tensight.graph.type_names import plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensight.analysis.origin import Origin
+
+_COLLECTIVES = frozenset(
+    {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "collectivescatter", "collectivegather"}
+    | {"alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "receive", "allswap"}
+    # The cell that averages gradients.
+    | {"distributedgradreducer"}
+)
+"""Types of operators to which other ranks contribute."""
+
+
+def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
+    """Return origins of all ranks, of which those at collective operators say from which rank the anomaly came.
+
+    Where no rank shows the anomaly before, it began at the collective, as when a sum over ranks becomes too large.
+    """
+    found = list(origins)
+    elsewhere = [one for one in found if not _is_collective(one)]
+    return [_from_another(one, elsewhere) if _is_collective(one) else one for one in found]
+
+
+def _is_collective(origin: Origin) -> bool:
+    return plain_type(origin.op_type) in _COLLECTIVES
+
+
+def _from_another(origin: Origin, elsewhere: list[Origin]) -> Origin:
+    at = origin.address
+    ranks = [
+        one.address.rank
+        for one in elsewhere
+        if one.anomaly is origin.anomaly and one.address.rank != at.rank and one.address.iteration <= at.iteration
+    ]
+    return replace(origin, from_rank=min(ranks), arrived=True, candidates=()) if ranks else origin

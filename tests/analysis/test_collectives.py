@@ -1,0 +1,46 @@
+"""Several ranks: what one of them brought to the others began there, and not at the operator that averages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dump_writer import DumpWriter, GraphWriter
+
+from tensight.analysis import Analysis, Anomaly, origins
+
+Analyse = Callable[..., Analysis]
+FINE = (1.0, 2.0)
+
+
+def dump_of_two(folder: Path, gradients: tuple[Any, Any], average: Any) -> Path:
+    """A gradient of each rank, and the average over both."""
+    writer = DumpWriter(folder)
+    for rank, gradient in enumerate(gradients):
+        graph = GraphWriter().parameter("x").operator("Gradients/MatMul-op1", inputs=("x",))
+        writer.graph(graph.operator("Default/AllReduce-op2", inputs=("1",)), rank=rank)
+        writer.tensor(0, "Parameter.x", FINE, rank=rank)
+        writer.tensor(0, "MatMul.MatMul-op1", gradient, rank=rank)
+        writer.tensor(0, "AllReduce.AllReduce-op2", average, rank=rank)
+    return writer.root
+
+
+def test_what_came_from_another_rank_is_said_to_and_named_after_where_it_began(
+    analyse: Analyse, tmp_path: Path
+) -> None:
+    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, (np.nan, 2.0)), (np.nan, 2.0)))
+    first, second = origins(analysis, [Anomaly.NAN])
+    assert (first.address.rank, first.operator, first.from_rank) == (1, "Gradients/MatMul-op1", None)
+    assert (second.address.rank, second.operator, second.from_rank) == (0, "Default/AllReduce-op2", 1)
+    assert second.sentence == "NaN came from rank 1 at iteration 0 in Default/AllReduce-op2"
+    assert second.arrived
+    assert origins(analysis, [Anomaly.NAN], ranks=[0]) == [second]
+
+
+def test_what_no_rank_had_before_began_where_they_were_added_up(analyse: Analyse, tmp_path: Path) -> None:
+    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, FINE), (np.inf, 2.0)))
+    for rank, found in enumerate(origins(analysis, [Anomaly.INF])):
+        assert (found.address.rank, found.from_rank, found.certain) == (rank, None, True)
+        assert found.sentence.startswith("Inf began at iteration 0 in Default/AllReduce-op2")
