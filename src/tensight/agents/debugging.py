@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tensight.agents.notices import say_once
+from tensight.errors import TensightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,7 +129,8 @@ class TrainingDebugger(ABC):
 
     def _give_up(self, error: Exception) -> None:
         """Let the training go on without us."""
-        say_once(f"internal error, debugging ends here and the training goes on: {error!r}")
+        why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
+        say_once(f"debugging ends here and the training goes on: {why}")
         try:
             self.close()
         except Exception as another:

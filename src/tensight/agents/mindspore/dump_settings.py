@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
 """Environment variable that names the file."""
 
+LAST_ITERATION = 2**31 - 1
+"""Of those that are dumped; no training comes so far."""
+
 _MOST_BYTES = 64 * 2**20
+_REGEX = re.compile(r"name-regex\((.*)\)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 _ALL_DEVICES = 1024
@@ -43,7 +47,7 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
         "dump_mode": 1 if operators else 0,
         "path": path,
         "net_name": network,
-        "iteration": "all",
+        "iteration": f"0-{LAST_ITERATION}",
         "saved_data": "tensor",
         # An input is what another node put out.
         "input_output": 2,
@@ -51,6 +55,24 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
         "support_device": list(range(_ALL_DEVICES)),
     }
     return {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+
+
+def is_dumped(name: str, kind: str, operators: Sequence[str]) -> bool:
+    """Whether a private dump has an operator, or a parameter.
+
+    Parameters
+    ----------
+    name : str
+        Full name.
+    kind : str
+        Its type.
+    operators : sequence of str
+        As for `own_settings`.
+    """
+    if not operators:
+        return True
+    patterns = (match[1] for match in map(_REGEX.fullmatch, operators) if match)
+    return name in operators or kind in operators or any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def settings_of_person(path: str, environment: Mapping[str, str]) -> tuple[str, str, str]:

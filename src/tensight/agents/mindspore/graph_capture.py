@@ -104,6 +104,10 @@ class GraphCapture:
         if known is None:
             known = self._phases[name] = Phase()
             self._learn(known)
+            for number, program in known.programs.items():
+                self._ring.expect(number, program.program.nodes)
+            # What runs for the first time tells which files it leaves.
+            self._ring.dump(wanted=True)
         return known
 
     def observe_parameters(self, programs: Iterable[DumpedProgram], value_of: Callable[[str], Any]) -> None:
@@ -187,6 +191,7 @@ class GraphCapture:
         if self._ahead is not None:
             self._ahead.forget()
         self.skipped_update = False
+        self._ring.dump(wanted=self._agent.capturing)
 
     def release(self, launches: Iterable[Launch]) -> None:
         """Remove the files of launches."""

@@ -1,4 +1,4 @@
-"""The dump of this process: MindSpore looks once where to dump, before it compiles its first graph, and never stops."""
+"""The dump of this process: MindSpore looks once where to dump, before it compiles its first graph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tensight.agents.mindspore.calls import GraphCalls
+from tensight.agents.mindspore.dump_switch import DumpSwitch
 from tensight.agents.mindspore.ring import DumpRing
 from tensight.agents.notices import say_once
 
@@ -18,7 +19,7 @@ _dumps: dict[int, ProcessDump] = {}
 
 
 class ProcessDump:
-    """Has MindSpore dump, and removes what nobody reads any more once the debugger has gone.
+    """Has MindSpore dump for as long as there is a debugger.
 
     Attributes
     ----------
@@ -50,23 +51,32 @@ class ProcessDump:
         """
         if self.ring is None:
             self.ring = DumpRing.create(os.environ, operators=operators)
+            if self.ring.is_private:
+                self.ring.switch = DumpSwitch.take()
             if self.ring.notice:
                 say_once(self.ring.notice)
         return self.ring
 
     def sweep(self) -> None:
-        """Remove what is dumped from now on, whenever a graph has run."""
-        if self.ring is not None and self._sweeping is None:
+        """Have nothing dumped from now on, or else removed whenever a graph has run: nobody reads it any more."""
+        if self.ring is None or self._sweeping is not None:
+            return
+        if self.ring.switch is not None:
+            self.ring.dump(wanted=False)
+            self._discard()
+        else:
             self._sweeping = GraphCalls(_nothing, _nothing, self._discard)
             self._sweeping.install()
 
     def leave_to_debugger(self) -> None:
-        """Sweep no more: a debugger reads what is dumped."""
+        """Have everything dumped, and leave it there: a debugger reads it."""
+        if self.ring is not None:
+            self.ring.dump(wanted=True)
         if self._sweeping is not None:
             self._sweeping.remove()
             self._sweeping = None
 
-    def _discard(self, _: Compiled) -> None:
+    def _discard(self, _: Compiled | None = None) -> None:
         if self.ring is not None:
             try:
                 self.ring.discard()

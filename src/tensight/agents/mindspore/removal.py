@@ -38,7 +38,7 @@ class Removal:
 
     def remove(self, folder: LaunchFolder, names: list[str]) -> bool:
         """Remove files of a folder; return whether they are gone. If not, `removed` tells when."""
-        if self._size_bytes(folder, names) < LARGE_BYTES:
+        if self.size_bytes(folder, names) < LARGE_BYTES:
             unlink(names, folder.descriptor)
             return True
         if self._thread is None:
@@ -55,20 +55,20 @@ class Removal:
             found.append(self._removed.popleft())
         return found
 
-    def close(self) -> None:
-        """Wait until everything is removed."""
-        if self._thread is not None:
-            self._tasks.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _size_bytes(self, folder: LaunchFolder, names: list[str]) -> int:
+    def size_bytes(self, folder: LaunchFolder, names: list[str]) -> int:
         """Return about how much files take: those of a graph are alike from launch to launch."""
         kind = folder.graph, len(names)
         known = self._sizes.get(kind)
         if known is None:
             known = self._sizes[kind] = sum(_size_bytes(name, folder.descriptor) for name in names)
         return known
+
+    def close(self) -> None:
+        """Wait until everything is removed."""
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join()
+            self._thread = None
 
     def _work(self) -> None:
         while True:

@@ -15,7 +15,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tensight.agents.forking import silent_in_children
-from tensight.agents.mindspore.dump_settings import VARIABLE, network_folder, own_settings, settings_of_person
+from tensight.agents.mindspore.dump_settings import (
+    VARIABLE,
+    is_dumped,
+    network_folder,
+    own_settings,
+    settings_of_person,
+)
 from tensight.agents.mindspore.launches import Launch, LaunchFolder, time_stamp
 from tensight.agents.mindspore.removal import Removal
 from tensight.agents.mindspore.ring_folder import (
@@ -26,9 +32,13 @@ from tensight.agents.mindspore.ring_folder import (
     make_folder,
     remove_stale,
 )
+from tensight.agents.mindspore.ring_room import RingRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping, Sequence
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    from tensight.agents.mindspore.dump_switch import DumpSwitch
+    from tensight.agents.program import TracedNode
 
 __all__ = ["DumpRing", "Launch", "remove_stale"]
 
@@ -56,6 +66,10 @@ class DumpRing:
         Whether the dump is ours; nothing is ever removed of one that a person asked for.
     notice : str
         What a person should know of it; may be empty.
+    room : RingRoom
+        Whether there is enough for the next step.
+    switch : DumpSwitch or None
+        What can have MindSpore dump nothing; whoever has one sets it.
     """
 
     def __init__(
@@ -64,12 +78,15 @@ class DumpRing:
         self.folder = folder
         self.is_private = own is not None
         self.notice = notice
+        self.room = RingRoom(folder, self.free_bytes)
+        self.switch: DumpSwitch | None = None
         self._network = network
         self._environment = environment
         self._own = own
         self._process_id = os.getpid()
         self._rank_folder = ""
         self._counts_entries = False
+        self._operators: tuple[str, ...] = ()
         self._removal = Removal()
         self._folders: dict[tuple[str, str], LaunchFolder] = {}
         self._over: set[tuple[str, str]] = set()
@@ -108,6 +125,7 @@ class DumpRing:
         own, notice = make_folder()
         network = network_folder(name)
         ring = cls(own.path, network, notice, environment, own)
+        ring._operators = tuple(operators)
         empty_bytes = os.lstat(own.path).st_size
         config = f"{own.path}/{_CONFIG_NAME}"
         with open(config, "w", encoding="ascii") as file:
@@ -116,6 +134,11 @@ class DumpRing:
         ring._counts_entries = own.path.startswith(MEMORY_BACKED) and os.lstat(own.path).st_size > empty_bytes
         environment[VARIABLE] = config
         return ring
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is ours, and takes memory instead of disk."""
+        return self.is_private and self.folder.startswith(MEMORY_BACKED)
 
     @property
     def rank(self) -> int:
@@ -150,6 +173,8 @@ class DumpRing:
             launch = folder.launch(names, after)
             if launch is not None:
                 found.append(launch)
+                if self.is_private:
+                    self.room.note(folder.graph, len(names), self._removal.size_bytes(folder, names))
                 if not self.is_private:
                     self._ended[folder.graph] = launch[0]
                     self._recent.setdefault(str(folder.graph), []).append(folder.iteration)
@@ -157,6 +182,8 @@ class DumpRing:
             found.sort(key=lambda one: one[0])
         if not self.is_private:
             self._forget_old()
+        if found and self.switch is not None:
+            self.switch.advance()
         return [launch for _, launch in found]
 
     def release(self, launch: Launch) -> None:
@@ -176,6 +203,24 @@ class DumpRing:
             self._begun = time_stamp(time.time_ns() // 1000)
             self._ended.clear()
             self._forget_old()
+
+    def dump(self, *, wanted: bool) -> None:
+        """Have what runs next dumped, or nothing, if that can be chosen.
+
+        Raises
+        ------
+        NoRoomError
+            It is wanted, and there is no room for it.
+        """
+        if wanted and self.is_private:
+            self.room.check()
+        if self.switch is not None:
+            self.switch.turn(on=wanted)
+
+    def expect(self, graph: int, nodes: Iterable[TracedNode]) -> None:
+        """Take note of a graph that has been compiled, and of its nodes."""
+        if self.is_private:
+            self.room.guess(graph, (node for node in nodes if is_dumped(node.name, node.type, self._operators)))
 
     def used_bytes(self) -> int:
         """Return how much there is of the dump now."""

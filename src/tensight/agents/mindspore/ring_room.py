@@ -1,0 +1,109 @@
+"""Whether there is room for what MindSpore dumps next: where there is none it ends the training."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.agents.mindspore.ring_folder import MEMORY_BACKED
+from tensight.errors import TensightError
+from tensight.tensors.elements import ELEMENT_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tensight.agents.program import TracedNode
+    from tensight.graph import OutputSlot
+
+_MARGIN = 1.25
+_GUESS_MARGIN = 1.5
+"""Elements of tuples have no shape in a graph; what was guessed was at least 0.77 of what was written."""
+
+_FILE_BYTES = 4096
+"""What a file takes beside its elements, and what its last page leaves empty."""
+
+_PLENTY = 8
+"""While so many steps have room it is looked at only now and then."""
+
+_EVERY_S = 0.2
+
+_SIZES = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in ELEMENT_NAMES}
+_LARGEST_SIZE = max(_SIZES.values())
+
+
+class NoRoomError(TensightError):
+    """MindSpore must not dump the next step."""
+
+
+class RingRoom:
+    """Knows how much a step dumps.
+
+    Parameters
+    ----------
+    folder : str
+        Where MindSpore dumps.
+    free_bytes : callable
+        Returns how much more may be written there.
+    """
+
+    def __init__(self, folder: str, free_bytes: Callable[[], int]) -> None:
+        self._folder = folder
+        self._free_bytes = free_bytes
+        self._needs: dict[int, float] = {}
+        self._written: set[tuple[int, int]] = set()
+        self._next_look = 0.0
+
+    def guess(self, graph: int, nodes: Iterable[TracedNode]) -> None:
+        """Take note of what a graph will write if all of its nodes are dumped, as far as their shapes are known."""
+        sizes = [_size_bytes(slot) + _FILE_BYTES for node in nodes for slot in node.outputs]
+        self._needs[graph] = sum(sizes) * _GUESS_MARGIN
+        self._next_look = 0.0
+
+    def note(self, graph: int, files: int, size_bytes: int) -> None:
+        """Take note of what a launch of a graph has written: of all launches the most counts."""
+        if (graph, files) in self._written:
+            return
+        known = any(number == graph for number, _ in self._written)
+        self._written.add((graph, files))
+        need = (size_bytes + files * _FILE_BYTES) * _MARGIN
+        self._needs[graph] = max(need, self._needs[graph]) if known else need
+        self._next_look = 0.0
+
+    def check(self) -> None:
+        """See that every graph can run once more.
+
+        Raises
+        ------
+        NoRoomError
+            There is no room for that.
+        """
+        now = time.monotonic()
+        if now < self._next_look or not self._needs:
+            return
+        needed, free = sum(self._needs.values()), self._free_bytes()
+        if free < needed:
+            raise NoRoomError(
+                f"MindSpore is about to dump up to {_text(needed)} a step, and {self._folder} has room for"
+                f" {_text(free)}; it would end the training when that is full. {self._advice()}, or have only gradients"
+                " dumped (tensight run --partial-memory)"
+            )
+        if free > _PLENTY * needed:
+            self._next_look = now + _EVERY_S
+
+    def _advice(self) -> str:
+        if self._folder.startswith(MEMORY_BACKED):
+            return f"Give {MEMORY_BACKED} and the container more memory (docker run --shm-size=8g)"
+        return "Make room there, or set TMPDIR to a folder that has more"
+
+
+def _size_bytes(slot: OutputSlot) -> int:
+    if not slot.dtype or slot.shape is None or min(slot.shape, default=0) < 0:
+        return 0
+    return math.prod(slot.shape) * _SIZES.get(slot.dtype, _LARGEST_SIZE)
+
+
+def _text(amount: float) -> str:
+    return f"{amount / 2**20:,.1f} MiB"
