@@ -69,7 +69,11 @@ def test_of_one_that_does_not_it_says_that_nothing_can_be_told(script: Path) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import torch\n", "no optimizer of PyTorch took a step in this process"),
+        ("import torch\n", "no optimizer of PyTorch or MindSpore took a step in this process"),
+        (
+            "import mindspore\n",
+            f"MindSpore is not installed for {sys.executable}: run tensight of the",
+        ),
         ("raise SystemExit('wrong dataset')\n", "ended with exit code 1; the last it said:\n  wrong dataset"),
     ],
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tensight.cli.trials import Measured, Verdict
 
 NAMES_SHOWN = 5
+SEEDS = {"torch": "torch.manual_seed", "mindspore": "mindspore.set_seed"}
 PLAIN, AGAIN, DEBUGGED = "without the debugger", "without it, once more", "with the debugger"
 
 
@@ -37,8 +38,9 @@ def selftest(
     quiet: Quiet = False,
 ) -> None:
     """Run a training with and without the debugger, and tell whether the result is the same and what it costs."""
-    from tensight.cli.trials import judge, measure, measure_debugged
+    from tensight.cli.trials import judge, measure, measure_debugged, require_framework
 
+    require_framework()
     command = [*(["-m"] if module else []), script, *(arguments or ())]
     with _progress(steps, quiet=quiet) as showing:
         plain = measure(command, steps, showing(PLAIN))
@@ -72,9 +74,8 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without us")
         out.print(f"  {escape(_some(verdict.unstable))}")
-        out.print(
-            "  Set its seeds (torch.manual_seed), then what the debugger changes can be told from what chance does."
-        )
+        seed = SEEDS[runs[PLAIN].framework]
+        out.print(f"  Set its seeds ({seed}), then what the debugger changes can be told from what chance does.")
     elif verdict.changed:
         which = f"{len(verdict.changed)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold red]✗ The debugger changed the training:[/] {which} differ after {steps}")

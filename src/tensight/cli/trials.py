@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5
 NOTICED_WITHIN_S = 10.0
 LINES_SHOWN = 12
+FRAMEWORKS = {"torch": "PyTorch", "mindspore": "MindSpore"}
+_WHERE = "run tensight of the environment that the training has"
 _NOT_INHERITED = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER")
 
 
@@ -42,13 +45,15 @@ class Measured:
     step_s : float
         Median duration of a step in seconds; NaN if there was only one.
     peak_bytes : int
-        The most memory that the process had resident.
+        The most memory that the process had resident, or in files that lie in memory.
     digests : mapping of str to str
-        SHA-256 of the bits of each parameter, buffer and tensor of an optimizer's state.
+        What tells apart the bits of each parameter, buffer and tensor of an optimizer's state.
     debugged_steps : int
         How many steps the debugger saw.
     said : str
         What the debugger wrote to stderr.
+    framework : str
+        As it is imported.
     """
 
     steps: int
@@ -57,6 +62,7 @@ class Measured:
     digests: Mapping[str, str]
     debugged_steps: int = 0
     said: str = ""
+    framework: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,19 @@ class Verdict:
     def passed(self) -> bool:
         """Whether the debugger was there and provably changed nothing."""
         return self.attached and self.compared > 0 and not self.unstable and not self.changed
+
+
+def require_framework() -> None:
+    """See that there is something to train with.
+
+    Raises
+    ------
+    InputError
+        This interpreter has none of the frameworks.
+    """
+    if not any(importlib.util.find_spec(module) for module in FRAMEWORKS):
+        neither = " nor ".join(FRAMEWORKS.values())
+        raise InputError(f"neither {neither} is installed for {sys.executable}: {_WHERE}")
 
 
 def judge(plain: Measured, again: Measured, debugged: Measured) -> Verdict:
@@ -191,7 +210,7 @@ def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
 def _measure(command: Sequence[str], steps: int, variables: Mapping[str, str], on_step: Callable[[], None]) -> Measured:
     reading, writing = os.pipe()
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    arguments = [sys.executable, "-m", "tensight.agents.torch.trial", str(writing), str(steps), *command]
+    arguments = [sys.executable, "-m", "tensight.agents.trial", str(writing), str(steps), *command]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - what the person asked for
             arguments,
@@ -234,9 +253,12 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
 def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
         last = "\n".join(f"  {line}" for line in said.splitlines()[-LINES_SHOWN:])
-        raise InputError(f"{what}: ended with exit code {code}; the last it said:\n{last}")
+        missing = [name for module, name in FRAMEWORKS.items() if f"No module named {module!r}" in last]
+        hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
+        raise InputError(f"{what}: ended with exit code {code}; the last it said:\n{last}{hint}")
     if outcome["steps"] == 0:
-        raise InputError(f"{what}: no optimizer of PyTorch took a step in this process, so there is nothing to compare")
+        frameworks = " or ".join(FRAMEWORKS.values())
+        raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")
     seconds = outcome["step_seconds"]
     lines = [line for line in said.splitlines() if line.startswith("tensight: ")]
     return Measured(
@@ -246,4 +268,5 @@ def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -
         digests=outcome["digests"],
         debugged_steps=outcome["debugged_steps"],
         said="\n".join(lines),
+        framework=outcome["framework"],
     )

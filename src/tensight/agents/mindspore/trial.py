@@ -1,0 +1,113 @@
+"""What `tensight selftest` measures of a training of MindSpore."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from mindspore import nn
+
+from tensight.agents.mindspore.arrays import MindSporeReader
+from tensight.agents.mindspore.calls import GraphCalls, wait_for_results
+from tensight.agents.mindspore.process_dump import ProcessDump
+from tensight.agents.mindspore.surroundings import live_instances, optimizers_in
+from tensight.agents.replacing import Replacements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tensight.agents.mindspore.calls import Compiled
+    from tensight.agents.mindspore.debugger import Debugger
+    from tensight.agents.trial import Trial
+
+
+def follow(trial: Trial) -> None:
+    """Tell a trial of every step from now on."""
+    MindSporeTraining(trial)
+
+
+class MindSporeTraining:
+    """A `Training` of MindSpore: an optimizer is called, or a graph has run that has one in it.
+
+    Parameters
+    ----------
+    trial : Trial
+        It is told each step of the first optimizer.
+    """
+
+    framework = "mindspore"
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._first: int | None = None
+        self._optimizers_of: dict[str, frozenset[int]] = {}
+        self._replaced = Replacements()
+        self._replaced.put(nn.Optimizer, "__call__", self._optimizer_called)
+        self._graphs = GraphCalls(_nothing, _nothing, self._graph_called)
+        self._graphs.install()
+
+    def _optimizer_called(self, _: Callable[..., Any], optimizer: Any, *given: Any, **named: Any) -> Any:
+        # Every cell is called so, and the debugger may have replaced that since.
+        result = nn.Cell.__call__(optimizer, *given, **named)
+        self._updated(frozenset((id(optimizer),)))
+        return result
+
+    def _graph_called(self, compiled: Compiled) -> None:
+        # One that is called by itself has been counted.
+        if isinstance(compiled.owner, nn.Optimizer):
+            return
+        optimizers = self._optimizers_of.get(compiled.phase)
+        if optimizers is None:
+            optimizers = self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
+        self._updated(optimizers)
+
+    def _updated(self, optimizers: frozenset[int]) -> None:
+        if self._first is None:
+            self._first = min(optimizers, default=None)
+        if self._first in optimizers:
+            self._trial.stepped(self)
+
+    def state(self) -> Iterator[tuple[str, str]]:
+        """Yield every parameter of a cell by its name: optimizers' states and statistics of batches are some, too."""
+        wait_for_results()
+        gc.collect()
+        reader = MindSporeReader()
+        digests: dict[str, set[str]] = {}
+        parameters = {id(one): one for cell in live_instances(nn.Cell) for one in cell.get_parameters(expand=False)}
+        for parameter in parameters.values():
+            values = reader.host(parameter)
+            if values is not None:
+                digests.setdefault(parameter.name, set()).add(hashlib.sha256(values.tobytes()).hexdigest())
+        for name in sorted(digests):
+            # Parameters of different networks may share a name.
+            yield name, "".join(sorted(digests[name]))
+
+    def debugged_steps(self) -> int:
+        """Return how many steps the debugger saw."""
+        debugger = _debugger()
+        return 0 if debugger is None or debugger.agent is None else debugger.agent.step
+
+    def bytes_in_files(self) -> int:
+        """Return what MindSpore has dumped into memory."""
+        ring = ProcessDump.of_this_process().ring
+        return ring.used_bytes() if ring is not None and ring.is_in_memory else 0
+
+    def close(self) -> None:
+        """End debugging, and remove what MindSpore has dumped."""
+        debugger = _debugger()
+        if debugger is not None:
+            debugger.close()
+        ring = ProcessDump.of_this_process().ring
+        if ring is not None:
+            ring.close()
+
+
+def _debugger() -> Debugger | None:
+    module = sys.modules.get("tensight.agents.mindspore.install")
+    return None if module is None else module.installed()
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,170 @@
+"""Some steps of an unchanged script, measured: what `tensight selftest` starts, with and without the debugger.
+
+``python -m tensight.agents.trial FD STEPS [-m] SCRIPT ARGUMENTS`` runs the script as `python` would and ends the
+process after so many steps of the optimizer. It writes a dot to the file descriptor after each step, and at the end a
+line of JSON: `Outcome`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import runpy
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+
+from tensight.agents.launch import when_imported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+STEP = b"."
+FRAMEWORKS = ("torch", "mindspore")
+
+
+class Outcome(NamedTuple):
+    """What a trial reports.
+
+    Attributes
+    ----------
+    framework : str
+        As it is imported; empty if no optimizer took a step.
+    steps : int
+        Steps of the optimizer; of the first, if there are several.
+    step_seconds : list of float
+        From the end of a step to the end of the next one.
+    peak_bytes : int
+        The most memory that the process had resident, or in files that lie in memory.
+    digests : dict of str to str
+        SHA-256 of the bits of everything that a step may change: parameters, buffers, optimizers' states.
+    debugged_steps : int
+        How many steps the debugger saw.
+    """
+
+    framework: str
+    steps: int
+    step_seconds: list[float]
+    peak_bytes: int
+    digests: dict[str, str]
+    debugged_steps: int
+
+
+class Training(Protocol):
+    """What a framework's adapter knows of the training; its module has a function `follow` (trial)."""
+
+    framework: str
+
+    def state(self) -> Iterator[tuple[str, str]]:
+        """Yield name and digest of everything that a step may change, the same names in every run."""
+
+    def debugged_steps(self) -> int:
+        """Return how many steps the debugger saw."""
+
+    def bytes_in_files(self) -> int:
+        """Return how much memory is taken by files that the debugger has written."""
+
+    def close(self) -> None:
+        """End debugging, and leave nothing behind: the process is about to end."""
+
+
+class Trial:
+    """The measurement of one process.
+
+    Parameters
+    ----------
+    descriptor : int
+        Where to report.
+    most_steps : int
+        After so many the process ends.
+    """
+
+    def __init__(self, descriptor: int, most_steps: int) -> None:
+        self._descriptor = descriptor
+        self._most_steps = most_steps
+        self._process = os.getpid()
+        self._training: Training | None = None
+        self._ends: list[float] = []
+        self._bytes_in_files = 0
+
+    def stepped(self, training: Training) -> None:
+        """Take note of a step of the first optimizer of a training; the last one ends the process."""
+        # Workers that were forked inherit what counts steps, and have nothing to report.
+        if os.getpid() != self._process or (self._training is not None and training is not self._training):
+            return
+        self._training = training
+        self._ends.append(time.perf_counter())
+        os.write(self._descriptor, STEP)
+        count = len(self._ends)
+        if count & (count - 1) == 0:
+            # Seldom enough that the median of the steps does not notice.
+            self._bytes_in_files = max(self._bytes_in_files, training.bytes_in_files())
+        if count == self._most_steps:
+            self._end(training)
+
+    def _end(self, training: Training) -> NoReturn:
+        self.report()
+        training.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # No exception would get past every `except` of a script.
+        os._exit(0)
+
+    def report(self) -> None:
+        """Write the outcome."""
+        if os.getpid() != self._process:
+            return
+        self._process = -1
+        training = self._training
+        seconds = [later - earlier for earlier, later in zip(self._ends, self._ends[1:], strict=False)]
+        outcome = Outcome(
+            framework="" if training is None else training.framework,
+            steps=len(self._ends),
+            step_seconds=seconds,
+            # What is digested must not count as memory.
+            peak_bytes=_peak_bytes() + self._bytes_in_files,
+            digests={} if training is None else dict(training.state()),
+            debugged_steps=0 if training is None else training.debugged_steps(),
+        )
+        with open(self._descriptor, "w", closefd=False) as report:
+            report.write(f"\n{json.dumps(outcome._asdict())}\n")
+
+
+def _peak_bytes() -> int:
+    """Return the most memory this program had resident; the kernel's other figure counts what it was forked from."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _follow(trial: Trial, framework: str) -> None:
+    """Measure every step from now on; the framework has been imported."""
+    adapter: Any = importlib.import_module(f"tensight.agents.{framework}.trial")
+    adapter.follow(trial)
+    # What was registered last is done first: the framework must not have cleaned up.
+    atexit.unregister(trial.report)
+    atexit.register(trial.report)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a script as `python` would, and measure it."""
+    trial = Trial(int(arguments[0]), int(arguments[1]))
+    atexit.register(trial.report)
+    for framework in FRAMEWORKS:
+        when_imported(framework, partial(_follow, trial, framework))
+    if arguments[2] == "-m":
+        sys.argv = list(arguments[3:])
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = list(arguments[2:])
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
