@@ -94,6 +94,10 @@ class Dataflow:
             at, inside = waiting.pop()
             found = self.producer(at)
             whole = found is not None and found[0].type == "MakeTuple"
+            spread = self._spread(found[0]) if found is not None and whole else None
+            if spread is not None:
+                flat.extend((spread, place) for place in range(len(spread.outputs)))
+                continue
             if found is None or not whole or found[0].name in inside or len(inside) >= _DEEPEST_NEST:
                 flat.append(found)
             else:
@@ -110,8 +114,18 @@ class Dataflow:
             index = tuple_index(self._nodes, node)
             return None if index is None else (inputs[0].source, (*path, index))
         if node.type == "MakeTuple" and path and path[-1] < len(inputs):
+            spread = self._spread(node)
+            if spread is not None:
+                return spread.name, path
             return inputs[path[-1]].source, path[:-1]
         return None
+
+    def _spread(self, made: Node) -> Node | None:
+        """Return the parameter of which a tuple is made, element by element; the file names it for each of them."""
+        names = {edge.source for edge in made.inputs}
+        source = self._nodes.get(next(iter(names))) if len(names) == 1 else None
+        is_whole = source is not None and source.is_parameter and len(source.outputs) == len(made.inputs) > 1
+        return source if is_whole else None
 
 
 def _monad_constants(nodes: Mapping[str, Node]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """A training of MindSpore in GRAPH_MODE, in each way in which people write one; run with and without the debugger.
 
-    python graph_training.py [--style model|cell|jit|functional|block|callback] [--steps N] [--stop-at STEP ...]
+    python graph_training.py [--style model|cell|jit|functional|between|block|callback] [--steps N] [--stop-at STEP ...]
 
 It writes a line after each step, and at the end what it arrived at. At a step of ``--stop-at`` it waits for a line on
 standard input. With ``--save FOLDER`` MindSpore's own values of each step are written there.
@@ -51,7 +51,7 @@ class Told(ms.Callback):
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser()
-    styles = ("model", "cell", "jit", "functional", "block", "callback")
+    styles = ("model", "cell", "jit", "functional", "between", "block", "callback")
     parser.add_argument("--style", choices=styles, default="cell")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--width", type=int, default=16)
@@ -132,6 +132,9 @@ def step_of(style: str, network: Any, loss_of: Any, optimizer: Any) -> Any:
 
     def step(batch: Any, classes: Any) -> Any:
         value, gradients = value_and_gradients(batch, classes)
+        if style == "between":
+            # Halves one of them in Python, between the graph that returns it and the one that is given it.
+            gradients = (*gradients[:-2], gradients[-2] * 0.5, gradients[-1])
         optimizer(gradients)
         return value, gradients
 

@@ -53,6 +53,7 @@ def test_results_are_those_without_the_debugger(
         session.step(3).wait(PATIENCE_S)
         graphs = {record.name for record in session.graphs()}
         types = {found.entry.type for found in session.nodes()}
+        watched = {point.condition: point.nodes for point in session.watchpoints()}
         session.delete_watchpoints(*session.watchpoints())
         session.continue_()
         outcome = run.outcome()
@@ -61,6 +62,7 @@ def test_results_are_those_without_the_debugger(
     assert record.step == 12
     assert len(outcome.notices) == 1, outcome.notices
     assert {"MatMul", "ReLU", "ApplyMomentum"} <= types
+    assert (watched["weight_growth"], watched["gradient_growth"]) == (2, 2)
     assert graphs
 
 
@@ -100,12 +102,13 @@ def test_the_variables_of_the_original_are_enough(
     assert outcome.notices[-1] == "tensight: terminated from the debug server"
 
 
+# So wide that weights are scanned while other operators run.
+@pytest.mark.parametrize(("style", "width"), [("jit", "65536"), ("functional", "16"), ("between", "16")])
 def test_what_a_person_sees_are_the_values_of_the_training(
-    mindspore_server: RunningServer, version: str, tmp_path: Path
+    mindspore_server: RunningServer, version: str, tmp_path: Path, style: str, width: str
 ) -> None:
     job = name_of_job()
-    # So wide that weights are scanned while other operators run.
-    arguments = ("--style", "jit", "--save", str(tmp_path), "--steps", "4", "--width", "65536")
+    arguments = ("--style", style, "--save", str(tmp_path), "--steps", "4", "--width", width)
     options = ("--job", job, "--break-at-start")
     with (
         Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options) as run,

@@ -53,9 +53,10 @@ def read(message: pb.GraphProto) -> Graph:
 def optimizer(number: int, weight: str) -> pb.GraphProto:
     reads = (f"net.{weight}", f"moments.net.{weight}", "learning_rate", "gradient", "momentum")
     operators = {
-        "gradient": ("TupleGetItem", ("success", "index1")),
+        "whole": ("MakeTuple", ("success", "success")),
+        "gradient": ("TupleGetItem", ("whole", "index1")),
         "update": ("ApplyMomentum", reads),
-        "count": ("AssignAdd", ("global_step", "momentum")),
+        "count": ("AssignAdd", ("global_step", "whole")),
     }
     return graph(number, operators, given=2, indices=2)
 
@@ -89,6 +90,12 @@ def test_what_networks_are_given_is_told_apart_by_who_reads_it() -> None:
 
 def test_a_tuple_that_is_handed_on_is_what_others_put_out() -> None:
     whole = optimizer(0, "one")
+    given = read(whole)
+    assert given.flat_producers(given.node("Default/update"))[3] == (given.node("success"), 1)
+    assert given.flat_producers(given.node("Default/count"))[1:] == (
+        (given.node("success"), 0),
+        (given.node("success"), 1),
+    )
     whole.node.add(name=b"back", op_type=b"MatMul", full_name=b"Gradients/MatMul-op0").input.add(name=b"net.one")
     linked = handed_on(whole.SerializeToString(), {"success": (("net.one", 0), ("Gradients/MatMul-op0", 0))})
     shown = parse_graph_proto(linked, where="here")
@@ -96,6 +103,8 @@ def test_a_tuple_that_is_handed_on_is_what_others_put_out() -> None:
     assert "success" not in shown
     producers = shown.flat_producers(shown.node("Default/update"))
     assert producers[3] == (shown.node("Gradients/MatMul-op0"), 0)
+    counted = [producer and producer[0].name for producer in shown.flat_producers(shown.node("Default/count"))]
+    assert counted == ["global_step", "net.one", "Gradients/MatMul-op0"]
 
 
 def test_of_a_tuple_that_is_handed_on_in_parts_the_rest_comes_from_outside() -> None:

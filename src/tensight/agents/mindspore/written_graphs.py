@@ -120,9 +120,13 @@ def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
             made.append(item)
             whole.input.add(name=item.name)
         for node in graph.node:
-            for read in node.input:
+            # Taken apart and put together again, it is named once for each element.
+            is_spread = node.op_type == b"MakeTuple" and [read.name for read in node.input] == [parameter] * len(
+                elements
+            )
+            for place, read in enumerate(node.input):
                 if read.name == parameter:
-                    read.name = whole.name
+                    read.name = whole.input[place].name if is_spread else whole.name
         made.append(whole)
         if all(source != name for source, _ in elements):
             kept = [one for one in graph.parameters if one.name != parameter]
