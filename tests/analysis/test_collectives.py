@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, origins
@@ -15,26 +16,27 @@ Analyse = Callable[..., Analysis]
 FINE = (1.0, 2.0)
 
 
-def dump_of_two(folder: Path, gradients: tuple[Any, Any], average: Any) -> Path:
+def dump_of_two(folder: Path, gradients: tuple[Any, Any], average: Any, kind: str = "AllReduce") -> Path:
     """A gradient of each rank, and the average over both."""
     writer = DumpWriter(folder)
     for rank, gradient in enumerate(gradients):
         graph = GraphWriter().parameter("x").operator("Gradients/MatMul-op1", inputs=("x",))
-        writer.graph(graph.operator("Default/AllReduce-op2", inputs=("1",)), rank=rank)
+        writer.graph(graph.operator(f"Default/{kind}-op2", inputs=("1",)), rank=rank)
         writer.tensor(0, "Parameter.x", FINE, rank=rank)
         writer.tensor(0, "MatMul.MatMul-op1", gradient, rank=rank)
-        writer.tensor(0, "AllReduce.AllReduce-op2", average, rank=rank)
+        writer.tensor(0, f"{kind}.{kind}-op2", average, rank=rank)
     return writer.root
 
 
+@pytest.mark.parametrize("kind", ["AllReduce", "AccumulateGrad"])
 def test_what_came_from_another_rank_is_said_to_and_named_after_where_it_began(
-    analyse: Analyse, tmp_path: Path
+    analyse: Analyse, tmp_path: Path, kind: str
 ) -> None:
-    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, (np.nan, 2.0)), (np.nan, 2.0)))
+    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, (np.nan, 2.0)), (np.nan, 2.0), kind))
     first, second = origins(analysis, [Anomaly.NAN])
     assert (first.address.rank, first.operator, first.from_rank) == (1, "Gradients/MatMul-op1", None)
-    assert (second.address.rank, second.operator, second.from_rank) == (0, "Default/AllReduce-op2", 1)
-    assert second.sentence == "NaN came from rank 1 at iteration 0 in Default/AllReduce-op2"
+    assert (second.address.rank, second.operator, second.from_rank) == (0, f"Default/{kind}-op2", 1)
+    assert second.sentence == f"NaN came from rank 1 at iteration 0 in Default/{kind}-op2"
     assert second.arrived
     assert origins(analysis, [Anomaly.NAN], ranks=[0]) == [second]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _COLLECTIVES = frozenset(
     {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "collectivescatter", "collectivegather"}
     | {"alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "receive", "allswap"}
-    # The cell that averages gradients.
-    | {"distributedgradreducer"}
+    # A cell averages gradients, or what wraps a model does, before parameters get them.
+    | {"distributedgradreducer", "accumulategrad"}
 )
 """Types of operators to which other ranks contribute."""
 
