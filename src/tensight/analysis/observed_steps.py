@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from tensight.analysis.anomalies import InputState
 from tensight.analysis.constants import is_clean
-from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, WITHOUT_RESULTS, is_gathered, is_optimizer
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
+from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -185,7 +186,7 @@ class ObservedStep:
         if not node.is_operator:
             row = self._outside_row(node)
             return [] if row is None else [(node.name, 0, row)]
-        found = {} if node.type in WITHOUT_RESULTS else dict(self._outputs.get(node.name, {}))
+        found = dict(self._outputs.get(node.name, {}))
         for slot in range(len(node.outputs)):
             if slot not in found and (row := self._seen_by_consumer(node, slot)) is not None:
                 found[slot] = row

@@ -79,7 +79,9 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     for file in mine:
         if (file.io, file.slot, file.iteration) == (side, slot, iteration):
             if file in unwritten:
-                raise InputError(f"{node} writes to parameters only, and its outputs are memory that nobody wrote")
+                raise InputError(
+                    f"{node} leaves output {slot} as memory was, and writes to others, or to parameters only"
+                )
             return file
     there = sorted(
         {f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.iteration == iteration}

@@ -128,7 +128,7 @@ def count(amount: int, noun: str) -> str:
 def unwritten_text(amount: int) -> str:
     """Return what a person should know of outputs that were dumped though no operator wrote them."""
     return (
-        f"{count(amount, 'output')} of optimizers left out: those write to parameters, and leave outputs as memory was"
+        f"{count(amount, 'output')} left out that operators never write, such as Adam, which writes to parameters only"
     )
 
 

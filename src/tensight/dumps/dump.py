@@ -189,9 +189,8 @@ class Dump:
     ) -> Sequence[TensorFile]:
         """Return the outputs that were dumped though nobody wrote them: their files hold what memory held before.
 
-        Some operators of optimizers (Adam among them) write to the parameters and leave their outputs alone, which
-        MindSpore dumps all the same. `tensors` is without them; on Ascend devices they share memory with the parameters
-        and are tensors like others.
+        Some operators leave outputs that they declare alone (`tensight.graph.unwritten`; Adam among them, which writes
+        to parameters), and MindSpore dumps these all the same. `tensors` is without them, except on Ascend devices.
 
         Parameters
         ----------

@@ -17,9 +17,10 @@ from tensight.dumps.matching import Candidate, Match, MatchReport, NodeMatcher, 
 from tensight.dumps.names import joined, original_name, parse_mapping, parse_raw_name, split_name
 from tensight.dumps.tensor_file import TensorFile
 from tensight.errors import DumpError, Problem
+from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tensight.dumps.ascend import AscendName
     from tensight.dumps.statistic_csv import StatisticRow
@@ -86,18 +87,18 @@ class FolderIndexer:
     storage : Storage
     rank, graph_id : int
     matcher : NodeMatcher
-    without_results : collection of str
-        Types of operators that never write their outputs.
+    with_unwritten : bool
+        Whether outputs that nobody wrote are tensors like others.
     """
 
     def __init__(
-        self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher, without_results: Collection[str]
+        self, storage: Storage, rank: int, graph_id: int, matcher: NodeMatcher, *, with_unwritten: bool = False
     ) -> None:
         self._storage = storage
         self._rank = rank
         self._graph_id = graph_id
         self._matcher = matcher
-        self._without_results = without_results
+        self._with_unwritten = with_unwritten
 
     def index(self, folder: str, iteration: int) -> FolderIndex:
         """Index one folder; a folder that cannot be listed gives an empty index and a problem."""
@@ -248,7 +249,7 @@ class FolderIndexer:
                 tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
                 if dumped is not None and tensor in dumped:
                     continue
-                if tensor.io == "output" and tensor.op_type in self._without_results:
+                if tensor.io == "output" and is_unwritten(tensor.op_type, tensor.slot) and not self._with_unwritten:
                     result.unwritten += (tensor, *older)
                     continue
                 report.files += len(own)

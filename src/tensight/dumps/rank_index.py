@@ -19,7 +19,6 @@ from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph
-from tensight.graph.optimizers import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -287,10 +286,9 @@ class RankIndex:
                 where = f"{self.folders.network}/{graph_id}"
                 self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
             matcher = NodeMatcher(graphs, self.order, graph_id)
-            # On Ascend these outputs share memory with what was written to.
+            # On Ascend they share memory with what was written to.
             are_tensors = self._with_unwritten or self._described().device_target == "Ascend"
-            without_results = () if are_tensors else WITHOUT_RESULTS
-            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, without_results)
+            indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors)
             self._indexers[graph_id] = indexer
         return indexer
 

@@ -67,13 +67,6 @@ OPTIMIZER_SIGNATURES: dict[str, OptimizerSignature] = {
     **_signatures(4, (), "LambApplyWeightAssign"),
 }
 
-WITHOUT_RESULTS = frozenset(
-    {"Adam", "AdamWeightDecay", "FusedAdam", "FusedAdamWeightDecay", "FusedCastAdamWeightDecay"}
-    | {"ApplyRMSProp", "ApplyCenteredRMSProp"}
-    | {"FusedSparseAdam", "FusedSparseLazyAdam", "FusedSparseFtrl", "FusedSparseProximalAdagrad"}
-)
-"""Types of operators that write to parameters and leave their outputs as memory happened to be (on CPU and GPU)."""
-
 # Plain writes. They train a weight when an optimizer makes them (Lamb, Thor, optimizers of one's own).
 _ASSIGNMENTS = frozenset({"Assign", "AssignAdd", "AssignSub"})
 _OPTIMIZER_SCOPE = re.compile(r"(^|/)([^/]*[-_])?optim(izer)?([-_][^/]*)?(/|$)", re.IGNORECASE)

@@ -28,8 +28,8 @@ from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
-from tensight.graph.optimizers import WITHOUT_RESULTS
 from tensight.graph.parsing import graph_proto
+from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -272,7 +272,7 @@ class DumpedProgram:
         if len(able) != 1:
             return NO_PLACE
         graph, node, _ = able[0]
-        if node.is_constant or (side == "output" and node.type in WITHOUT_RESULTS):
+        if node.is_constant or (side == "output" and is_unwritten(node.type, int(slot))):
             return NO_PLACE
         name = self._names[graph.graph_id][node.name]
         declared = self._table.node(name, node.type, "operator" if node.is_operator else self._roles[name])
