@@ -78,7 +78,7 @@ class DumpRing:
         self.folder = folder
         self.is_private = own is not None
         self.notice = notice
-        self.room = RingRoom(folder, self.free_bytes)
+        self.room = RingRoom(folder)
         self.switch: DumpSwitch | None = None
         self._network = network
         self._environment = environment

@@ -123,12 +123,17 @@ def free_on(path: str) -> int | None:
 
     What lies in memory also counts for the limits of the container.
     """
+    room = free_on_disk(path)
+    return room if room is None or not path.startswith(MEMORY_BACKED) else min(room, free_bytes())
+
+
+def free_on_disk(path: str) -> int | None:
+    """Return how many bytes the disk of a folder still holds; None if it is not there."""
     try:
         system = os.statvfs(path)
     except OSError:
         return None
-    room = system.f_bavail * system.f_frsize
-    return min(room, free_bytes()) if path.startswith(MEMORY_BACKED) else room
+    return system.f_bavail * system.f_frsize
 
 
 def is_in_ring(path: str) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.agents.mindspore.ring_folder import MEMORY_BACKED
+from tensight.agents.memory import free_bytes
+from tensight.agents.mindspore.ring_folder import MEMORY_BACKED, free_on_disk
 from tensight.errors import TensightError
 from tensight.tensors.elements import ELEMENT_NAMES
 
@@ -25,10 +26,8 @@ _GUESS_MARGIN = 1.5
 _FILE_BYTES = 4096
 """What a file takes beside its elements, and what its last page leaves empty."""
 
-_PLENTY = 8
-"""While so many steps have room it is looked at only now and then."""
-
 _EVERY_S = 0.2
+"""So often is asked how much memory there is; that takes as long as a small step."""
 
 _SIZES = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in ELEMENT_NAMES}
 _LARGEST_SIZE = max(_SIZES.values())
@@ -45,13 +44,23 @@ class RingRoom:
     ----------
     folder : str
         Where MindSpore dumps.
-    free_bytes : callable
-        Returns how much more may be written there.
+    free_on_disk : callable (folder)
+        Returns how much more the disk of a folder holds.
+    free_memory : callable
+        Returns how much memory is free, if that is what the disk is made of.
     """
 
-    def __init__(self, folder: str, free_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        free_on_disk: Callable[[str], int | None] = free_on_disk,
+        free_memory: Callable[[], int] = free_bytes,
+    ) -> None:
         self._folder = folder
-        self._free_bytes = free_bytes
+        self._is_in_memory = folder.startswith(MEMORY_BACKED)
+        self._free_on_disk = free_on_disk
+        self._free_memory = free_memory
+        self._memory_bytes = 0
         self._needs: dict[int, float] = {}
         self._written: set[tuple[int, int]] = set()
         self._next_look = 0.0
@@ -60,7 +69,6 @@ class RingRoom:
         """Take note of what a graph will write if all of its nodes are dumped, as far as their shapes are known."""
         sizes = [_size_bytes(slot) + _FILE_BYTES for node in nodes for slot in node.outputs]
         self._needs[graph] = sum(sizes) * _GUESS_MARGIN
-        self._next_look = 0.0
 
     def note(self, graph: int, files: int, size_bytes: int) -> None:
         """Take note of what a launch of a graph has written: of all launches the most counts."""
@@ -70,7 +78,6 @@ class RingRoom:
         self._written.add((graph, files))
         need = (size_bytes + files * _FILE_BYTES) * _MARGIN
         self._needs[graph] = max(need, self._needs[graph]) if known else need
-        self._next_look = 0.0
 
     def check(self) -> None:
         """See that every graph can run once more.
@@ -80,18 +87,23 @@ class RingRoom:
         NoRoomError
             There is no room for that.
         """
-        now = time.monotonic()
-        if now < self._next_look or not self._needs:
-            return
-        needed, free = sum(self._needs.values()), self._free_bytes()
+        needed, free = sum(self._needs.values()), self._free(self._free_on_disk(self._folder) or 0)
         if free < needed:
             raise NoRoomError(
                 f"MindSpore is about to dump up to {_text(needed)} a step, and {self._folder} has room for"
                 f" {_text(free)}; it would end the training when that is full. {self._advice()}, or have only gradients"
                 " dumped (tensight run --partial-memory)"
             )
-        if free > _PLENTY * needed:
+
+    def _free(self, on_disk: int) -> int:
+        """Return how much may be written, of which the system tells at once how much the disk holds."""
+        if not self._is_in_memory:
+            return on_disk
+        now = time.monotonic()
+        if now >= self._next_look:
             self._next_look = now + _EVERY_S
+            self._memory_bytes = self._free_memory()
+        return min(on_disk, self._memory_bytes)
 
     def _advice(self) -> str:
         if self._folder.startswith(MEMORY_BACKED):
