@@ -39,8 +39,9 @@ class Block(nn.Cell):
 
 
 @ms.jit
-def squashed(x: Tensor) -> Tensor:
-    return ops.tanh(x) * 2
+def squashed(x: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    bounded = ops.tanh(x)
+    return ops.log(bounded + least), bounded
 
 
 class Network(nn.Cell):
@@ -52,12 +53,15 @@ class Network(nn.Cell):
         self.stretch = Stretch()
         self.flatten = nn.Flatten()
         self.head = nn.Dense(4 * 64, CLASSES)
+        self.least = 2.0
         self.stretched: Any = None
+        self.within_jit: Any = None
 
     def construct(self, x: Tensor) -> Tensor:
         x = self.blocks(self.stem(x))
         if self.uses_jit:
-            x = squashed(x)
+            self.within_jit = squashed(x, Tensor(self.least, ms.float32))
+            x = self.within_jit[0]
         x = self.stretch(x)
         self.stretched = x
         # No gradient comes by here: nobody may ask for one.
@@ -101,6 +105,9 @@ def train(options: argparse.Namespace, debugging: Any) -> None:
     with debugging(network, optimizer):
         for step in range(options.steps):
             network.stretch.is_sick = step >= options.sick_from
+            if step >= options.sick_in_jit_from:
+                # Of negative numbers there is no logarithm.
+                network.least = -0.5
             x = Tensor(random.randn(4, 1, 8, 8).astype(np.float32))
             y = Tensor(random.randint(0, CLASSES, 4).astype(np.int32))
             kept.keep(step, "x", x)
@@ -114,6 +121,8 @@ def train(options: argparse.Namespace, debugging: Any) -> None:
                     kept.keep(step, f"gradient of {parameter.name}", gradient)
                 # A person may end the training within the update.
                 kept.keep(step, "stretched", network.stretched)
+                for name, value in zip(("logarithm", "bounded"), network.within_jit or (), strict=False):
+                    kept.keep(step, name, value)
                 kept.save()
                 optimizer(gradients)
             for name, weight in weights.items():
@@ -128,6 +137,7 @@ def main() -> None:
     parser.add_argument("--job", default="")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--sick-from", type=int, default=10**9)
+    parser.add_argument("--sick-in-jit-from", type=int, default=10**9)
     parser.add_argument("--style", choices=("functional", "wrapped"), default="functional")
     parser.add_argument("--optimizer", choices=("momentum", "adam"), default="momentum")
     parser.add_argument("--jit", action="store_true")

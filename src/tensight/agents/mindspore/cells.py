@@ -21,6 +21,7 @@ from tensight.agents.mindspore.cell_hooks import GradientHooks
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames, wraps
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import trace_of
+from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
 from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
@@ -30,11 +31,13 @@ from tensight.agents.rounds import Rounds
 from tensight.agents.traced_programs import Programs, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tensight.agents.agent import Agent
     from tensight.agents.calls import Slot
     from tensight.agents.mindspore.cell_branches import Container
+    from tensight.agents.mindspore.compiled_calls import CompiledCall
+    from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.program import Program, Source
 
 MOST_TRACES = 32
@@ -88,6 +91,8 @@ class CellCapture:
         self._thread = _thread()
         self._stack: list[Container] = []
         self._compiled: set[int] = set()
+        self._compiled_calls = CallsOfStep()
+        self._calls_of: dict[Trace, tuple[CompiledCall, ...]] = {}
         self._is_quiet = False
         self._sees = False
         self._steps = 0
@@ -137,6 +142,7 @@ class CellCapture:
         self._is_quiet = False
         self._hooks.remove()
         self._agent.watches.loss_scaled = False
+        self._compiled_calls.begin()
         self._builder.begin()
         self._sees = self._agent.capturing or self._last is None
 
@@ -153,8 +159,26 @@ class CellCapture:
                     " graphs are drawn, what the further ones share with those is still watched"
                 )
             self._last = at.trace or self._last
+            if at.trace is not None:
+                self._calls_of[at.trace] = self._compiled_calls.calls()
         self._parameters.observe()
         return self._programs.program(self._last or Trace())
+
+    def dumped(self, graphs: Mapping[int, DumpedProgram]) -> None:
+        """Note the graphs by which the compiled function ran that is about to return, by their numbers.
+
+        Those of its backward pass may come to be among them later.
+        """
+        self._compiled_calls.graphs = graphs
+
+    def compiled_calls(self) -> tuple[CompiledCall, ...]:
+        """Return the calls of compiled functions in the step that was the last to end."""
+        return () if self._last is None else self._calls_of.get(self._last, ())
+
+    def has_run(self, graph: Program) -> bool:
+        """Whether anything of a graph was ever observed: some are only compiled."""
+        places = self._agent.places
+        return any(node.role == "operator" and places.find_node(node.name) is not None for node in graph.nodes)
 
     # --- calls of cells ---
 
@@ -214,17 +238,20 @@ class CellCapture:
         is_opaque = id(cell) in self._compiled
         if name.is_leaf or is_opaque:
             self._builder.leaf(name, cell, given, output, within, opaque=is_opaque)
+            if is_opaque:
+                self._compiled_calls.note(self._builder.at, len(tensors_in(given)))
         else:
             self._builder.container(name, cell, output)
 
     def _call_compiled(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
-        """Run a compiled function: what happens within it cannot be seen."""
+        """Run a compiled function: of what happens within it there is a dump at most."""
         if _thread() != self._thread or self._is_quiet or not self._sees:
             return original(executor, *given, **named)
         function = getattr(executor, "fn", None)
         cell = getattr(executor, "obj", None)
         step = self._steps
         tensors = tensors_in((given, named))
+        self._compiled_calls.graphs = {}
         # A compiled function would have the hooks of its arguments compiled with it.
         taken = self._hooks.take_off(tensors)
         try:
@@ -232,14 +259,15 @@ class CellCapture:
         finally:
             self._hooks.put_back(taken)
         if step == self._steps:
-            self._guarded(self._ran_compiled, function, cell, tensors, output)
+            self._guarded(self._left_compiled, function, cell, tensors, output)
         return output
 
-    def _ran_compiled(self, function: Any, cell: Any, tensors: list[Any], output: Any) -> None:
+    def _left_compiled(self, function: Any, cell: Any, tensors: list[Any], output: Any) -> None:
         own = getattr(function, "__name__", "function")
         if not getattr(function, "__module__", "").startswith("mindspore."):
-            qualified = getattr(function, "__qualname__", own)
-            say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+            if not self._compiled_calls.graphs:
+                qualified = getattr(function, "__qualname__", own)
+                say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
         elif not any(map(has_gradient, tensors_in(output))):
             # MindSpore's own; what it does beside forward passes is nothing that people have written.
             return
@@ -252,6 +280,7 @@ class CellCapture:
         within = self._within()
         scope = ROOT_SCOPE if within is None else within[0].scope
         self._builder.leaf(CellName(scope, own, True, False), None, tensors, output, within, opaque=True)
+        self._compiled_calls.note(self._builder.at, len(tensors))
 
     def _within(self) -> Container:
         """Return in whose code the training is."""

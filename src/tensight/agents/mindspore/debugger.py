@@ -17,6 +17,7 @@ from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_
 from tensight.agents.mindspore.graph_capture import GraphCapture
 from tensight.agents.mindspore.handed_tuples import HandedTuples
 from tensight.agents.mindspore.model_calls import ModelCalls
+from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
@@ -78,6 +79,9 @@ class Debugger(TrainingDebugger):
         self._parameters: dict[str, weakref.ref[Any]] = {}
         self._rounds = Rounds()
         self._optimizers_of: dict[str, frozenset[int]] = {}
+        self._own: set[str] = set()
+        self._latest: Phase | None = None
+        self._runs_undumped = False
         self._calls = GraphCalls(self._before_compile, self._compiled, self._called)
         self._models = ModelCalls(self)
         self._first_cell = Replacements()
@@ -140,8 +144,22 @@ class Debugger(TrainingDebugger):
     # --- graphs ---
 
     def _before_compile(self, owner: Any) -> None:
-        # In PYNATIVE_MODE optimizers are graphs, too; cells show everything of them.
-        if self._is_over or self._dump.ring is not None or (isinstance(owner, nn.Optimizer) and not is_graph_mode()):
+        if self._is_over:
+            return
+        if not is_graph_mode() and is_own(owner):
+            if self._dump.ring is not None:
+                self._take_late()
+                return
+            if self._runs_undumped or not others_are_compiled():
+                self._runs_undumped = True
+                return
+        if self._dump.ring is not None:
+            return
+        if self._runs_undumped:
+            say_once(
+                "a function was compiled (jit) only after MindSpore had compiled some of its own, and decided not to"
+                " dump; of what happens within it only inputs and outputs are seen"
+            )
             return
         try:
             self._dump.begin(_PARTIAL if self._settings.partial_memory else ())
@@ -156,13 +174,17 @@ class Debugger(TrainingDebugger):
 
     def _compiled(self, compiled: Compiled) -> None:
         ring = self._dump.ring
-        if self._is_over or ring is None or compiled.phase in self._optimizers_of:
+        if self._is_over or ring is None or compiled.phase in self._optimizers_of or compiled.phase in self._own:
             return
         with self._guarded():
             graphs = self._graphs
             if graphs is None:
                 graphs = self._graphs = GraphCapture(self._ensure_agent(), ring, wait_for_results)
                 self._handed = HandedTuples(self._ensure_agent())
+            if not is_graph_mode() and is_own(compiled.owner):
+                self._own.add(compiled.phase)
+                graphs.phase(compiled.phase)
+                return
             self._rounds.learn(live_instances(nn.Optimizer))
             self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
@@ -192,18 +214,31 @@ class Debugger(TrainingDebugger):
 
     def _called(self, compiled: Compiled) -> None:
         graphs = self._graphs
-        if self._is_over or graphs is None or compiled.phase not in self._optimizers_of:
+        if self._is_over or graphs is None:
+            return
+        if compiled.phase in self._own:
+            with self._guarded():
+                graphs.take(graphs.phase(compiled.phase), counts=False)
+        if compiled.phase not in self._optimizers_of:
             return
         try:
-            phase = graphs.phase(compiled.phase)
+            phase = self._latest = graphs.phase(compiled.phase)
             counts = self._counts(phase, compiled.owner)
             graphs.take(phase, counts=counts)
+            if self._cells is not None:
+                self._cells.dumped(phase.programs)
             if counts and self._handed is not None:
                 self._handed.note(phase.programs.values(), compiled.arguments, compiled.result)
             if self._ends_step(phase, compiled):
                 self._end_step(graphs.skipped_update)
         except Exception as error:
             self._give_up(error)
+
+    def _take_late(self) -> None:
+        """Take what backward passes of compiled functions have dumped: nobody calls those."""
+        if self._cells is not None and self._graphs is not None and self._latest is not None:
+            with self._guarded():
+                self._graphs.take(self._latest, counts=True)
 
     def _counts(self, phase: Phase, owner: Any) -> bool:
         """Whether what ran is part of a step: an evaluation beside a training is not."""
@@ -257,12 +292,14 @@ class Debugger(TrainingDebugger):
     # --- steps ---
 
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
+        self._take_late()
         seen = [] if self._cells is None else [self._cells.end_step()]
         if self._graphs is not None:
             # A dump of chosen operators has no parameters.
-            seen += self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
+            graphs = self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
+            seen += graphs if self._cells is None else filter(self._cells.has_run, graphs)
         captured = agent.capturing
-        program = self._programs.merged(seen)
+        program = self._programs.merged(seen, () if self._cells is None else self._cells.compiled_calls())
         if self._handed is not None:
             program = self._handed.linked(program)
             self._handed.begin_step()

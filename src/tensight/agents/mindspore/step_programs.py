@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.agents.graph_messages import graph_number
+from tensight.agents.mindspore.compiled_calls import GraphsInCalls
 from tensight.agents.mindspore.written_graphs import merged
 from tensight.agents.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.program import TracedNode
 
 
@@ -19,7 +21,7 @@ class StepPrograms:
     """The programs of a training; steps in which the same graphs run share one."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[int, ...], tuple[Program, tuple[Program, ...]]] = {}
+        self._programs: dict[tuple[object, ...], tuple[Program, tuple[Program, ...]]] = {}
         self._previewed = ""
 
     def preview(self, programs: Sequence[Program]) -> Program:
@@ -28,20 +30,22 @@ class StepPrograms:
         self._previewed = program.name
         return program
 
-    def merged(self, programs: Sequence[Program]) -> Program:
+    def merged(self, programs: Sequence[Program], calls: Sequence[CompiledCall] = ()) -> Program:
         """Return the program of a step.
 
         Parameters
         ----------
         programs : sequence of Program
             Of the graphs that ran, in their order. None at all is the program of nothing that is known yet.
+        calls : sequence of CompiledCall
+            By which eager code, the first of the programs, had the others run.
         """
-        key = tuple(map(id, programs))
+        key = (*map(id, programs), *calls)
         known = self._programs.get(key)
         if known is None:
             name, self._previewed = self._previewed or _name(programs), ""
             # The programs are kept, so that no other ones get their identities.
-            known = _merged(name, len(self._programs), programs), tuple(programs)
+            known = _merged(name, len(self._programs), programs, calls), tuple(programs)
             self._programs[key] = known
         return known[0]
 
@@ -54,20 +58,21 @@ def _name(programs: Sequence[Program]) -> str:
     return first.name if len(programs) == 1 else f"{len(programs)}_graphs_from_{first.name}"
 
 
-def _merged(name: str, number: int, programs: Sequence[Program]) -> Program:
+def _merged(name: str, number: int, programs: Sequence[Program], calls: Sequence[CompiledCall]) -> Program:
     if len(programs) == 1 and programs[0].name == name:
         return Program(name, number, programs[0].nodes, programs[0].written)
-    whole = Program(name, number, tuple(_nodes(programs)))
+    if calls:
+        return Program(name, number, _each_once(GraphsInCalls(programs[0], programs[1:], calls).nodes()))
+    whole = Program(name, number, _each_once(node for program in programs for node in program.nodes))
     if not programs or not all(program.written for program in programs):
         return whole
     # As MindSpore wrote them they tell more: every line of every stack, all attributes, what constants are.
     return replace(whole, written=merged([program.written for program in programs], name, graph_number(whole)))
 
 
-def _nodes(programs: Iterable[Program]) -> list[TracedNode]:
-    """Return the nodes of several programs, each once: what is no operator comes first."""
+def _each_once(nodes: Iterable[TracedNode]) -> tuple[TracedNode, ...]:
+    """Return nodes without those of the same names; what is no operator comes first."""
     found: dict[str, TracedNode] = {}
-    for program in programs:
-        for node in program.nodes:
-            found.setdefault(node.name, node)
-    return sorted(found.values(), key=lambda node: node.role == "operator")
+    for node in nodes:
+        found.setdefault(node.name, node)
+    return tuple(sorted(found.values(), key=lambda node: node.role == "operator"))
