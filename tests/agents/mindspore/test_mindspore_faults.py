@@ -21,11 +21,18 @@ NOWHERE = ("--host", "127.0.0.1", "--port", "9")
 """Where no server ever answers: the port is reserved."""
 
 
-@pytest.fixture(scope="module")
-def version() -> str:
-    """What happens to servers and processes does not depend on the version: it is tried with the newest."""
-    python_of(VERSIONS[0])
-    return VERSIONS[0]
+@pytest.fixture(scope="module", params=VERSIONS[:1])
+def version(request: pytest.FixtureRequest) -> str:
+    """What happens to servers and files hardly depends on the version: it is tried with the newest, unless said."""
+    python_of(request.param)
+    return str(request.param)
+
+
+either_version = pytest.mark.parametrize("version", VERSIONS, indirect=True)
+older_version = pytest.mark.parametrize("version", VERSIONS[1:], indirect=True)
+each_signal = pytest.mark.parametrize(
+    ("version", "number"), [(VERSIONS[0], signal.SIGINT), (VERSIONS[1], signal.SIGTERM)], indirect=["version"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,7 @@ def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, version: 
     assert len(outcome.notices) == 1
 
 
+@either_version
 def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: str, undisturbed: Outcome) -> None:
     with (
         running_server(tmp_path / "workspace") as server,
@@ -66,6 +74,7 @@ def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: 
 # --- the process ---
 
 
+@either_version
 def test_what_a_killed_training_leaves_behind_is_gone_after_the_next_start(
     tmp_path: Path, mindspore_server: RunningServer, version: str
 ) -> None:
@@ -88,7 +97,7 @@ def test_what_a_killed_training_leaves_behind_is_gone_after_the_next_start(
     assert not own.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@each_signal
 def test_a_signal_ends_a_training_that_waits_for_a_person(
     tmp_path: Path, mindspore_server: RunningServer, version: str, number: signal.Signals
 ) -> None:
@@ -106,7 +115,7 @@ def test_a_signal_ends_a_training_that_waits_for_a_person(
     assert (outcome.errors[-1:] == ["KeyboardInterrupt"]) == (number == signal.SIGINT)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@each_signal
 def test_a_signal_ends_a_training_that_runs_as_it_would_alone(
     tmp_path: Path, mindspore_server: RunningServer, version: str, number: signal.Signals
 ) -> None:
@@ -124,6 +133,7 @@ def test_a_signal_ends_a_training_that_runs_as_it_would_alone(
     assert outcome.code < 0
 
 
+@older_version
 def test_an_exception_of_the_script_ends_it_as_it_would_alone(
     tmp_path: Path, mindspore_server: RunningServer, version: str
 ) -> None:
