@@ -70,6 +70,14 @@ def debugged(name: str, *more: str) -> tuple[str, ...]:
     return ("--job", name, "--recommended", *more)
 
 
+def alone_and_debugged(server: RunningServer, name: str, folder: Path, *arguments: str) -> tuple[Outcome, Outcome]:
+    """Return the outcomes of a training without and with the debugger."""
+    with Run(*arguments, folder=folder) as run:
+        alone = run.outcome()
+    with Run(*arguments, debugger=str(server.debugger), options=debugged(name), folder=folder) as run:
+        return alone, run.outcome()
+
+
 # --- the server ---
 
 
@@ -155,11 +163,7 @@ def test_a_server_that_does_not_answer_any_more_does_not_hold_the_training(
 def test_an_exception_in_the_middle_of_a_step_ends_the_script_as_it_would_alone(
     tmp_path: Path, lasting: RunningServer
 ) -> None:
-    with Run("--raise-at", "5", folder=tmp_path) as run:
-        alone = run.outcome()
-    options = debugged("raising")
-    with Run("--raise-at", "5", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
-        outcome = run.outcome()
+    alone, outcome = alone_and_debugged(lasting, "raising", tmp_path, "--raise-at", "5")
     assert alone.code == 1
     assert (outcome.code, outcome.output) == (alone.code, alone.output)
     assert outcome.errors[-1] == alone.errors[-1] == "ValueError: the training's own mistake"
@@ -218,11 +222,7 @@ def test_a_fork_in_the_middle_leaves_the_parent_debugged_and_the_child_alone(
 def test_a_data_loader_with_workers_that_are_forked_serves_a_debugged_training(
     tmp_path: Path, lasting: RunningServer
 ) -> None:
-    with Run("--workers", "2", folder=tmp_path) as run:
-        alone = run.outcome()
-    options = debugged("loading")
-    with Run("--workers", "2", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
-        outcome = run.outcome()
+    alone, outcome = alone_and_debugged(lasting, "loading", tmp_path, "--workers", "2")
     assert alone.code == 0
     assert outcome.own() == alone.own()
 

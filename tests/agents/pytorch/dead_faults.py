@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import networks
 import torch
-from networks import CLASSES, Bag, Cnn, Mlp, Training, batches_of, descend, points
+from networks import CLASSES, Bag, Cnn, Mlp, Training, batches_of, points, supervised
 from planting import TOO_LARGE, UNTRAINED, Fault, classified_by
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
@@ -51,12 +51,7 @@ def killed() -> Training:
     bias = model.layers[1].bias
     others = [parameter for parameter in model.parameters() if parameter is not bias]
     optimizer = torch.optim.SGD([{"params": others}, {"params": [bias], "lr": 30.0}], lr=0.01)
-
-    def loss_of(number: int) -> torch.Tensor:
-        rows, wanted = batch(number)
-        return F.mse_loss(model(rows), wanted)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch, F.mse_loss)
 
 
 class Saturated(nn.Module):
@@ -128,12 +123,7 @@ def forgotten() -> Training:
     batch = batches_of(*points(), 32)
     model = Forgotten()
     optimizer = torch.optim.Adam(model.head.parameters(), lr=1e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        rows, classes = batch(number)
-        return F.cross_entropy(model(rows), classes)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 class Detached(nn.Module):

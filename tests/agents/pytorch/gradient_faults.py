@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import networks
 import torch
-from networks import CLASSES, Mlp, Training, batches_of, descend, points
+from networks import CLASSES, Mlp, Training, batches_of, points, supervised
 from planting import TOO_LARGE, UNTRAINED, Fault, classified_by, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
@@ -44,12 +44,7 @@ def recurrence() -> Training:
     batch = batches_of(sequences, sequences[..., 0].mean(1, keepdim=True), 32)
     model = Recurrence()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        sequence, target = batch(number)
-        return F.mse_loss(model(sequence), target)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch, F.mse_loss)
 
 
 class Deep(nn.Module):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import networks
 import torch
-from networks import CLASSES, Mlp, Training, batches_of, descend, points
+from networks import CLASSES, Mlp, Training, batches_of, descend, points, supervised
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
@@ -137,17 +137,7 @@ def adapters() -> Training:
     model = Adapted()
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=5e-3)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 8, 1.0))
-
-    def step(number: int) -> torch.Tensor:
-        inputs, labels = batch(number)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        return loss
-
-    return Training((model,), (optimizer,), step)
+    return supervised(model, optimizer, batch, schedule=schedule)
 
 
 class Branches(nn.Module):

@@ -77,6 +77,7 @@ def descend(
     optimizer: torch.optim.Optimizer,
     loss_of: Callable[[int], torch.Tensor],
     *more: nn.Module,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
 ) -> Training:
     """Return the plainest of all trainings."""
 
@@ -85,9 +86,27 @@ def descend(
         loss = loss_of(number)
         loss.backward()
         optimizer.step()
+        if schedule is not None:
+            schedule.step()
         return loss
 
     return Training((model, *more), (optimizer,), step)
+
+
+def supervised(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Callable[[int], tuple[torch.Tensor, ...]],
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = F.cross_entropy,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+) -> Training:
+    """Return a training that compares what a model says of a batch with what is true."""
+
+    def loss_of(number: int) -> torch.Tensor:
+        inputs, targets = batch(number)
+        return loss(model(inputs), targets)
+
+    return descend(model, optimizer, loss_of, schedule=schedule)
 
 
 # --- data ---
@@ -308,12 +327,7 @@ def cnn(model_type: Callable[[], nn.Module] = Cnn, rate: float = 0.05) -> Traini
     batch = batches_of(*pictures(), 32)
     model = model_type()
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-
-    def loss_of(number: int) -> torch.Tensor:
-        images, labels = batch(number)
-        return F.cross_entropy(model(images), labels)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 def transformer(model_type: Callable[[], nn.Module] = Transformer) -> Training:
@@ -400,12 +414,7 @@ def checkpointing(model_type: Callable[[], nn.Module] = Residual) -> Training:
     batch = batches_of(*points(), 32)
     model = model_type()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        inputs, labels = batch(number)
-        return F.cross_entropy(model(inputs), labels)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 def gan(model_type: Callable[[], nn.Module] | None = None, critic_rate: float = 1e-3) -> Training:
@@ -486,12 +495,7 @@ def fine_tuning(model_type: Callable[[], nn.Module] = Tuned) -> Training:
     batch = batches_of(*points(), 32)
     model = model_type()
     optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=3e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        inputs, labels = batch(number)
-        return F.cross_entropy(model(inputs), labels)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 def embedding(model_type: Callable[[], nn.Module] = Bag) -> Training:
@@ -503,12 +507,7 @@ def embedding(model_type: Callable[[], nn.Module] = Bag) -> Training:
     batch = batches_of(text, labels, 32)
     model = model_type()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    def loss_of(number: int) -> torch.Tensor:
-        words, classes = batch(number)
-        return F.cross_entropy(model(words), classes)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 def classifier(model_type: Callable[[], nn.Module] = lambda: Mlp(16, 64, 64, CLASSES), rate: float = 0.2) -> Training:
@@ -517,12 +516,7 @@ def classifier(model_type: Callable[[], nn.Module] = lambda: Mlp(16, 64, 64, CLA
     batch = batches_of(*points(256, spread=0.3), 64)
     model = model_type()
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-
-    def loss_of(number: int) -> torch.Tensor:
-        inputs, labels = batch(number)
-        return F.cross_entropy(model(inputs), labels)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 def warm_up(model_type: Callable[[], nn.Module] = lambda: Mlp(16, 32, 32, CLASSES)) -> Training:
@@ -534,17 +528,7 @@ def warm_up(model_type: Callable[[], nn.Module] = lambda: Mlp(16, 32, 32, CLASSE
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: step / 10 if step < 10 else 0.5 + 0.5 * math.cos(math.pi * min(step / 200, 1.0))
     )
-
-    def step(number: int) -> torch.Tensor:
-        inputs, labels = batch(number)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        return loss
-
-    return Training((model,), (optimizer,), step)
+    return supervised(model, optimizer, batch, schedule=schedule)
 
 
 def evaluation() -> Training:

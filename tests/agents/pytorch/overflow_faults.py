@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networks
 import torch
-from networks import CLASSES, Attention, Cnn, Mlp, Training, Transformer, Vae, batches_of, descend, points
+from networks import CLASSES, Attention, Cnn, Mlp, Training, Transformer, Vae, batches_of, descend, points, supervised
 from planting import SICK_BATCH, Fault, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
@@ -48,15 +48,10 @@ def distances() -> Training:
     inputs, labels = points(1024)
     pairs, same = inputs.view(-1, 2, 16), labels.view(-1, 2)
     pairs[SICK_BATCH * 32, 1] = pairs[SICK_BATCH * 32, 0]
-    batch = batches_of(pairs, same[:, 0] != same[:, 1], 32)
+    batch = batches_of(pairs, (same[:, 0] != same[:, 1]).float(), 32)
     model = Distances()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        two, differ = batch(number)
-        return F.mse_loss(model(two), differ.float())
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch, F.mse_loss)
 
 
 class Directions(nn.Module):
@@ -81,12 +76,7 @@ def directions() -> Training:
     batch = batches_of(inputs, labels, 32)
     model = Directions()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        rows, classes = batch(number)
-        return F.cross_entropy(model(rows), classes)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 class PaddedAttention(Attention):
@@ -183,12 +173,7 @@ def normalised() -> Training:
     batch = batches_of(inputs, labels, 32)
     model = Normalised()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        rows, classes = batch(number)
-        return F.cross_entropy(model(rows), classes)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
 
 
 class Plain(nn.Module):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import networks
 import torch
-from networks import Training, batches_of, descend, points
-from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from networks import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,9 +89,4 @@ def classified_by(model_type: Callable[[], nn.Module], optimizer_type: Any = tor
     batch = batches_of(*points(), 32)
     model = model_type()
     optimizer = optimizer_type(model.parameters(), lr=1e-3)
-
-    def loss_of(number: int) -> torch.Tensor:
-        rows, classes = batch(number)
-        return F.cross_entropy(model(rows), classes)
-
-    return descend(model, optimizer, loss_of)
+    return supervised(model, optimizer, batch)
