@@ -97,7 +97,7 @@ def test_what_was_not_dumped_is_named_as_a_candidate_and_not_assumed_clean(
     assert found.address.node == inf
     assert not found.certain
     assert found.candidates[:2] == (inf, producer[0].name)
-    assert "not all of its inputs were dumped" in found.sentence
+    assert "not all of its inputs are known" in found.sentence
 
 
 @pytest.mark.parametrize("name", DUMPS)

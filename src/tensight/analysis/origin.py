@@ -128,7 +128,7 @@ class Origin:
         if self.certain:
             return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"
         if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):
-            return f"{self.anomaly.words} was first seen at {where}; not all of its inputs were dumped"
+            return f"{self.anomaly.words} was first seen at {where}; not all of its inputs are known"
         return f"{self.anomaly.words} was first seen at {where}; what was recorded of its inputs leaves it open"
 
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { HitRecord, NodeHits, Origin } from '~/api/types'
 import { addressOf, findings, nodeOf } from './findings'
 import { excerptOf } from './excerpt'
-import { remedyOf } from './remedies'
+import { remedyOf, whereUncertain } from './remedies'
 
 function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
   return {
@@ -109,6 +109,16 @@ describe('what to do', () => {
     expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
     expect(remedy('explosion', 'mul')).toBe('explosion')
     expect(remedy('nan', 'Custom')).toBe('other')
+  })
+  it('is what this kind of run can do, where it is uncertain', () => {
+    const uncertain = (framework: string, dump: string, live = false) =>
+      whereUncertain({ framework, dump, capabilities: { live } })
+    expect(whereUncertain(undefined)).toBe('uncertain')
+    expect(uncertain('pytorch', '', true)).toBe('uncertain')
+    expect(uncertain('pytorch', 'runs/1')).toBe('uncertain')
+    expect(uncertain('mindspore', '', true)).toBe('uncertainMindSpore')
+    expect(uncertain('mindspore', 'runs/1')).toBe('uncertainMindSpore')
+    expect(uncertain('mindspore', 'resnet')).toBe('uncertainDump')
   })
 })
 

@@ -10,6 +10,19 @@ const BY_TYPE: readonly (readonly [RegExp, string])[] = [
 const SUMS =
   /^(add|addn|sub|rsub|mul|mean|reducemean|sum|reducesum|cumsum|mm|bmm|matmul|batchmatmul|addmm|baddbmm|linear|einsum|dot|conv.*|cast|_to_copy|pow|square)$/
 
+interface Run {
+  framework: string
+  dump: string
+  capabilities: { live: boolean }
+}
+
+/** Which text says how the origin of an anomaly is known for certain, in a run like this. */
+export function whereUncertain(session: Run | undefined): string {
+  if (session?.framework.toLowerCase() !== 'mindspore') return 'uncertain'
+  const wasDebugged = session.capabilities.live || session.dump.startsWith('runs/')
+  return wasDebugged ? 'uncertainMindSpore' : 'uncertainDump'
+}
+
 /** Which text says what to do about a finding where an operator made NaN or Inf of sound inputs. */
 export function remedyOf(finding: Finding): string {
   if (finding.kind === 'hit') return 'advice'

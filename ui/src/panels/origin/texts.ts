@@ -47,6 +47,10 @@ export const originTexts = texts(
         'It was there before the step: look at the batch of data, or at the update of this parameter one step before.',
       uncertain:
         'Look at the operators in question from the first one on; capture every operator (--capture ops) to know it for certain.',
+      uncertainMindSpore:
+        'Look at the operators in question from the first one on. Not all that went in was dumped: run without partial memory, and without a dump of your own that leaves operators out, to know it for certain.',
+      uncertainDump:
+        'Look at the operators in question from the first one on; dump the inputs and outputs of all operators (dump_mode 0, input_output 0) to know it for certain.',
       other:
         'Look at what went in: a value at the edge of what this operator can compute, such as 0, a negative or a huge number.',
     },
@@ -121,6 +125,10 @@ export const originTexts = texts(
       all_zero: '在这一行中查找掩码、被关闭的神经元，或与 0 相乘。',
       arrived: '它在本步之前就已存在：请检查数据批次，或该参数在上一步的更新。',
       uncertain: '请从第一个可疑算子开始逐个查看；捕获所有算子（--capture ops）即可确定起源。',
+      uncertainMindSpore:
+        '请从第一个可疑算子开始逐个查看。输入并未全部转储：不使用节省内存模式，也不使用遗漏算子的自定义转储，即可确定起源。',
+      uncertainDump:
+        '请从第一个可疑算子开始逐个查看；转储所有算子的输入与输出（dump_mode 0、input_output 0）即可确定起源。',
       other: '查看输入：是否有处于该算子计算边界上的值，例如 0、负数或极大的数。',
     },
     wentIn: '输入',
