@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
+    from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source
     from tensight.graph import OutputSlot
 
@@ -31,7 +32,7 @@ class Slot:
         dtype and shape when it was first seen.
     reference : weakref of tensor or None
         The tensor that stood here in the latest step.
-    consumer : (operation, int) or None
+    consumer : (Operation, int) or None
         What reads it first, and as which input: its gradient is an output of that operation's gradient.
     gradient_place : int
         UNPLACED until a gradient has arrived once.
@@ -56,10 +57,49 @@ class Slot:
         self.source = source
         self.outline = outline
         self.reference: weakref.ref[Any] | None = None
-        self.consumer: tuple[Any, int] | None = None
+        self.consumer: tuple[Operation[Any], int] | None = None
         self.gradient_place = UNPLACED
         self.gradient_outline: OutputSlot | None = None
         self.on_gradient: Callable[..., None] | None = None
+
+
+AnySlot = TypeVar("AnySlot", bound=Slot)
+
+
+class Operation(Generic[AnySlot]):
+    """A node of a step: a call of what has no calls within, or what the code around such calls computes.
+
+    Attributes
+    ----------
+    node : DeclaredNode
+    gradient_name, gradient_type : str
+        Of the node of the backward pass that belongs to it.
+    outputs : list of Slot
+    """
+
+    __slots__ = ("gradient_name", "gradient_type", "node", "outputs")
+
+    def __init__(self, node: DeclaredNode) -> None:
+        scope, _, own = node.name.rpartition("/")
+        number = own.rpartition("-op")[2]
+        self.node = node
+        self.gradient_name = f"Gradients/{scope}/{node.type}Grad-op{number}"
+        self.gradient_type = f"{node.type}Grad"
+        self.outputs: list[AnySlot] = []
+
+    def gradient_sources(self) -> list[Source]:
+        """Return from where the gradients of the outputs come, as far as they came."""
+        read = [slot.consumer for slot in self.outputs if slot.gradient_place != UNPLACED]
+        return [(reader[0].gradient_name, reader[1]) for reader in read if reader is not None]
+
+    def input_name(self, index: int) -> str:
+        """Return the name of an input that nothing in the program computed."""
+        scope, _, own = self.node.name.rpartition("/")
+        number = own.rpartition("-op")[2]
+        path = scope.partition("/")[2].replace("/", "_").replace(".", "_")
+        # No dots: such a name is a weight's.
+        parts = (path, "" if number == "0" else f"op{number}", "input", str(index))
+        return "_".join(filter(None, parts))
 
 
 def tensors_in_value(kind: type[Any], value: Any) -> list[Any]:

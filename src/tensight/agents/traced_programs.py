@@ -7,13 +7,14 @@ optimizer are added to it later, it is still that one, with more nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tensight.agents.program import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from tensight.agents.outliving import OutlivingTensors
     from tensight.agents.program import Source, StackFrame, TracedNode
 
 _OPTIMIZER = "Optimizer/"
@@ -41,46 +42,15 @@ class Trace:
     gradient_sources: Mapping[str, tuple[Source | None, ...]] = field(default_factory=dict)
 
 
-class OutlivingNodes(Protocol):
-    """What is there whatever a step runs, as an adapter knows it: weights, states, gradients, updates.
-
-    Attributes
-    ----------
-    generation : int
-        Grows whenever there is something new among them.
-    """
-
-    generation: int
-
-    def nodes(self) -> Iterable[TracedNode]:
-        """Return the nodes of weights, buffers and states."""
-
-    def gradient_nodes(
-        self, sources: Mapping[str, tuple[Source | None, ...]], stacks: Mapping[str, tuple[StackFrame, ...]]
-    ) -> Iterable[TracedNode]:
-        """Return the nodes of the gradients that optimizers read.
-
-        Parameters
-        ----------
-        sources : mapping of str to tuple of Source
-            From what each was computed, by the name of the weight.
-        stacks : mapping of str to tuple of StackFrame
-            The code that first reads each weight.
-        """
-
-    def update_nodes(self) -> Iterable[TracedNode]:
-        """Return the nodes of the optimizers' updates."""
-
-
 class Programs:
     """The programs of a training.
 
     Parameters
     ----------
-    parameters : OutlivingNodes
+    parameters : OutlivingTensors
     """
 
-    def __init__(self, parameters: OutlivingNodes) -> None:
+    def __init__(self, parameters: OutlivingTensors) -> None:
         self._parameters = parameters
         self._numbers: dict[tuple[tuple[str, tuple[object, ...]], ...], int] = {}
         self._programs: dict[tuple[int, int], tuple[Trace, Program]] = {}

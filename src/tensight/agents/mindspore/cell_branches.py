@@ -193,12 +193,7 @@ class StepBuilder:
         """Return the slot of a tensor that nothing in the program computed."""
         slot = operation.inputs.get(index)
         if slot is None:
-            scope, _, call = operation.node.name.rpartition("/")
-            number = call.rpartition("-op")[2]
-            path = scope.partition("/")[2].replace("/", "_").replace(".", "_")
-            # No dots: such a name is a weight's.
-            name = "_".join(part for part in (path, f"op{number}" if number != "0" else "", "input") if part)
-            node = self._places.node(f"{name}_{index}", "Parameter", "input")
+            node = self._places.node(operation.input_name(index), "Parameter", "input")
             slot = operation.inputs[index] = Slot(self._places.place(node, 0), (node.name, 0), outline(tensor))
         slot.consumer = None
         return slot

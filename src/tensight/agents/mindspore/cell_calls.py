@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Tensor
 
-from tensight.agents.calls import tensors_in_value
+from tensight.agents.calls import Operation as CalledOperation
+from tensight.agents.calls import Slot, tensors_in_value
 
 if TYPE_CHECKING:
-    from tensight.agents.calls import Slot
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
     from tensight.agents.traced_programs import Trace
@@ -19,30 +19,21 @@ tensors_in = partial(tensors_in_value, Tensor)
 """Returns the tensors in a value, in the order in which it holds them."""
 
 
-class Operation:
+class Operation(CalledOperation[Slot]):
     """A node: the n-th call of a leaf, or what a container's own code computes for the n-th time.
 
     Attributes
     ----------
-    node : DeclaredNode
-    gradient_name, gradient_type : str
-        Of the node of the backward pass that belongs to it.
-    outputs : list of Slot
     inputs : dict of int to Slot
         What came from outside, by the number of the input.
     is_compiled : bool
         Whether nothing can be seen of what happens within it.
     """
 
-    __slots__ = ("gradient_name", "gradient_type", "inputs", "is_compiled", "node", "outputs")
+    __slots__ = ("inputs", "is_compiled")
 
     def __init__(self, node: DeclaredNode) -> None:
-        scope, _, own = node.name.rpartition("/")
-        number = own.rpartition("-op")[2]
-        self.node = node
-        self.gradient_name = f"Gradients/{scope}/{node.type}Grad-op{number}"
-        self.gradient_type = f"{node.type}Grad"
-        self.outputs: list[Slot] = []
+        super().__init__(node)
         self.inputs: dict[int, Slot] = {}
         self.is_compiled = False
 

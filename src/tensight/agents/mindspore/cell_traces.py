@@ -60,11 +60,7 @@ def _forward(ran: Ran, operation: Operation) -> TracedNode:
 
 def _gradient(ran: Ran, operation: Operation) -> TracedNode | None:
     """Return the node of the backward pass; None if no gradient came by."""
-    sources: list[Source | None] = []
-    for slot in operation.outputs:
-        if slot.gradient_place != UNPLACED and slot.consumer is not None:
-            consumer, index = slot.consumer
-            sources.append((consumer.gradient_name, index))
+    sources = operation.gradient_sources()
     outputs: list[OutputSlot] = []
     for slot, index in ran.read:
         if slot.gradient_place != UNPLACED and slot.consumer == (operation, index):

@@ -169,12 +169,7 @@ class Branch:
 
     def _from_outside(self, operation: Operation, tensor: torch.Tensor) -> Slot:
         """Return the slot of a tensor that nothing in the program computed."""
-        scope, _, call = operation.node.name.rpartition("/")
-        number = call.rpartition("-op")[2]
-        path = scope.partition("/")[2].replace("/", "_").replace(".", "_")
-        # No dots: such a name is a weight's.
-        name = "_".join(part for part in (path, f"op{number}" if number != "0" else "", "input") if part)
-        node = self._places.node(f"{name}_{len(operation.sources)}", "Parameter", "input")
+        node = self._places.node(operation.input_name(len(operation.sources)), "Parameter", "input")
         slot = Slot(self._places.place(node, 0), (node.name, 0), outline(tensor))
         self._know(slot, tensor)
         return slot
@@ -200,8 +195,7 @@ class Branch:
     def _operation(self, scope: str, type_: str) -> Operation:
         number = self._counts.get((scope, type_), 0)
         self._counts[scope, type_] = number + 1
-        node = self._places.node(f"{scope}/{type_}-op{number}", type_)
-        return Operation(node, f"Gradients/{scope}/{type_}Grad-op{number}", user_stack())
+        return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), user_stack())
 
     def _read_weights(self, operation: Operation, module: torch.nn.Module, all_of_them: bool) -> None:
         if all_of_them:

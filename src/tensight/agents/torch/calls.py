@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tensight.agents.calls import Operation as CalledOperation
 from tensight.agents.calls import Slot as CallSlot
 from tensight.agents.calls import tensors_in_value
 from tensight.agents.torch.names import NOBODY
@@ -50,32 +51,25 @@ class Slot(CallSlot):
         self.had_gradient = False
 
 
-class Operation:
+class Operation(CalledOperation[Slot]):
     """A node of a step: a call of a leaf, or what a container's own code computes.
 
     Attributes
     ----------
-    node : DeclaredNode
-    gradient_name, gradient_type : str
-        Of the node of the backward pass that belongs to it.
     sources : list of Source or None
     read : list of (Slot, int)
         The slots that it reads, each with its index among the sources.
-    outputs : list of Slot
     parameters : list of str
         Names of weights among the sources.
     stack : tuple of StackFrame
     """
 
-    __slots__ = ("gradient_name", "gradient_type", "node", "outputs", "parameters", "read", "sources", "stack")
+    __slots__ = ("parameters", "read", "sources", "stack")
 
-    def __init__(self, node: DeclaredNode, gradient_name: str, stack: tuple[StackFrame, ...]) -> None:
-        self.node = node
-        self.gradient_name = gradient_name
-        self.gradient_type = f"{node.type}Grad"
+    def __init__(self, node: DeclaredNode, stack: tuple[StackFrame, ...]) -> None:
+        super().__init__(node)
         self.sources: list[Source | None] = []
         self.read: list[tuple[Slot, int]] = []
-        self.outputs: list[Slot] = []
         self.parameters: list[str] = []
         self.stack = stack
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.meeting import as_one_job
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
@@ -92,7 +92,7 @@ class Debugger(TrainingDebugger):
     def _attach(self, first: nn.Module) -> None:
         names = Names()
         framework = _framework(first)
-        settings = _as_one_job(self._settings, framework)
+        settings = as_one_job(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         discovery = Discovery(names, self._subjects)
         optimizers = self._optimizers
@@ -181,11 +181,3 @@ def _framework(model: nn.Module) -> Framework:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     backend = "CPU" if device.type == "cpu" else "GPU"
     return Framework("torch", torch.__version__, backend, device.index or 0, rank, world_size)
-
-
-def _as_one_job(settings: AgentSettings, framework: Framework) -> AgentSettings:
-    """Return settings with a name of the run that all its ranks come to: where they found each other."""
-    if settings.job or framework.world_size == 1:
-        return settings
-    meeting = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
-    return replace(settings, job="-".join(("torch", *filter(None, meeting))))
