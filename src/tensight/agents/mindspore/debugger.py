@@ -82,7 +82,7 @@ class Debugger(TrainingDebugger):
         self._own: set[str] = set()
         self._latest: Phase | None = None
         self._runs_undumped = False
-        self._calls = GraphCalls(self._before_compile, self._compiled, self._called)
+        self._calls = GraphCalls(self.before_compile, self._compiled, self._called)
         self._models = ModelCalls(self)
         self._first_cell = Replacements()
         self._thread = threading.get_ident()
@@ -143,7 +143,8 @@ class Debugger(TrainingDebugger):
 
     # --- graphs ---
 
-    def _before_compile(self, owner: Any) -> None:
+    def before_compile(self, owner: Any) -> None:
+        """Have MindSpore dump, if it does not yet: a graph is about to be compiled, of a cell, a function or None."""
         if self._is_over:
             return
         if not is_graph_mode() and is_own(owner):

@@ -1,19 +1,23 @@
-"""Calls of `mindspore.Model` and of `data_sink`: batches that end without an update, and sink mode, which is refused.
+"""Calls of `mindspore.Model` and of what sinks data: batches that end without an update; sink mode, which is refused.
 
-In sink mode a device runs whole epochs at once, and nobody can look at a step of them.
+In sink mode a device runs many steps of a compiled network in one call, and nobody can look at one of them. In
+PyNative mode, in evaluations, and if one batch is sunk at a time, each step is a call of its own, as without it.
 """
 
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import mindspore
 from mindspore.train.callback import Callback
+from mindspore.train.dataset_helper import DatasetHelper
 from mindspore.train.model import Model
 
 from tensight.agents.call_stack import user_stack
+from tensight.agents.mindspore.calls import is_graph_mode
 from tensight.agents.notices import say_once
 from tensight.agents.replacing import Replacements
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 _METHODS = ("train", "fit", "eval")
 _SINKS = ("dataset_sink_mode", "valid_dataset_sink_mode")
+_MOST_LINES = 20
+"""Of a call, in which its argument is looked for."""
 
 
 class ModelCalls:
@@ -43,6 +49,8 @@ class ModelCalls:
         """Follow the calls from now on."""
         for name in _METHODS:
             self._replaced.put(Model, name, self._model_called)
+        # Every way to sink mode but one leads through this.
+        self._replaced.put(DatasetHelper, "__init__", self._helper_made)
         if hasattr(mindspore, "data_sink"):
             self._replaced.put(mindspore, "data_sink", self._sink_made)
 
@@ -62,32 +70,74 @@ class ModelCalls:
 
     def _look(self, method: str, given: dict[str, Any]) -> None:
         for name in _SINKS:
-            if given.get(name) is True:
-                self._refuse(f"{name}=True", f"{name}=False")
+            if given.get(name) is True and _is_on_cpu():
+                say_once(
+                    f"{_line_of(name)} — write {name}=False there before you train on a GPU or Ascend, where it sends"
+                    " whole epochs to the device, of which no step can be looked at; on the CPU MindSpore ignores it,"
+                    " so this training is debugged"
+                )
         if method != "eval":
             callbacks = given.get("callbacks")
             others = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
             given["callbacks"] = [*others, _BatchEnds(self._debugger)]
 
+    def _helper_made(self, original: Callable[..., Any], helper: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            bound = inspect.signature(original).bind(helper, *arguments, **named)
+            bound.apply_defaults()
+            given = bound.arguments
+            if given["dataset_sink_mode"] is True and is_graph_mode() and not _is_on_cpu():
+                self._sinks(_steps_at_once(given["dataset"], given["sink_size"]), "dataset_sink_mode")
+        except Exception as error:
+            say_once(f"this use of sink mode is not followed: {error}")
+        return original(helper, *arguments, **named)
+
     def _sink_made(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        self._refuse("data_sink", "the function itself, called with each batch of the dataset")
+        try:
+            bound = inspect.signature(original).bind(*arguments, **named)
+            bound.apply_defaults()
+            given = bound.arguments
+            # Without a configuration it calls the function once for each batch. On the CPU MindSpore refuses it.
+            if given["jit_config"] is not None and is_graph_mode() and not _is_on_cpu():
+                self._sinks(int(given["sink_size"]), "data_sink")
+        except Exception as error:
+            say_once(f"this use of sink mode is not followed: {error}")
         return original(*arguments, **named)
 
-    def _refuse(self, what: str, instead: str) -> None:
-        """Tell a person which line to change; where sink mode has no effect the training is debugged all the same."""
-        stack = user_stack()
-        at = f"{stack[0].file}:{stack[0].line}: {stack[0].code}" if stack else "the script"
-        if mindspore.get_context("device_target") == "CPU":
-            say_once(
-                f"{at} — write {instead} there: {what} sends whole epochs to a GPU or Ascend device, of which no step"
-                " can be looked at; MindSpore ignores it on the CPU, so this training is debugged"
-            )
+    def _sinks(self, steps: int, what: str) -> None:
+        """Go on debugging if each step is a call; or else tell a person which line to change, and end debugging."""
+        if steps == 1:
+            # What feeds the device is the first graph, before any that is called.
+            self._debugger.before_compile(None)
             return
+        instead = "dataset_sink_mode=False" if what != "data_sink" else "a loop that calls the function with each batch"
         say_once(
-            f"{at} — sink mode cannot be debugged, because whole epochs run on the device at once; write {instead} in"
-            f" place of {what}. The training goes on without the debugger"
+            f"{_line_of(what)} — sink mode cannot be debugged, because the device may run {steps:,} steps at once;"
+            f" write {instead} there. The training goes on without the debugger"
         )
         self._debugger.close()
+
+
+def _is_on_cpu() -> bool:
+    return bool(mindspore.get_context("device_target") == "CPU")
+
+
+def _steps_at_once(dataset: Any, sink_size: int) -> int:
+    """Return how many batches MindSpore sends to the device for one call."""
+    of_dataset = getattr(dataset, "__loop_size__", None)
+    if of_dataset is not None:
+        return int(of_dataset)
+    return sink_size if sink_size > 0 else int(dataset.get_dataset_size())
+
+
+def _line_of(word: str) -> str:
+    """Return the line of the script that has a word, in the call that is under way."""
+    frame = next(iter(user_stack()), None)
+    if frame is None:
+        return "the script"
+    lines = range(frame.line, frame.line + _MOST_LINES)
+    line = next((number for number in lines if word in linecache.getline(frame.file, number)), frame.line)
+    return f"{frame.file}:{line}: {linecache.getline(frame.file, line).strip()}"
 
 
 class _BatchEnds(Callback):
