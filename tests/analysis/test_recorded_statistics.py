@@ -365,6 +365,23 @@ def test_problems_of_the_csv_are_problems_of_the_analysis(analyse: Analyse, dump
     assert any("contradict each other" in text for text in texts)
 
 
+def test_statistics_that_contradict_each_other_are_said_once(
+    analyse: Analyse, dump_copy: Copy, tensight: Callable[..., Any]
+) -> None:
+    dump = dump_copy("sick-2.10.0")
+    record_dump(dump, DEFAULT)
+    for path in dump.rglob("statistic.csv"):
+        header, first, *others = path.read_text().splitlines()
+        path.write_text(
+            "\n".join([header, *(f"{line.rsplit(',', 3)[0]},-5,6,1" for line in (first, *others[:1])), *others[1:]])
+        )
+    (problem,) = analyse(dump).unusable_records()
+    steps = len(list(dump.rglob("statistic.csv")))
+    assert problem.what.startswith(f"of {2 * steps} of ")
+    assert "the recorded statistics contradict each other, such as 0/" in problem.what
+    assert tensight("check", dump).err.count("contradict each other") == 1
+
+
 @pytest.mark.parametrize("columns", [OLD, DEFAULT], ids=["up to 2.2", "default"])
 def test_the_commands_say_that_only_statistics_were_recorded(
     columns: tuple[str, ...], tensight: Callable[..., Any], dump_copy: Copy

@@ -382,6 +382,22 @@ def test_the_table_can_be_searched_and_sorted_by_every_column(dump_200: Path) ->
     asyncio.run(ask())
 
 
+def test_it_is_said_that_recorded_statistics_contradict_each_other(dump_copy: Callable[[str], Path]) -> None:
+    path = dump_copy("sick-2.0.0")
+    statistics_writer.record_dump(path / "rank_0" / "Sick", ("Max Value", "Min Value"))
+    csv = next(path.rglob("statistic.csv"))
+    header, first, *others = csv.read_text().splitlines()
+    csv.write_text("\n".join([header, f"{first.rsplit(',', 2)[0]},-5,6", *others]) + "\n")
+
+    async def ask() -> None:
+        async with debugging(path) as session:
+            message = session.record().message
+            assert "of 1 of " in message
+            assert "the recorded statistics contradict each other" in message
+
+    asyncio.run(ask())
+
+
 def test_statistics_that_a_device_recorded_stand_in_where_there_are_no_values(
     dump_copy: Callable[[str], Path], dump_200: Path
 ) -> None:

@@ -145,11 +145,29 @@ class Analysis:
         """What could not be used: problems of the dump, and tensors that could not be read so far."""
         table = self.known
         unreadable = (
-            Problem(os.path.relpath(file.path, self.dump.path) if "://" not in file.path else file.path, error)
-            for file, error in zip(table.files, table.errors, strict=True)
+            Problem(self._where(file), error)
+            for file, error in zip(table.files[: table.with_values], table.errors, strict=False)
             if error
         )
-        return (*self.dump.problems, *unreadable)
+        return (*self.dump.problems, *unreadable, *self.unusable_records())
+
+    def unusable_records(self) -> tuple[Problem, ...]:
+        """Return why what was recorded of tensors in place of their values cannot be used; each reason once."""
+        table = self.known
+        rows: dict[str, list[int]] = {}
+        for row, reason in enumerate(table.recorded.errors, table.with_values):
+            if reason:
+                rows.setdefault(reason, []).append(row)
+        problems = []
+        for reason, found in rows.items():
+            first = table.files[found[0]]
+            some = f"{len(found):,} of {len(table.recorded):,} tensors"
+            what = f"of {some} {reason}, such as {first.address or first.op_name}"
+            problems.append(Problem(self._where(first), what, "nothing is known of these tensors"))
+        return tuple(problems)
+
+    def _where(self, file: TensorFile) -> str:
+        return os.path.relpath(file.path, self.dump.path) if "://" not in file.path else file.path
 
     def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: NonFinite = "evaluate") -> list[Evaluation]:
         """Check conditions on tensors; each tensor is read at most once, and only if its row cannot answer.

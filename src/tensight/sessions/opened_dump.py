@@ -105,7 +105,7 @@ class OpenedDump:
         self.analysis = Analysis(dump, progress=progress, cache_dir=cache_dir)
         self.index = TensorIndex(dump, self.table)
         self.replay = Replay(dump)
-        self.problems = tuple(dump.problems)
+        self.problems = (*dump.problems, *self.analysis.unusable_records())
         self._executions: dict[int, Sequence[Execution]] = {}
         self._sources: dict[int, DumpSource] = {}
         self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
