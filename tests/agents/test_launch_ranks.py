@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from running import running_server
 
 import tensight
 from tensight.sessions.records import State
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tensight.client import Session
+
 PATIENCE_S = 60.0
 SCRIPT = """\
+import sys
 import torch
 from torch import distributed, nn
 
@@ -24,31 +32,54 @@ model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.Re
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(6):
     optimizer.zero_grad()
-    model(torch.randn(4, 8)).pow(2).mean().backward()
+    inputs = torch.randn(4, 8)
+    if sys.argv[1:] == [str(step)] and distributed.get_rank() == 1:
+        inputs[0, 0] = float("nan")
+    model(inputs).pow(2).mean().backward()
     optimizer.step()
 distributed.destroy_process_group()
 """
 
 
-def test_ranks_of_one_run_are_one_session(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
-    with running_server(tmp_path / "workspace") as server, tensight.connect(server.url) as connection:
+@contextmanager
+def two_ranks(folder: Path, *arguments: str, capture: str = "modules") -> Iterator[Session]:
+    """The session of both ranks, which wait before the first step; at the end they have ended as they should."""
+    (folder / "train.py").write_text(SCRIPT)
+    started = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    with running_server(folder / "workspace") as server, tensight.connect(server.url) as connection:
         host, _, port = str(server.debugger).rpartition(":")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
         chosen = {"TENSIGHT_DEBUG": "1", "TENSIGHT_HOST": host, "TENSIGHT_PORT": port, "TENSIGHT_BREAK_AT_START": "1"}
-        with subprocess.Popen(command, cwd=tmp_path, env={**inherited, **chosen, "OMP_NUM_THREADS": "1"}) as process:
+        environment = {**inherited, **chosen, "TENSIGHT_CAPTURE": capture, "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen([sys.executable, "-m", *started, *arguments], cwd=folder, env=environment) as process:
             session = connection.wait_for_session(PATIENCE_S)
             for event in session.events(timeout_s=PATIENCE_S):
                 if event.kind in ("state", "rank") and len(session.summary.ranks) == 2:
                     break
             assert session.wait(PATIENCE_S).state is State.PAUSED
-            record = session.step(3).wait(PATIENCE_S)
-            assert {(rank.rank, rank.state, rank.step) for rank in record.ranks} == {
-                (0, State.PAUSED, 3),
-                (1, State.PAUSED, 3),
-            }
+            yield session
             assert [each.id for each in connection.sessions()] == [session.id]
             record = session.continue_().wait(PATIENCE_S)
             assert (record.state, record.step) == (State.FINISHED, 6)
             assert process.wait(PATIENCE_S) == 0
+
+
+def test_ranks_of_one_run_are_one_session(tmp_path: Path) -> None:
+    with two_ranks(tmp_path) as session:
+        record = session.step(3).wait(PATIENCE_S)
+        assert {(rank.rank, rank.state, rank.step) for rank in record.ranks} == {
+            (0, State.PAUSED, 3),
+            (1, State.PAUSED, 3),
+        }
+
+
+def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_the_step(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, "3", capture="ops") as session:
+        session.watch("tensor_overflow", on="all")
+        record = session.continue_().wait(PATIENCE_S)
+        assert {(rank.rank, rank.state, rank.step, rank.node) for rank in record.ranks} == {
+            (0, State.PAUSED, 4, ""),
+            (1, State.PAUSED, 4, ""),
+        }
+        assert {hit.rank for hit in session.hits() if hit.type == "addmm"} == {1}
+        session.delete_watchpoints(*session.watchpoints())

@@ -106,6 +106,7 @@ class Agent:
         self._process_id = os.getpid()
         self._is_over = False
         self._has_values = True
+        self._hits_within: list[AgentHit] = []
         self._lasting = LastingPlaces(self.places, self.retention)
         self._cursor = NodeCursor(self.places) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
@@ -201,6 +202,10 @@ class Agent:
         try:
             self._reader.settle(self.columns)
             hits = self.watches.check_node(self.columns, node, self.step, self.retention)
+            if hits and self.framework.world_size > 1:
+                # Other ranks may wait for this one within the step: none of them would arrive anywhere.
+                self._hits_within += hits
+                hits = []
             if hits or self._stops.stands_at(node.name):
                 self._learn_running(node.name)
                 self._stops.at_node(node.name, hits)
@@ -263,7 +268,9 @@ class Agent:
         if captured:
             self._reader.settle(self.columns)
             hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
+            hits += self._hits_within
             self._record(program)
+        self._hits_within = []
         self._stops.count_step()
         self._follow_the_server()
         if self._attachment.is_attached:
