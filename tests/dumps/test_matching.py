@@ -171,6 +171,28 @@ def test_files_numbered_otherwise_than_the_graph_are_matched_in_order(writer: Du
     assert numbered(writer, [5, 6, 8, 9, 7], [0, 1, 2, 3, 4]) == [f"Default/Cast-op{n}" for n in (5, 6, 8, 9, 7)]
 
 
+def test_numbers_of_a_graph_that_counts_anew_in_every_scope_are_trusted_only_if_it_counts_upwards(
+    writer: DumpWriter,
+) -> None:
+    graph = GraphWriter("kernel_graph0").operator("Default/MatMul-op0", inputs=())
+    for number in (2, 0, 1):
+        graph.operator(f"Gradients/Default/MatMul-op{number}", inputs=())
+    writer.graph(graph)
+    files = ("Default_MatMul-op0", *(f"Gradients_Default_MatMul-op{number}" for number in range(3)))
+    for name in files:
+        writer.tensor(0, f"MatMul.{name}", dtype="Float32")
+    by_name = {tensor.op_name: tensor.node for tensor in open_dump(writer.root).tensors()}
+    assert [by_name[name] for name in files] == [
+        "Default/MatMul-op0",
+        *(f"Gradients/Default/MatMul-op{number}" for number in (2, 0, 1)),
+    ]
+
+
+def test_numbers_that_are_unique_in_a_graph_are_trusted_in_any_order(writer: DumpWriter) -> None:
+    numbers = [2, 0, 1]
+    assert numbered(writer, numbers, [0, 1, 2]) == [f"Default/Cast-op{number}" for number in sorted(numbers)]
+
+
 def test_no_number_is_trusted_where_one_is_wrong(writer: DumpWriter) -> None:
     assert numbered(writer, [1, 2], [0, 1]) == ["Default/Cast-op1", "Default/Cast-op2"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tensight.dumps.names import constant_key, joined, split_head
@@ -180,10 +181,11 @@ class NodeMatcher:
         """Correct the matches of one folder where its files number their operators otherwise than the graph.
 
         MindSpore 2.10 numbers operators anew in every scope, and makes some of them (Cast, AddN, …) once more after
-        it has named them, so that the graph says ``…/Cast-op5, -op6`` and the files ``…_Cast-op0, -op1``. Both count
-        upwards in the order of the graph. So if, in one scope and type, files have a number that no node has,
-        then no number there can be trusted; and if there are as many of one as of the other, the n-th belongs to
-        the n-th, unless the element types speak against it. Otherwise all nodes of that scope and type stay possible.
+        it has named them, so that the graph says ``…/Cast-op5, -op6`` and the files ``…_Cast-op0, -op1``. Files count
+        upwards in the order of the graph. So if, in one scope and type, files have a number that no node has, or if
+        the graph does not count upwards, then no number there can be trusted; and if there are as many of one as of
+        the other, the n-th belongs to the n-th, unless the element types speak against it. Otherwise all nodes of that
+        scope and type stay possible.
 
         Parameters
         ----------
@@ -198,7 +200,7 @@ class NodeMatcher:
             What must be replaced, and by what.
         """
         matches = list(matches)
-        if all(match.candidates for match in matches):
+        if not self._unordered and all(match.candidates for match in matches):
             return {}
         families: dict[tuple[str, str], dict[int, Match]] = {}
         for match in matches:
@@ -208,7 +210,7 @@ class NodeMatcher:
                 families.setdefault(family, {})[int(parts["number"])] = match
         replaced: dict[Match, Match] = {}
         for family, numbered in families.items():
-            if all(match.candidates for match in numbered.values()):
+            if family not in self._unordered and all(match.candidates for match in numbered.values()):
                 continue
             nodes = self._by_stem.get(family, [])
             ordered = [numbered[number] for number in sorted(numbered)]
@@ -219,6 +221,25 @@ class NodeMatcher:
                 candidates = (nodes[place],) if exact else _in_order(nodes)
                 replaced[match] = Match(match.op_type, match.op_name, candidates, by_order=exact)
         return replaced
+
+    @cached_property
+    def _unordered(self) -> frozenset[tuple[str, str]]:
+        """Scopes and types in which the graph does not count upwards, if it counts anew in every scope."""
+        latest: dict[str, int] = {}
+        numbers: set[int] = set()
+        found: list[tuple[str, str]] = []
+        amount = 0
+        for candidate in self._operators.all():
+            stem, _, number = (candidate.node.full_name or candidate.node.name).rpartition("-op")
+            if not (stem and number.isdecimal()):
+                continue
+            counted = int(number)
+            if counted < latest.get(stem, -1):
+                found.append((joined(candidate.node.type), joined(f"{stem}-op")))
+            latest[stem] = counted
+            numbers.add(counted)
+            amount += 1
+        return frozenset(found) if len(numbers) < amount else frozenset()
 
     @property
     def _by_stem(self) -> dict[tuple[str, str], list[Candidate]]:
