@@ -1,6 +1,7 @@
 """A training of MindSpore in GRAPH_MODE, in each way in which people write one; run with and without the debugger.
 
-    python graph_training.py [--style model|cell|jit|functional|between|block|callback] [--steps N] [--stop-at STEP ...]
+    python graph_training.py [--style model|cell|jit|branch|functional|between|block|callback] [--steps N]
+                             [--stop-at STEP ...]
 
 It writes a line after each step, and at the end what it arrived at. At a step of ``--stop-at`` it waits for a line on
 standard input. With ``--save FOLDER`` MindSpore's own values of each step are written there.
@@ -51,7 +52,7 @@ class Told(ms.Callback):
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser()
-    styles = ("model", "cell", "jit", "functional", "between", "block", "callback")
+    styles = ("model", "cell", "jit", "branch", "functional", "between", "block", "callback")
     parser.add_argument("--style", choices=styles, default="cell")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--width", type=int, default=16)
@@ -138,7 +139,13 @@ def step_of(style: str, network: Any, loss_of: Any, optimizer: Any) -> Any:
         optimizer(gradients)
         return value, gradients
 
-    return ms.jit(step) if style == "jit" else step
+    def careful_step(batch: Any, classes: Any) -> Any:
+        value, gradients = value_and_gradients(batch, classes)
+        if ms.amp.all_finite(gradients):
+            optimizer(gradients)
+        return value, gradients
+
+    return {"jit": ms.jit(step), "branch": ms.jit(careful_step)}.get(style, step)
 
 
 def fingerprint(network: nn.Cell) -> str:

@@ -88,7 +88,7 @@ def beginning(session: Session, condition: str) -> tuple[str, Any]:
         *[("2.10", example, "graph") for example in FAULTS],
         ("2.10", "lenet", "pynative"),
         ("2.10", "gan", "pynative"),
-        ("2.7", "transformer", "graph"),
+        *[("2.7", example, "graph") for example in ("resnet", "transformer", "gan")],
         ("2.7", "transformer", "pynative"),
     ],
 )
@@ -103,6 +103,8 @@ def test_the_planted_fault_is_found_at_its_step_operator_and_line(
         assert (record.state, record.step) == (State.PAUSED, place.step), found(session)
         assert any(hit.condition == place.condition for hit in session.hits()[0].tensors[0].hits), found(session)
 
+        # No example makes zeros that it does not mean to make.
+        assert "all_zero" not in {origin.anomaly for origin in session.origins()} or mode != "graph"
         node, line = beginning(session, place.condition)
         assert re.search(place.node, node), found(session)[:5]
         assert line is not None
@@ -150,6 +152,7 @@ def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
         session.watch_recommended()
         record = session.continue_(STEPS).wait(PATIENCE_S)
         assert (record.state, record.step, found(session)) == (State.PAUSED, STEPS, [])
+        every_gradient_is_watched(session)
         weights = [node.entry.path for node in session.nodes(kind="weight") if node.entry.path.encode() in saved]
         assert len(weights) > 5
         # What is seen of the last step is what the training saved after it, in another process, to the last bit.
@@ -159,3 +162,23 @@ def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
     assert ended.code == 0, ended.complained
     assert ended.printed == alone.printed
     assert (tmp_path / "debugged.ckpt").read_bytes() == saved
+
+
+@pytest.mark.parametrize("example", FAULTS)
+def test_in_a_healthy_training_on_an_older_version_nothing_hits(examples_server: RunningServer, example: str) -> None:
+    with debugged(examples_server, "2.7", example, "--mode", "graph", "--steps", str(STEPS)) as training:
+        session = training.session
+        session.watch_recommended()
+        record = session.continue_(STEPS).wait(PATIENCE_S)
+        assert (record.state, record.step, found(session)) == (State.PAUSED, STEPS, [])
+        every_gradient_is_watched(session)
+        session.continue_()
+        ended = training.finish()
+    assert ended.code == 0, ended.complained
+    assert len(ended.printed.splitlines()) >= STEPS
+
+
+def every_gradient_is_watched(session: Session) -> None:
+    """A recommended watchpoint watches weights that are matrices, another one their gradients."""
+    watched = {point.condition: point.nodes for point in session.watchpoints()}
+    assert watched["gradient_growth"] == watched["weight_growth"] > 0

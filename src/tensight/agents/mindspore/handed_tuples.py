@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Tensor
 
+from tensight.agents.mindspore.branch_inputs import branch_inputs
 from tensight.agents.mindspore.written_graphs import handed_on
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class HandedTuples:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._returned: dict[DumpedProgram, dict[int, tuple[weakref.ref[Any], Source]]] = {}
+        self._branches: dict[tuple[DumpedProgram, ...], dict[str, Source]] = {}
         self._links: _Links = {}
         self._linked: dict[tuple[int, frozenset[tuple[str, tuple[Source, ...]]]], tuple[Program, Program]] = {}
 
@@ -59,6 +61,8 @@ class HandedTuples:
             (program,) = programs
             # Of a graph that runs twice in a step the second run is seen.
             self._returned[program] = _by_identity(program.results, list(_flat(result)))
+        else:
+            self._links.update((name, (source,)) for name, source in self._given_to_branches(programs).items())
 
     def linked(self, program: Program) -> Program:
         """Return the program of the step, in which the tuples that were handed on consist of what was returned."""
@@ -81,6 +85,13 @@ class HandedTuples:
         """Forget the step that has ended: what is given on later is not what is seen of the next."""
         self._links.clear()
         self._returned.clear()
+
+    def _given_to_branches(self, programs: Collection[DumpedProgram]) -> dict[str, Source]:
+        key = tuple(programs)
+        known = self._branches.get(key)
+        if known is None:
+            known = self._branches[key] = branch_inputs(key)
+        return known
 
     def _take(self, name: str, tensors: list[Any]) -> None:
         elements: list[Source] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto, ValueProto
+from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto, TypeProto, ValueProto
 from tensight.wire import encoded
 
 if TYPE_CHECKING:
@@ -92,45 +92,53 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
 
 
 def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
-    """Return a serialized graph in which tuples that came from outside consist of what other nodes put out.
+    """Return a serialized graph in which values that came from outside are what other nodes put out.
 
     Parameters
     ----------
     data : bytes
         A graph with the names of a program.
     tuples : mapping of str to sequence of Source
-        By the name of the parameter; an element of which nobody knows better is one of the parameter itself.
+        By the name of the parameter, of which the graph knows whether it is a tuple; an element of which nobody knows
+        better is one of the parameter itself.
     """
     graph = GraphProto.FromString(data)
     references = {parameter.name: parameter.name for parameter in graph.parameters}
     references |= {node.full_name: node.name for node in graph.node}
+    kinds = {parameter.name: TypeProto.FromString(parameter.type) for parameter in graph.parameters}
     made: list[NodeProto] = []
+    items: dict[bytes, list[bytes]] = {}
+    wholes: dict[bytes, bytes] = {}
     for name, elements in tuples.items():
         parameter = encoded(name)
         scope = b"Default/" + parameter
-        whole = NodeProto(name=b"handed." + parameter, op_type=b"MakeTuple", scope=scope)
-        whole.full_name = scope + b"/MakeTuple-op0"
+        own = items[parameter] = [b"%b.item%d" % (parameter, place) for place in range(len(elements))]
         for place, (source, slot) in enumerate(elements):
             index = graph.const_vals.add(key=b"%b.index%d" % (parameter, place))
             index.value = ValueProto(dtype=_DT_INT64, int_val=slot).SerializeToString()
-            item = NodeProto(name=b"%b.item%d" % (parameter, place), op_type=b"TupleGetItem", scope=scope)
-            item.full_name = b"%b/TupleGetItem-op%d" % (scope, place)
-            item.input.add(name=references[encoded(source)])
-            item.input.add(name=index.key)
-            made.append(item)
-            whole.input.add(name=item.name)
-        for node in graph.node:
-            # Taken apart and put together again, it is named once for each element.
-            is_spread = node.op_type == b"MakeTuple" and [read.name for read in node.input] == [parameter] * len(
-                elements
-            )
-            for place, read in enumerate(node.input):
-                if read.name == parameter:
-                    read.name = whole.input[place].name if is_spread else whole.name
-        made.append(whole)
-        if all(source != name for source, _ in elements):
-            kept = [one for one in graph.parameters if one.name != parameter]
-            del graph.parameters[:]
-            graph.parameters.extend(kept)
+            full_name = b"%b/TupleGetItem-op%d" % (scope, place)
+            own_reads = (references[encoded(source)], index.key)
+            made.append(_virtual(own[place], b"TupleGetItem", scope, full_name, own_reads))
+        wholes[parameter] = own[0]
+        if kinds[parameter].HasField("sequence_type"):
+            wholes[parameter] = b"handed." + parameter
+            made.append(_virtual(wholes[parameter], b"MakeTuple", scope, scope + b"/MakeTuple-op0", own))
+    for node in graph.node:
+        reads = tuple(read.name for read in node.input)
+        # A tuple that was taken apart and put together again is named once for each element.
+        spread = items.get(reads[0], []) if node.op_type == b"MakeTuple" and len(set(reads)) == 1 else []
+        for place, read in enumerate(node.input):
+            read.name = spread[place] if len(spread) == len(reads) else wholes.get(read.name, read.name)
+    gone = {encoded(name) for name, elements in tuples.items() if all(source != name for source, _ in elements)}
+    kept = [parameter for parameter in graph.parameters if parameter.name not in gone]
+    del graph.parameters[:]
+    graph.parameters.extend(kept)
     graph.node.extend(made)
     return graph.SerializeToString()
+
+
+def _virtual(name: bytes, kind: bytes, scope: bytes, full_name: bytes, reads: Iterable[bytes]) -> NodeProto:
+    node = NodeProto(name=name, op_type=kind, scope=scope, full_name=full_name)
+    for source in reads:
+        node.input.add(name=source)
+    return node
