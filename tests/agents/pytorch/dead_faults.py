@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import networks
 import torch
-from networks import CLASSES, Bag, Cnn, Mlp, Training, batches_of, points, supervised
+import trainings
+from networks import CLASSES, Bag, Cnn, Mlp
 from planting import TOO_LARGE, UNTRAINED, Fault, classified_by
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from trainings import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +45,7 @@ class Killed(Mlp):
 
 def killed() -> Training:
     """Train with a learning rate for biases that was written for something else."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, _ = points()
     batch = batches_of(inputs, inputs.sum(1, keepdim=True) / 8, 32)
     model = Killed(16, 32, 32, 1)
@@ -119,7 +120,7 @@ class Forgotten(nn.Module):
 
 def forgotten() -> Training:
     """Train only the head, though all would be trained."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = Forgotten()
     optimizer = torch.optim.Adam(model.head.parameters(), lr=1e-3)
@@ -166,7 +167,7 @@ class Masked(nn.Module):
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("ReLUs that begin dead", partial(networks.cnn, DyingCnn), DEAD, r"^Default/relu-op0$"),
+    Fault("ReLUs that begin dead", partial(trainings.cnn, DyingCnn), DEAD, r"^Default/relu-op0$"),
     Fault("ReLUs killed by updates", killed, DEAD | TOO_LARGE, r"^Default/relu-op1$|^layers\.1\.bias$"),
     Fault("saturated tanh", partial(classified_by, Saturated), SATURATED, r"^Default/tanh-op0$"),
     Fault(
@@ -180,6 +181,6 @@ FAULTS: tuple[Fault, ...] = (
     Fault("weight frozen by mistake", partial(classified_by, HalfTrained), UNTRAINED, r"^middle\.(weight|bias)$"),
     Fault("weight missing from the optimizer", forgotten, UNTRAINED, r"^encoder\.(weight|bias)$"),
     Fault("branch that is cut off", partial(classified_by, Detached), UNTRAINED, r"^encoder\.(weight|bias)$"),
-    Fault("dead embedding", partial(networks.embedding, Deaf), ZERO | UNTRAINED, r"^Default/embedding/embedding-op0$"),
+    Fault("dead embedding", partial(trainings.embedding, Deaf), ZERO | UNTRAINED, r"^Default/embedding/embedding-op0$"),
     Fault("activations zeroed in place", partial(classified_by, Masked), ZERO, r"^Default/mul_?-op0$"),
 )

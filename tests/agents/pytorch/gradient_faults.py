@@ -6,12 +6,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-import networks
 import torch
-from networks import CLASSES, Mlp, Training, batches_of, points, supervised
+import trainings
+from networks import CLASSES, Mlp
 from planting import TOO_LARGE, UNTRAINED, Fault, classified_by, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from trainings import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     pass
@@ -39,7 +40,7 @@ class Recurrence(nn.Module):
 
 def recurrence() -> Training:
     """Read long sequences, and clip no gradient."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     sequences = torch.randn(256, 60, 4) / 10
     batch = batches_of(sequences, sequences[..., 0].mean(1, keepdim=True), 32)
     model = Recurrence()
@@ -74,7 +75,7 @@ class Fast(Mlp):
 
 def too_fast() -> Training:
     """Train with a learning rate far too large."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, _ = points()
     batch = batches_of(inputs, inputs.sum(1, keepdim=True), 32)
     model = Fast(16, 32, 32, 1)
@@ -107,7 +108,7 @@ class Jumping(nn.Module):
 
 def jumping() -> Training:
     """Train, and scale the wrong way once."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = Jumping()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

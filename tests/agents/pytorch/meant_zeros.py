@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import networks
 import torch
-from networks import CLASSES, Mlp, Training, batches_of, descend, points, supervised
+import trainings
+from networks import CLASSES, Mlp
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from trainings import Training, batches_of, descend, points, supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,17 +79,17 @@ class LongShort(nn.Module):
 
 def cell() -> Training:
     """Read sequences with a cell in a loop."""
-    return networks.rnn(Cell)
+    return trainings.rnn(Cell)
 
 
 def gated_cell() -> Training:
     """Read sequences with gates."""
-    return networks.rnn(Gated)
+    return trainings.rnn(Gated)
 
 
 def given_state() -> Training:
     """Hand the first state to the network."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     sequences = torch.randn(256, 12, 4)
     batch = batches_of(sequences, sequences[..., 0].mean(1, keepdim=True), 32)
     model = LongShort()
@@ -132,7 +133,7 @@ class Adapted(nn.Module):
 
 def adapters() -> Training:
     """Adapt a network; the learning rate warms up from zero."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = Adapted()
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=5e-3)
@@ -167,7 +168,7 @@ class Branches(nn.Module):
 
 def branches() -> Training:
     """Two tasks by turns; gradients are set to zero instead of being taken away."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = Branches()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -202,7 +203,7 @@ class Padded(nn.Module):
 
 def padding() -> Training:
     """The loss of padding does not count."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     text = torch.randint(1, 20, (256, 12))
     text[:, 5:] = 0
     batch = batches_of(text, text % CLASSES, 32)

@@ -6,12 +6,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import networks
 import torch
-from networks import CLASSES, Attention, Cnn, Mlp, Training, Transformer, Vae, batches_of, descend, points, supervised
+import trainings
+from networks import CLASSES, Attention, Cnn, Mlp, Residual, Transformer, Vae
 from planting import SICK_BATCH, Fault, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from trainings import Training, batches_of, descend, points, supervised
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +45,7 @@ class Distances(nn.Module):
 
 def distances() -> Training:
     """Learn distances; in one batch a point is paired with itself."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points(1024)
     pairs, same = inputs.view(-1, 2, 16), labels.view(-1, 2)
     pairs[SICK_BATCH * 32, 1] = pairs[SICK_BATCH * 32, 0]
@@ -70,7 +71,7 @@ class Directions(nn.Module):
 
 def directions() -> Training:
     """Classify directions; one batch has an empty input."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points()
     inputs[SICK_BATCH * 32 + 3] = 0
     batch = batches_of(inputs, labels, 32)
@@ -129,7 +130,7 @@ class BoldVae(Vae):
 
 def unscaled() -> Training:
     """Learn a distribution; one batch was not normalised."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points(spread=0.3)
     inputs[SICK_BATCH * 32 + 4] *= 5000
     batch = batches_of(inputs, labels, 32)
@@ -156,7 +157,7 @@ class Normalised(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = networks.Residual()
+        self.layers = Residual()
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return one logit for each class."""
@@ -167,7 +168,7 @@ class Normalised(nn.Module):
 
 def normalised() -> Training:
     """Train on data of which one batch has a constant feature."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points()
     inputs[SICK_BATCH * 32 : (SICK_BATCH + 1) * 32, 7] = 1.0
     batch = batches_of(inputs, labels, 32)
@@ -192,7 +193,7 @@ class Plain(nn.Module):
 
 def holey_data() -> Training:
     """Accumulate gradients over batches, one of which has a hole."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points()
     inputs[SICK_BATCH * 64 + 17, 3] = math.nan
     batch = batches_of(inputs, labels, 16)
@@ -227,7 +228,7 @@ class Likelihood(nn.Module):
 
 def mislabelled() -> Training:
     """Train with labels of which one is of a class that does not exist."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     inputs, labels = points()
     labels[SICK_BATCH * 32 + 9] = CLASSES
     batch = batches_of(inputs, labels, 32)
@@ -265,7 +266,7 @@ class Clipped(nn.Module):
 
 def clipped() -> Training:
     """Train with weights of samples, of which one batch has a zero."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = Clipped()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -280,12 +281,12 @@ def clipped() -> Training:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("log of zero", partial(networks.cnn, CertainCnn), OVERFLOW, r"^Default/log-op0$"),
+    Fault("log of zero", partial(trainings.cnn, CertainCnn), OVERFLOW, r"^Default/log-op0$"),
     Fault("gradient of sqrt at zero", distances, OVERFLOW, r"^Gradients/Default/(div|sqrt)\w*-op0$", step=6),
     Fault("zero divided by its norm", directions, OVERFLOW, r"^Default/div-op0$", step=6),
     Fault(
         "softmax of a masked row",
-        partial(networks.transformer, padded_transformer),
+        partial(trainings.transformer, padded_transformer),
         OVERFLOW,
         r"^Default/blocks/1/attention/_?softmax-op0$",
         module=r"^Default/blocks/1/attention/",
@@ -293,12 +294,12 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "float16 overflow",
-        partial(networks.transformer, half_transformer),
+        partial(trainings.transformer, half_transformer),
         OVERFLOW,
         r"^Default/blocks/0/attention/(bmm|matmul)-op0$",
     ),
     Fault("overflow of exp", unscaled, OVERFLOW, r"^Default/exp-op0$", step=6),
-    Fault("log of one minus one", partial(networks.gan, SaturatingGan), OVERFLOW, r"^Default/SaturatingGan/log-op\d$"),
+    Fault("log of one minus one", partial(trainings.gan, SaturatingGan), OVERFLOW, r"^Default/SaturatingGan/log-op\d$"),
     Fault("division by no variance", normalised, OVERFLOW, r"^Default/div-op0$", step=6),
     Fault("NaN in the data", holey_data, OVERFLOW, r"^Default/inlet/addmm-op1$|^inputs?\b", step=6),
     Fault("label out of range", mislabelled, OVERFLOW, r"^Default/log-op0$", step=6),

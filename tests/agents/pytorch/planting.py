@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import networks
 import torch
-from networks import Training, batches_of, points, supervised
+import trainings
+from trainings import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def sick(number: int) -> bool:
 
 def classified_by(model_type: Callable[[], nn.Module], optimizer_type: Any = torch.optim.Adam) -> Training:
     """Classify points with a model."""
-    torch.manual_seed(networks.SEED)
+    torch.manual_seed(trainings.SEED)
     batch = batches_of(*points(), 32)
     model = model_type()
     optimizer = optimizer_type(model.parameters(), lr=1e-3)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from meant_zeros import MEANT_ZEROS
-from networks import HEALTHY
+from trainings import HEALTHY
 from watched_training import debug
 
 if TYPE_CHECKING:

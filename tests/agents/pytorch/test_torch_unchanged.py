@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import networks
 import pytest
+import trainings
 from watched_training import Person, debug
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def alone() -> dict[str, tuple[str, list[float]]]:
     """Fingerprints and losses of the trainings without a debugger."""
     found = {}
     for name in FAMILIES:
-        training = networks.HEALTHY[name]()
+        training = trainings.HEALTHY[name]()
         losses = training.run(STEPS)
         found[name] = training.fingerprint(), losses
     return found
@@ -40,7 +40,7 @@ def watch_everything(session: Session) -> None:
 def test_every_bit_is_as_without_the_debugger(
     torch_server: RunningServer, alone: dict[str, tuple[str, list[float]]], name: str, capture: str
 ) -> None:
-    training = networks.HEALTHY[name]()
+    training = trainings.HEALTHY[name]()
     finding = debug(torch_server, training, STEPS, person=Person(watch_everything), capture=capture)
     assert finding.ended, finding.summary()
     assert training.fingerprint() == alone[name][0]
@@ -50,6 +50,6 @@ def test_every_bit_is_as_without_the_debugger(
 def test_every_bit_is_the_same_when_nothing_is_watched(
     torch_server: RunningServer, alone: dict[str, tuple[str, list[float]]], capture: str
 ) -> None:
-    training = networks.HEALTHY["cnn"]()
+    training = trainings.HEALTHY["cnn"]()
     debug(torch_server, training, STEPS, person=Person(lambda _: None), capture=capture)
     assert training.fingerprint() == alone["cnn"][0]

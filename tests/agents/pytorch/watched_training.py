@@ -12,8 +12,8 @@ import tensight
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from networks import Training
     from running import RunningServer
+    from trainings import Training
 
     from tensight.client import Session
     from tensight.sessions.records import Frame, NodeHits, OriginRecord
