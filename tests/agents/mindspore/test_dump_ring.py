@@ -477,6 +477,17 @@ def now_us(moment: int) -> int:
     return time.time_ns() // 1000 - TIME + moment
 
 
+def test_of_the_dump_of_a_person_a_process_reads_what_is_its_own(chosen: Path, tmp_path: Path) -> None:
+    ring = DumpRing.create({VARIABLE: str(chosen)})
+    ring.number = 1
+    dump(iteration(ring, 0, 0, rank=0), "ReLU.other", now_us(0))
+    assert ring.launches() == []
+    name = dump(iteration(ring, 0, 0, rank=1), "ReLU.own", now_us(0))
+    assert only(ring.launches()).files == (name,)
+    assert ring.rank == 1
+    ring.close()
+
+
 def test_the_dump_of_a_person_is_read_and_nothing_of_it_is_removed(chosen: Path, tmp_path: Path) -> None:
     environment = {VARIABLE: str(chosen), "RANK_ID": "1"}
     old = tmp_path / "dumped" / "rank_1" / "LeNet-5" / "0" / "1"

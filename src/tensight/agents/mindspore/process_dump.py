@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.mindspore.calls import GraphCalls
 from tensight.agents.mindspore.dump_switch import DumpSwitch
 from tensight.agents.mindspore.ring import DumpRing
+from tensight.agents.mindspore.surroundings import rank_among_met
 from tensight.agents.notices import say_once
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ProcessDump:
         """
         if self.ring is None:
             self.ring = DumpRing.create(os.environ, operators=operators)
+            self.ring.number = rank_among_met()
             if self.ring.is_private:
                 self.ring.switch = DumpSwitch.take()
             if self.ring.notice:

@@ -70,6 +70,9 @@ class DumpRing:
         Whether there is enough for the next step.
     switch : DumpSwitch or None
         What can have MindSpore dump nothing; whoever has one sets it.
+    number : int or None
+        That of this process among those that train together; None if they have not met. Whoever knows it sets it: into
+        the folder that a person has chosen all of them dump.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class DumpRing:
         self.notice = notice
         self.room = RingRoom(folder)
         self.switch: DumpSwitch | None = None
+        self.number: int | None = None
         self._network = network
         self._environment = environment
         self._own = own
@@ -325,6 +329,8 @@ class DumpRing:
         if self._rank_folder:
             return self._rank_folder
         found = sorted(filter(_RANK.fullmatch, _listed(self.folder)))
+        if not self.is_private and self.number is not None:
+            return f"{self.folder}/rank_{self.number}" if f"rank_{self.number}" in found else ""
         if not found:
             return ""
         # Before it knows its rank, MindSpore writes settings as rank 0; the tensors are where it counts.

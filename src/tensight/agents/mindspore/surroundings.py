@@ -67,16 +67,29 @@ def framework() -> Framework:
     return Framework("mindspore", mindspore.__version__, target, device, rank, world_size)
 
 
-def _rank_and_size() -> tuple[int, int]:
+def rank_among_met() -> int | None:
+    """Return which of the processes this one is that train together; None if they have not met."""
+    met = _met()
+    return None if met is None else met[0]
+
+
+def _met() -> tuple[int, int] | None:
+    """Return the rank of this process and how many there are, if somebody has set up communication."""
     try:
         from mindspore import communication
 
         return int(communication.get_rank()), int(communication.get_group_size())
     except (ImportError, RuntimeError, ValueError):
-        # Nobody has set up communication.
-        rank = os.environ.get("RANK_ID") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-        size = os.environ.get("RANK_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
-        return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+        return None
+
+
+def _rank_and_size() -> tuple[int, int]:
+    met = _met()
+    if met is not None:
+        return met
+    rank = os.environ.get("RANK_ID") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+    size = os.environ.get("RANK_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
+    return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
 
 
 def is_rank() -> bool:
