@@ -165,10 +165,7 @@ class CellCapture:
         return self._programs.program(self._last or Trace())
 
     def dumped(self, graphs: Mapping[int, DumpedProgram]) -> None:
-        """Note the graphs by which the compiled function ran that is about to return, by their numbers.
-
-        Those of its backward pass may come to be among them later.
-        """
+        """Note the graphs by which the compiled function ran that is about to return, by their numbers."""
         self._compiled_calls.graphs = graphs
 
     def compiled_calls(self) -> tuple[CompiledCall, ...]:

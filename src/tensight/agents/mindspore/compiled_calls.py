@@ -57,7 +57,7 @@ class CallsOfStep:
     Attributes
     ----------
     graphs : mapping of int to DumpedProgram
-        By which the function ran that returned last; nothing if it was not dumped.
+        By which the function ran that returned last, by their numbers; nothing if it was not dumped.
     """
 
     def __init__(self) -> None:
@@ -98,9 +98,17 @@ class GraphsInCalls:
     graphs : sequence of Program
         That ran beside them.
     calls : sequence of CompiledCall
+    backward : sequence of DumpedProgram
+        Those of the graphs, and others, that belong to backward passes of the calls.
     """
 
-    def __init__(self, cells: Program, graphs: Sequence[Program], calls: Sequence[CompiledCall]) -> None:
+    def __init__(
+        self,
+        cells: Program,
+        graphs: Sequence[Program],
+        calls: Sequence[CompiledCall],
+        backward: Sequence[DumpedProgram],
+    ) -> None:
         self._cells = cells
         self._graphs = graphs
         self._links: dict[str, Source] = {}
@@ -110,12 +118,12 @@ class GraphsInCalls:
         self._placed: set[int] = set()
         ran = {id(graph) for graph in graphs}
         forward = [(call, graph) for call in calls if (graph := call.graph) is not None and id(graph.program) in ran]
-        behind = {id(graph): graph for call in calls for graph in call.graphs if _is_backward(graph)}
+        behind = {id(graph): graph for graph in backward if id(graph.program) in ran}
         for call, graph in forward:
             self._place(graph, call.node, call.given, len(call.arriving))
         for call, graph in forward:
-            own = [one for one in behind.values() if id(one.program) in ran and _belongs(one, graph)]
-            if len(own) == 1:
+            own = [one for one in behind.values() if _belongs(one, graph)]
+            if len(own) == 1 and sum(_belongs(own[0], other) for _, other in forward) == 1:
                 saved = _results(graph)[len(call.arriving) :]
                 self._place(own[0], call.gradient, (*call.arriving, *saved), len(_results(own[0])))
                 del behind[id(own[0])]
@@ -177,10 +185,6 @@ def _results(graph: DumpedProgram) -> _Sources:
     read = {source[0] for node in graph.program.nodes for source in node.inputs if source is not None}
     last = [node.name for node in graph.program.nodes if node.role == "operator" and node.name not in read]
     return ((last[0], 0),) if len(last) == 1 else ()
-
-
-def _is_backward(graph: DumpedProgram) -> bool:
-    return any(node.name.startswith("Gradients/") for node in graph.program.nodes)
 
 
 def _belongs(backward: DumpedProgram, forward: DumpedProgram) -> bool:

@@ -38,6 +38,10 @@ _PARTIAL = ("name-regex(Gradients/.+)",)
 """What is dumped where memory is short, beside parameters: MindSpore asks before anybody can say what is watched."""
 
 
+_LATE = "backward passes of compiled functions"
+"""What stands for the phase in which the graphs run that nobody calls."""
+
+
 class Debugger(TrainingDebugger):
     """Debugs a training, from `start` or the beginning of a ``with`` block on.
 
@@ -80,7 +84,7 @@ class Debugger(TrainingDebugger):
         self._rounds = Rounds()
         self._optimizers_of: dict[str, frozenset[int]] = {}
         self._own: set[str] = set()
-        self._latest: Phase | None = None
+        self._late: Phase | None = None
         self._runs_undumped = False
         self._calls = GraphCalls(self.before_compile, self._compiled, self._called)
         self._models = ModelCalls(self)
@@ -147,14 +151,11 @@ class Debugger(TrainingDebugger):
         """Have MindSpore dump, if it does not yet: a graph is about to be compiled, of a cell, a function or None."""
         if self._is_over:
             return
-        if not is_graph_mode() and is_own(owner):
-            if self._dump.ring is not None:
-                self._take_late()
-                return
-            if self._runs_undumped or not others_are_compiled():
-                self._runs_undumped = True
-                return
         if self._dump.ring is not None:
+            self._take_late()
+            return
+        if not is_graph_mode() and is_own(owner) and (self._runs_undumped or not others_are_compiled()):
+            self._runs_undumped = True
             return
         if self._runs_undumped:
             say_once(
@@ -223,7 +224,7 @@ class Debugger(TrainingDebugger):
         if compiled.phase not in self._optimizers_of:
             return
         try:
-            phase = self._latest = graphs.phase(compiled.phase)
+            phase = graphs.phase(compiled.phase)
             counts = self._counts(phase, compiled.owner)
             graphs.take(phase, counts=counts)
             if self._cells is not None:
@@ -237,9 +238,10 @@ class Debugger(TrainingDebugger):
 
     def _take_late(self) -> None:
         """Take what backward passes of compiled functions have dumped: nobody calls those."""
-        if self._cells is not None and self._graphs is not None and self._latest is not None:
+        if self._cells is not None and self._graphs is not None and self._optimizers_of:
             with self._guarded():
-                self._graphs.take(self._latest, counts=True)
+                self._late = self._graphs.phase(_LATE)
+                self._graphs.take(self._late, counts=True)
 
     def _counts(self, phase: Phase, owner: Any) -> bool:
         """Whether what ran is part of a step: an evaluation beside a training is not."""
@@ -298,9 +300,14 @@ class Debugger(TrainingDebugger):
         if self._graphs is not None:
             # A dump of chosen operators has no parameters.
             graphs = self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
-            seen += graphs if self._cells is None else filter(self._cells.has_run, graphs)
+            if self._cells is not None:
+                # When backward passes of compiled functions were noticed says nothing.
+                graphs = sorted(filter(self._cells.has_run, graphs), key=lambda graph: graph.number)
+            seen += graphs
         captured = agent.capturing
-        program = self._programs.merged(seen, () if self._cells is None else self._cells.compiled_calls())
+        calls = () if self._cells is None else self._cells.compiled_calls()
+        late = () if self._late is None else tuple(self._late.programs.values())
+        program = self._programs.merged(seen, calls, late)
         if self._handed is not None:
             program = self._handed.linked(program)
             self._handed.begin_step()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensight.agents.mindspore.compiled_calls import CompiledCall
+    from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.program import TracedNode
 
 
@@ -30,7 +31,9 @@ class StepPrograms:
         self._previewed = program.name
         return program
 
-    def merged(self, programs: Sequence[Program], calls: Sequence[CompiledCall] = ()) -> Program:
+    def merged(
+        self, programs: Sequence[Program], calls: Sequence[CompiledCall] = (), backward: Sequence[DumpedProgram] = ()
+    ) -> Program:
         """Return the program of a step.
 
         Parameters
@@ -39,13 +42,15 @@ class StepPrograms:
             Of the graphs that ran, in their order. None at all is the program of nothing that is known yet.
         calls : sequence of CompiledCall
             By which eager code, the first of the programs, had the others run.
+        backward : sequence of DumpedProgram
+            Graphs of the backward passes of such calls.
         """
         key = (*map(id, programs), *calls)
         known = self._programs.get(key)
         if known is None:
             name, self._previewed = self._previewed or _name(programs), ""
             # The programs are kept, so that no other ones get their identities.
-            known = _merged(name, len(self._programs), programs, calls), tuple(programs)
+            known = _merged(name, len(self._programs), programs, calls, backward), tuple(programs)
             self._programs[key] = known
         return known[0]
 
@@ -58,11 +63,18 @@ def _name(programs: Sequence[Program]) -> str:
     return first.name if len(programs) == 1 else f"{len(programs)}_graphs_from_{first.name}"
 
 
-def _merged(name: str, number: int, programs: Sequence[Program], calls: Sequence[CompiledCall]) -> Program:
+def _merged(
+    name: str,
+    number: int,
+    programs: Sequence[Program],
+    calls: Sequence[CompiledCall],
+    backward: Sequence[DumpedProgram],
+) -> Program:
     if len(programs) == 1 and programs[0].name == name:
         return Program(name, number, programs[0].nodes, programs[0].written)
     if calls:
-        return Program(name, number, _each_once(GraphsInCalls(programs[0], programs[1:], calls).nodes()))
+        arranged = GraphsInCalls(programs[0], programs[1:], calls, backward)
+        return Program(name, number, _each_once(arranged.nodes()))
     whole = Program(name, number, _each_once(node for program in programs for node in program.nodes))
     if not programs or not all(program.written for program in programs):
         return whole
