@@ -66,19 +66,19 @@ class HandedTuples:
 
     def linked(self, program: Program) -> Program:
         """Return the program of the step, in which the tuples that were handed on consist of what was returned."""
-        names = {node.name for node in program.nodes}
-        links = {
-            name: elements
-            for name, elements in self._links.items()
-            if name in names and all(source in names for source, _ in elements)
-        }
-        if not links:
+        if not self._links:
             return program
-        key = id(program), frozenset(links.items())
+        key = id(program), frozenset(self._links.items())
         known = self._linked.get(key)
         if known is None:
+            names = {node.name for node in program.nodes}
+            links = {
+                name: elements
+                for name, elements in self._links.items()
+                if name in names and all(source in names for source, _ in elements)
+            }
             # The program is kept, so that no other one gets its identity.
-            known = self._linked[key] = _linked(program, links), program
+            known = self._linked[key] = (_linked(program, links) if links else program), program
         return known[0]
 
     def begin_step(self) -> None:
