@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 STEPS_A_ROUND = {"lenet": 100, "perceptron": 20}
 
+EAGER = (
+    Tool("plain", "no tool"),
+    Tool("tensight", "tensight: attached, nothing watched"),
+    Tool("tensight-watched", "tensight: recommended set on everything", "recommended"),
+    Tool("tensight-weights", "tensight: weights and gradients only", "weight_overflow", on="weights"),
+)
 TOOLS = (
     Tool("plain", "no tool"),
     Tool("dump", "MindSpore's dump of every output and parameter"),
@@ -49,18 +55,34 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--lives", type=int, default=3, help="how often all processes are started anew")
     parser.add_argument("--version", choices=("2.7", "2.10"), default="2.10", help="of MindSpore")
+    parser.add_argument("--mode", choices=("graph", "pynative"), default="graph")
     parser.add_argument("--tools", nargs="*", help="only these, as mindspore_training.py names them")
     options = parser.parse_args()
     environment = f"mindspore-{options.version}"
     root = HERE.parent
     subprocess.run([root / "tests" / "conformance" / "make_env.sh", root / ".venvs", environment], check=True)
     python = str(root / ".venvs" / environment / "bin" / "python")
-    tools = [tool for tool in TOOLS if not options.tools or tool.name in ("plain", "dump", *options.tools)]
+    tools = [
+        tool
+        for tool in (TOOLS if options.mode == "graph" else EAGER)
+        if not options.tools or tool.name in ("plain", "dump", *options.tools)
+    ]
 
     def command(tool: Tool, job: str, server: Running) -> list[str]:
         port = server.debugger.rpartition(":")[2]
         training = str(HERE / "mindspore_training.py")
-        return [python, training, job.partition("-")[0], tool.name, "--port", port, "--job", job]
+        return [
+            python,
+            training,
+            job.partition("-")[0],
+            tool.name,
+            "--mode",
+            options.mode,
+            "--port",
+            port,
+            "--job",
+            job,
+        ]
 
     met = True
     for workload, steps in STEPS_A_ROUND.items():

@@ -98,6 +98,7 @@ TOOLS: dict[str, Callable[[argparse.Namespace], contextlib.AbstractContextManage
     "tensight": tensight,
     "tensight-watched": tensight_watched,
     "tensight-parameters": tensight_parameters,
+    "tensight-weights": tensight_watched,
 }
 
 
@@ -105,12 +106,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("workload", choices=("lenet", "perceptron"))
     parser.add_argument("tool", choices=sorted(TOOLS))
+    parser.add_argument("--mode", choices=("graph", "pynative"), default="graph")
     parser.add_argument("--port", type=int, default=50051)
     parser.add_argument("--job", default="bench")
     options = parser.parse_args()
     # What tools print must not come between the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    ms.set_context(mode=ms.GRAPH_MODE if options.mode == "graph" else ms.PYNATIVE_MODE, device_target="CPU")
     ms.set_seed(0)
     with TOOLS[options.tool](options):
         network, images, labels = {"lenet": lenet, "perceptron": perceptron}[options.workload]()

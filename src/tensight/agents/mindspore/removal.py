@@ -12,6 +12,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from tensight.agents.giving_way import give_way
 from tensight.agents.mindspore.launches import unlink
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ LARGE_BYTES = 2**21
 
 _MOST_WAITING = 3
 """Launches; then the training waits, or memory would fill up."""
+
+_GIVES_WAY_BY = 10
 
 _Task = tuple["LaunchFolder", list[str]]
 
@@ -71,6 +74,7 @@ class Removal:
             self._thread = None
 
     def _work(self) -> None:
+        give_way(_GIVES_WAY_BY)
         while True:
             task = self._tasks.get()
             if task is None:

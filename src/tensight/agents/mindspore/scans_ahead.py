@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tensight.agents.columns import StatisticsColumns
+from tensight.agents.giving_way import give_way
 from tensight.agents.mindspore.arrivals import Arrivals
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.launches import LaunchFolder
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 2**19
 """Of a file from which on it is worth telling another thread of it."""
 
+_GIVES_WAY_BY = 5
 _MOST_FOLDERS = 16
 _MOST_NUDGES = 4096
 _SCANNED, _HASH = int(Need.ROW | Need.FINITE), int(Need.HASH)
@@ -137,6 +139,7 @@ class ScansAhead(threading.Thread):
 
     def run(self) -> None:
         """Scan what arrives, until the end."""
+        give_way(_GIVES_WAY_BY)
         news = select.poll()
         news.register(self._woken, select.POLLIN)
         if self._arrivals is not None:
