@@ -25,10 +25,11 @@ $(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(P
 	@$(BIN)/python -m compileall -q src/tensight
 	@touch $@
 
-# A machine that has no build of PyTorch for the CPU alone takes the registry's, which is large; progress is shown.
+# A machine that has no build of PyTorch for the CPU alone takes the registry's, which is large; progress is shown. Few of
+# its thousands of files are ever imported, and those are compiled then.
 $(FRAMEWORKS): requirements/frameworks.txt $(READY)
 	@echo "Installing PyTorch and what integrates with it, for the tests (once, about a minute) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements/frameworks.txt
+	@$(BIN)/python -m pip install --no-compile --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@
 
 $(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)

@@ -43,7 +43,8 @@ build() {
     echo "Building the environment $target (once, about a minute) ..."
     rm -rf "$target"
     "$python" -m venv "$target"
-    "$target/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+    # Of thousands of files few are ever imported, and those are compiled then.
+    "$target/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check "$@"
     touch "$target/complete"
 }
 

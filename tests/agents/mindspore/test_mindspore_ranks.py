@@ -129,16 +129,16 @@ def folders_of(record: SessionRecord) -> list[Path]:
 
 
 def test_ranks_of_msrun_stop_together_where_the_data_of_one_is_bad_and_arrive_where_they_would_alone(
-    mindspore_server: RunningServer, version: str, tmp_path: Path
+    mindspore_server: RunningServer, tmp_path: Path
 ) -> None:
     job = name_of_job()
     host, port = address(mindspore_server)
     options = ("--host", host, "--port", port, "--job", job, "--break-at-start")
     with (
         Ranks(
-            version, "--nan-at", "5", folder=new_folder(tmp_path, "debugged"), variables={}, options=options
+            VERSIONS[0], "--nan-at", "5", folder=new_folder(tmp_path, "debugged"), variables={}, options=options
         ) as ranks,
-        Ranks(version, "--nan-at", "5", folder=new_folder(tmp_path, "alone"), variables={}) as alone,
+        Ranks(VERSIONS[0], "--nan-at", "5", folder=new_folder(tmp_path, "alone"), variables={}) as alone,
         attached(mindspore_server, job) as session,
     ):
         folders = folders_of(stand_together(session, 2))
