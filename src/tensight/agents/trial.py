@@ -14,14 +14,17 @@ import os
 import runpy
 import sys
 import time
+from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from tensight.agents.launch import when_imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from tensight.agents.debugging import TrainingDebugger
 
 STEP = b"."
 FRAMEWORKS = ("torch", "mindspore")
@@ -54,22 +57,35 @@ class Outcome(NamedTuple):
     debugged_steps: int
 
 
-class Training(Protocol):
+class Training(ABC):
     """What a framework's adapter knows of the training; its module has a function `follow` (trial)."""
 
-    framework: str
+    framework: ClassVar[str]
+    """As it is imported."""
 
+    @abstractmethod
     def state(self) -> Iterator[tuple[str, str]]:
         """Yield name and digest of everything that a step may change, the same names in every run."""
 
-    def debugged_steps(self) -> int:
-        """Return how many steps the debugger saw."""
-
     def bytes_in_files(self) -> int:
         """Return how much memory is taken by files that the debugger has written."""
+        return 0
+
+    def debugged_steps(self) -> int:
+        """Return how many steps the debugger saw."""
+        debugger = self._debugger()
+        return 0 if debugger is None or debugger.agent is None else debugger.agent.step
 
     def close(self) -> None:
         """End debugging, and leave nothing behind: the process is about to end."""
+        debugger = self._debugger()
+        if debugger is not None:
+            debugger.close()
+
+    def _debugger(self) -> TrainingDebugger | None:
+        # Not imported: a run without the debugger must not have it.
+        module = sys.modules.get(f"tensight.agents.{self.framework}.install")
+        return None if module is None else module.installed()
 
 
 class Trial:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from mindspore import nn
@@ -14,12 +13,12 @@ from tensight.agents.mindspore.calls import GraphCalls, wait_for_results
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.surroundings import live_instances, optimizers_in
 from tensight.agents.replacing import Replacements
+from tensight.agents.trial import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tensight.agents.mindspore.calls import Compiled
-    from tensight.agents.mindspore.debugger import Debugger
     from tensight.agents.trial import Trial
 
 
@@ -28,8 +27,8 @@ def follow(trial: Trial) -> None:
     MindSporeTraining(trial)
 
 
-class MindSporeTraining:
-    """A `Training` of MindSpore: an optimizer is called, or a graph has run that has one in it.
+class MindSporeTraining(Training):
+    """A training of MindSpore: an optimizer is called, or a graph has run that has one in it.
 
     Parameters
     ----------
@@ -84,11 +83,6 @@ class MindSporeTraining:
             # Parameters of different networks may share a name.
             yield name, "".join(sorted(digests[name]))
 
-    def debugged_steps(self) -> int:
-        """Return how many steps the debugger saw."""
-        debugger = _debugger()
-        return 0 if debugger is None or debugger.agent is None else debugger.agent.step
-
     def bytes_in_files(self) -> int:
         """Return what MindSpore has dumped into memory."""
         ring = ProcessDump.of_this_process().ring
@@ -96,17 +90,10 @@ class MindSporeTraining:
 
     def close(self) -> None:
         """End debugging, and remove what MindSpore has dumped."""
-        debugger = _debugger()
-        if debugger is not None:
-            debugger.close()
+        super().close()
         ring = ProcessDump.of_this_process().ring
         if ring is not None:
             ring.close()
-
-
-def _debugger() -> Debugger | None:
-    module = sys.modules.get("tensight.agents.mindspore.install")
-    return None if module is None else module.installed()
 
 
 def _nothing(_: object) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tensight.agents.trial import Training
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensight.agents.torch.debugger import Debugger
     from tensight.agents.trial import Trial
 
 
@@ -22,8 +22,8 @@ def follow(trial: Trial) -> None:
     TorchTraining(trial)
 
 
-class TorchTraining:
-    """A `Training` of PyTorch.
+class TorchTraining(Training):
+    """A training of PyTorch.
 
     Parameters
     ----------
@@ -48,26 +48,6 @@ class TorchTraining:
         """Yield each parameter, each buffer of its module, and each tensor of an optimizer's state."""
         for name, tensor in _state(self._optimizers):
             yield name, _digest(tensor)
-
-    def debugged_steps(self) -> int:
-        """Return how many steps the debugger saw."""
-        debugger = _debugger()
-        return 0 if debugger is None or debugger.agent is None else debugger.agent.step
-
-    def bytes_in_files(self) -> int:
-        """Return 0: the debugger keeps everything in the process's own memory."""
-        return 0
-
-    def close(self) -> None:
-        """End debugging."""
-        debugger = _debugger()
-        if debugger is not None:
-            debugger.close()
-
-
-def _debugger() -> Debugger | None:
-    module = sys.modules.get("tensight.agents.torch.install")
-    return None if module is None else module.installed()
 
 
 def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
