@@ -10,15 +10,26 @@ import numpy as np
 from mindspore import nn
 
 STEPS = 3
+LEAVE_OUTPUTS = ("Adam", "RMSProp")
+PUT_OUT_PARAMETERS = {
+    "Adadelta": {},
+    "Adagrad": {},
+    "AdaMax": {},
+    "Adam": {"use_amsgrad": True},
+    "FTRL": {},
+    "Momentum": {"momentum": 0.9},
+    "ProximalAdagrad": {},
+    "SGD": {"momentum": 0.9},
+}
 
 
-def trained(optimizer: str) -> nn.Cell:
+def trained(optimizer: str, steps: int = STEPS, **settings: object) -> nn.Cell:
     """Return a network that an optimizer has trained for some steps."""
     network = nn.SequentialCell(nn.Dense(6, 40), nn.ReLU(), nn.Dense(40, 3))
-    update = getattr(nn, optimizer)(network.trainable_params(), 0.01)
+    update = getattr(nn, optimizer)(network.trainable_params(), learning_rate=0.01, **settings)
     step = nn.TrainOneStepCell(nn.WithLossCell(network, nn.MSELoss()), update)
     numbers = np.random.default_rng(3)
-    for _ in range(STEPS):
+    for _ in range(steps):
         pictures = ms.Tensor(numbers.standard_normal((8, 6), np.float32))
         step(pictures, ms.Tensor(numbers.standard_normal((8, 3), np.float32)))
     return network
@@ -30,7 +41,9 @@ if __name__ == "__main__":
     ms.set_seed(3)
     weights = {
         f"{optimizer}.{parameter.name}": parameter.asnumpy()
-        for optimizer in ("Adam", "RMSProp")
+        for optimizer in LEAVE_OUTPUTS
         for parameter in trained(optimizer).trainable_params()
     }
+    for optimizer, settings in PUT_OUT_PARAMETERS.items():
+        trained(optimizer, 1, **settings)
     np.savez(sys.argv[1], **weights)

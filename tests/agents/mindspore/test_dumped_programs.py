@@ -98,7 +98,7 @@ def test_every_file_has_the_place_of_the_node_that_the_dump_finds_for_it(
             place = own.places[number]
             assert shown.node(place.node.name).id == written.node(tensor.node).id
             assert (place.slot, place.io) == (tensor.slot, tensor.io)
-        assert [program.place_of(file) for file in files] == program.places_of(files)
+        assert [place for file in files for place in program.places_of([file])] == program.places_of(files)
 
 
 def test_files_of_later_steps_have_the_places_of_the_first(dumped: Callable[[str], Dumped]) -> None:
@@ -235,6 +235,37 @@ def test_what_a_graph_reads_from_the_one_around_it_is_the_same_parameter(
     assert program.nodes[-1].inputs == (("network.fc1.weight", 0), ("фrounds", 0))
     shown = parse_graph_proto(graph_message(program), where="here")
     assert [edge.source for edge in shown.node("Default/Mul-op77").inputs] == ["network.fc1.weight", "фrounds"]
+
+
+@pytest.mark.parametrize(
+    ("writers", "named"),
+    [
+        (["ApplyMomentum"], "Default/ApplyMomentum-op0"),
+        (["ApplyMomentum", "SGD"], "Default/SGD-op1"),
+        (["ApplyMomentum", "Assign"], None),
+        (["Adam"], None),
+        (["ApplyMomentum", "Mul"], "Default/ApplyMomentum-op0"),
+    ],
+)
+def test_an_update_puts_out_its_weight_if_nothing_writes_to_it_later(
+    dumped: Callable[[str], Dumped], tmp_path: Path, writers: list[str], named: str | None
+) -> None:
+    own = dumped("sick-2.10.0")
+    own.learn()
+    graph = pb.GraphProto(name=b"kernel_graph3", root_name=b"3")
+    graph.parameters.add(name=b"network.fc1.weight", type=_float_type(8, 216))
+    for number, kind in enumerate(writers):
+        graph.node.add(
+            name=str(number).encode(),
+            op_type=kind.encode(),
+            scope=b"Default",
+            full_name=f"Default/{kind}-op{number}".encode(),
+            input=[pb.InputProto(name=b"network.fc1.weight"), pb.InputProto(name=b"network.fc1.weight")],
+            output_type=_float_type(8, 216),
+        )
+    program = own.add(graph, 3, tmp_path)
+    found = {(own.places[place].node.name, own.places[place].slot): name for place, name in program.updated.items()}
+    assert found == ({} if named is None else {(named, 0): "network.fc1.weight"})
 
 
 def test_what_is_trained_is_known_from_all_graphs(dumped: Callable[[str], Dumped]) -> None:

@@ -16,6 +16,7 @@ from tensight.cli.app import app
 from tensight.cli.opening import find_tensor
 from tensight.dumps import Dump, TensorFile, open_dump, read_tensor
 from tensight.errors import InputError
+from tensight.graph.in_place import UPDATED_IN_PLACE
 from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
         assert not np.array_equal(read_tensor(file), read_tensor(written)), "MindSpore writes it now"
 
 
+def test_outputs_of_other_updates_are_the_parameters_once_more(dump: Dump) -> None:
+    parameters = {
+        (file.graph_id, file.iteration, file.node): file for file in dump.tensors() if file.op_type == "Parameter"
+    }
+    found = set()
+    for file in dump.tensors():
+        if file.op_type in UPDATED_IN_PLACE and file.io == "output":
+            graph = dump.graph_of(file)
+            assert graph is not None
+            source = graph.node(str(file.node)).inputs[file.slot].source
+            parameter = parameters[file.graph_id, file.iteration, source]
+            assert read_tensor(file).tobytes() == read_tensor(parameter).tobytes(), (file.op_type, file.slot)
+            found.add(file.op_type)
+    assert found == UPDATED_IN_PLACE
+
+
 def test_the_parameters_have_what_the_training_arrived_at(dump: Dump, folder: Path) -> None:
     saved = dict(np.load(folder / "weights.npz"))
     ends = {
@@ -103,7 +120,7 @@ def test_the_commands_say_how_many_there_are(folder: Path, tmp_path: Path) -> No
     path, cache = str(folder / "dump"), ("--cache-dir", str(tmp_path))
     said = f"{ADAM + RMSPROP} outputs left out"
     assert said in CliRunner().invoke(app, ["info", path, *cache]).stdout
-    checked = CliRunner().invoke(app, ["check", path, *cache])
+    checked = CliRunner().invoke(app, ["check", path, *cache, "--watch", "tensor_overflow"])
     assert (checked.exit_code, said in checked.stdout) == (0, True), checked.output
     one_step = CliRunner().invoke(app, ["check", path, *cache, "--iterations", "0", "--json"])
     # MindSpore numbers the steps of the second network from 1 on.

@@ -11,7 +11,7 @@ import pytest
 from mindspore_stage import MEMORY_BACKED, NOT_INHERITED, PATIENCE_S, VERSIONS, python_of
 from training_process import Outcome, TrainingProcess
 
-from tensight.agents.mindspore.dump_settings import is_dumped
+from tensight.agents.mindspore.dump_settings import EVERYTHING, is_dumped
 from tensight.agents.mindspore.ring_room import NoRoomError, RingRoom
 from tensight.agents.program import TracedNode
 from tensight.graph import OutputSlot
@@ -81,10 +81,13 @@ def test_files_in_memory_need_room_on_their_disk_and_in_memory() -> None:
         ((), ["Default/Add-op0", "Gradients/Default/Mul-op1", "weight"]),
         (("name-regex(Gradients/.+)",), ["Gradients/Default/Mul-op1"]),
         (("Add", "weight"), ["Default/Add-op0", "weight"]),
+        (EVERYTHING, ["Default/Add-op0", "Gradients/Default/Mul-op1", "weight"]),
     ],
 )
 def test_only_what_is_chosen_is_expected(operators: Sequence[str], dumped: list[str]) -> None:
     nodes = (("Default/Add-op0", "Add"), ("Gradients/Default/Mul-op1", "Mul"), ("weight", "Parameter"))
+    if operators:
+        nodes += (("Default/optimizer-Momentum/ApplyMomentum-op12", "ApplyMomentum"),)
     assert [name for name, kind in nodes if is_dumped(name, kind, operators)] == dumped
 
 

@@ -14,6 +14,7 @@ from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
+from tensight.agents.mindspore.dump_settings import EVERYTHING, GRADIENTS
 from tensight.agents.mindspore.graph_capture import GraphCapture
 from tensight.agents.mindspore.handed_tuples import HandedTuples
 from tensight.agents.mindspore.model_calls import ModelCalls
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.cells import CellCapture
     from tensight.agents.mindspore.graph_capture import Phase
     from tensight.agents.settings import AgentSettings
-
-_PARTIAL = ("name-regex(Gradients/.+)",)
-"""What is dumped where memory is short, beside parameters: MindSpore asks before anybody can say what is watched."""
-
 
 _LATE = "backward passes of compiled functions"
 """What stands for the phase in which the graphs run that nobody calls."""
@@ -113,7 +110,7 @@ class Debugger(TrainingDebugger):
         super().close()
         if self._graphs is not None:
             self._graphs.stop()
-        # MindSpore cannot be told to dump no more.
+        # What MindSpore has dumped nobody reads any more.
         self._dump.sweep()
 
     # --- beginning and end ---
@@ -164,7 +161,8 @@ class Debugger(TrainingDebugger):
             )
             return
         try:
-            self._dump.begin(_PARTIAL if self._settings.partial_memory else ())
+            # MindSpore asks before anybody can say what is watched.
+            self._dump.begin(GRADIENTS if self._settings.partial_memory else EVERYTHING)
             # What was registered last is done first: the dump must still be there when the debugger ends.
             atexit.unregister(self.close)
             atexit.register(self.close)
@@ -181,7 +179,7 @@ class Debugger(TrainingDebugger):
         with self._guarded():
             graphs = self._graphs
             if graphs is None:
-                graphs = self._graphs = GraphCapture(self._ensure_agent(), ring, wait_for_results)
+                graphs = self._graphs = GraphCapture(self._ensure_agent(), ring, wait_for_results, self._value_of)
                 self._handed = HandedTuples(self._ensure_agent())
             if not is_graph_mode() and is_own(compiled.owner):
                 self._own.add(compiled.phase)
@@ -198,7 +196,7 @@ class Debugger(TrainingDebugger):
             return
         agent = self._ensure_agent()
         self._is_attached = True
-        self._graphs.observe_parameters(phase.programs.values(), self._value_of)
+        self._graphs.observe_parameters(phase.programs.values())
         agent.attach(self._programs.preview([one.program for one in phase.programs.values()]))
 
     def _learn_parameters(self, owner: Any) -> None:
@@ -298,8 +296,7 @@ class Debugger(TrainingDebugger):
         self._take_late()
         seen = [] if self._cells is None else [self._cells.end_step()]
         if self._graphs is not None:
-            # A dump of chosen operators has no parameters.
-            graphs = self._graphs.end_step(self._value_of if self._settings.partial_memory else None)
+            graphs = self._graphs.end_step()
             if self._cells is not None:
                 # When backward passes of compiled functions were noticed says nothing.
                 graphs = sorted(filter(self._cells.has_run, graphs), key=lambda graph: graph.number)

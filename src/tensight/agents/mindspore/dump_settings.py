@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError
+from tensight.graph.in_place import UPDATED_IN_PLACE
+from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +18,14 @@ VARIABLE = "MINDSPORE_DUMP_CONFIG"
 
 LAST_ITERATION = 2**31 - 1
 """Of those that are dumped; no training comes so far."""
+
+_NEVER_NEEDED = "|".join(sorted(UPDATED_IN_PLACE | WITHOUT_RESULTS))
+
+EVERYTHING = (f"name-regex((?!.*/(?:{_NEVER_NEEDED})-op[0-9]+$).*)",)
+"""Of an optimizer's operators no outputs: they are the parameters' new values once more, or nobody has written them."""
+
+GRADIENTS = ("name-regex(Gradients/.+)",)
+"""No parameters: they are read where they lie."""
 
 _MOST_BYTES = 64 * 2**20
 _REGEX = re.compile(r"name-regex\((.*)\)", re.DOTALL)
@@ -40,7 +50,8 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
     network : str
         As `network_folder` returns it.
     operators : sequence of str
-        What to dump beside parameters; empty for everything.
+        Types, full names, or ``name-regex(…)`` of what is dumped; parameters are told by their names, too. Empty for
+        all that MindSpore can dump.
     """
     common: dict[str, object] = {
         "op_debug_mode": 0,

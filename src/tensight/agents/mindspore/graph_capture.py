@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead
-from tensight.agents.places import Need
 from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
 
 _GRADIENTS = "Gradients/"
-_VALUE = int(Need.VALUE)
 
 
 class _Places(NamedTuple):
@@ -33,11 +31,17 @@ class _Places(NamedTuple):
         Of each file, -1 if it belongs to none.
     large : frozenset of int
         Numbers of those files that are worth a second thread, as the first launch had them.
+    updated : list of (int, int, int)
+        Numbers of the files of parameters, their places, and those of operators' outputs that have their values.
+    undumped : list of (int, str)
+        Places that have the values of parameters of which there are no files, and the parameters' names.
     """
 
     keys: tuple[str, ...]
     places: list[int]
     large: frozenset[int]
+    updated: list[tuple[int, int, int]]
+    undumped: list[tuple[int, str]]
 
 
 class Phase:
@@ -49,11 +53,14 @@ class Phase:
         By the number of the graph, in the order in which they were compiled.
     launched : bool
         Whether it ran before.
+    updates_unseen : bool
+        Whether it may update weights without leaving a file.
     """
 
     def __init__(self) -> None:
         self.programs: dict[int, DumpedProgram] = {}
         self.launched = False
+        self.updates_unseen = False
 
     @property
     def updates(self) -> bool:
@@ -77,6 +84,8 @@ class GraphCapture:
     ring : DumpRing
     wait : callable
         Returns when everything that was called has been dumped.
+    value_of : callable (name) -> tensor or None
+        Returns a copy of the value that a parameter has now.
 
     Attributes
     ----------
@@ -84,11 +93,12 @@ class GraphCapture:
         Whether a graph that updates weights did not do so in this step, because its scaled gradients had overflowed.
     """
 
-    def __init__(self, agent: Agent, ring: DumpRing, wait: Callable[[], None]) -> None:
+    def __init__(self, agent: Agent, ring: DumpRing, wait: Callable[[], None], value_of: Callable[[str], Any]) -> None:
         self.skipped_update = False
         self._agent = agent
         self._ring = ring
         self._wait = wait
+        self._value_of = value_of
         self._programs = GraphPrograms(agent.places)
         self._files: set[int] = set()
         self._phases: dict[str, Phase] = {}
@@ -105,31 +115,18 @@ class GraphCapture:
             known = self._phases[name] = Phase()
             self._learn(known)
             for number, program in known.programs.items():
-                self._ring.expect(number, program.program.nodes)
+                nodes = program.program.nodes
+                self._ring.expect(number, nodes)
+                leaves_files = any(node.role == "operator" and self._ring.is_dumped(node) for node in nodes)
+                known.updates_unseen |= program.updates and not leaves_files
             # What runs for the first time tells which files it leaves.
             self._ring.dump(wanted=True)
         return known
 
-    def observe_parameters(self, programs: Iterable[DumpedProgram], value_of: Callable[[str], Any]) -> None:
-        """Observe parameters as they are now, which nothing has dumped.
-
-        Parameters
-        ----------
-        programs : iterable of DumpedProgram
-            That read or write them.
-        value_of : callable (name) -> tensor or None
-            Returns a copy of a parameter's value.
-        """
-        agent = self._agent
+    def observe_parameters(self, programs: Iterable[DumpedProgram]) -> None:
+        """Observe parameters as they are now, before anything was dumped of the programs that read or write them."""
         for program in programs:
-            for node in program.program.nodes:
-                if node.role in ("operator", "input", "constant"):
-                    continue
-                place = agent.places.place(agent.places.node(node.name, node.type, node.role), 0)
-                need = agent.places.needs[place]
-                value = value_of(node.name) if need else None
-                if value is not None:
-                    agent.observe(place, value, need)
+            self._observe_now((place, name) for name, place in program.parameters.items())
 
     def take(self, phase: Phase, *, counts: bool) -> None:
         """Take what a call has dumped.
@@ -166,20 +163,13 @@ class GraphCapture:
                 self._ring.release(older)
             self._launches[launch.graph] = launch
         ran = [phase.programs[launch.graph] for launch in launches if launch.graph in phase.programs]
-        self.skipped_update = phase.updates and not any(program.updates for program in ran)
+        updated = phase.updates_unseen or any(program.updates for program in ran)
+        self.skipped_update = phase.updates and not updated
 
-    def end_step(self, value_of: Callable[[str], Any] | None = None) -> list[Program]:
-        """Observe what was taken since the last step; return the programs of what ran.
-
-        Parameters
-        ----------
-        value_of : callable, optional
-            As for `observe_parameters`, where parameters are not dumped.
-        """
+    def end_step(self) -> list[Program]:
+        """Observe what was taken since the last step; return the programs of what ran."""
         if self._agent.capturing:
             self._observe(list(self._launches.values()))
-            if value_of is not None:
-                self.observe_parameters(self._ran.values(), value_of)
         return [program.program for program in self._ran.values()]
 
     def begin_step(self) -> None:
@@ -233,6 +223,30 @@ class GraphCapture:
             self._ahead.begin(large)
         for one in wanted:
             observe(*one)
+        for launch, known in zip(launches, placed, strict=True):
+            for file, source, place in known.updated:
+                need = needs[place]
+                if need:
+                    tensor = DumpedTensor(launch, file)
+                    if self._ahead is not None:
+                        self._ahead.share(source, tensor)
+                    observe(place, tensor, need)
+        undumped = [one for known in placed for one in known.undumped]
+        # Those that left no files may not have run, but have parameters.
+        for graph in self._ran.keys() - self._launches.keys():
+            undumped += [(place, name) for name, place in self._ran[graph].parameters.items()]
+        if undumped:
+            dumped = {place for known in placed for place in known.places}
+            self._observe_now(one for one in undumped if one[0] not in dumped)
+
+    def _observe_now(self, values: Iterable[tuple[int, str]]) -> None:
+        """Observe the values that parameters have now, of some names, at some places."""
+        agent = self._agent
+        for place, name in values:
+            need = agent.places.needs[place]
+            value = self._value_of(name) if need else None
+            if value is not None:
+                agent.observe(place, value, need)
 
     def _places_of(self, launch: Launch) -> _Places:
         known = self._known.get(launch.graph)
@@ -241,7 +255,7 @@ class GraphCapture:
             places = [-1] * len(launch.keys) if program is None else program.places_of(launch.keys)
             sizes = (DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files)))
             large = frozenset(file for file, size in enumerate(sizes) if size >= LARGE_BYTES)
-            known = self._known[launch.graph] = _Places(launch.keys, places, large)
+            known = self._known[launch.graph] = _Places(launch.keys, places, large, *_without_files(program, places))
             self._expect(launch, {launch.keys[file]: places[file] for file in large if places[file] >= 0})
         return known
 
@@ -270,3 +284,19 @@ class GraphCapture:
             program = self._programs.program(graph)
             if program is not None and program.order:
                 phase.programs[graph] = program
+
+
+def _without_files(
+    program: DumpedProgram | None, places: list[int]
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, str]]]:
+    """Return where values of parameters are that have no files of their own: see `_Places`."""
+    if program is None:
+        return [], []
+    files = {place: file for file, place in enumerate(places)}
+    sources = program.parameters
+    outputs = {place: name for place, name in program.updated.items() if place not in files}
+    updated = [
+        (files[sources[name]], sources[name], place) for place, name in outputs.items() if sources[name] in files
+    ]
+    undumped = [(place, name) for place, name in outputs.items() if sources[name] not in files]
+    return updated, undumped + [(place, name) for name, place in sources.items() if place not in files]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
+from tensight.graph.in_place import UPDATED_IN_PLACE, may_write_inputs
 from tensight.graph.parsing import graph_proto
 from tensight.graph.unwritten import is_unwritten
 
@@ -248,9 +250,27 @@ class DumpedProgram:
             self._learn(files)
             return [known[_key(file)] for file in files]
 
-    def place_of(self, file: str) -> int:
-        """Return the place of one file; see `places_of`."""
-        return self.places_of((file,))[0]
+    @cached_property
+    def parameters(self) -> dict[str, int]:
+        """Places of the parameters that outlive a step, by name."""
+        return {node.name: self._place_of(node, 0) for node in self.program.nodes if node.role in _LASTING}
+
+    @cached_property
+    def updated(self) -> dict[int, str]:
+        """Names of the parameters whose values outputs of operators are after a run, by the places of the outputs."""
+        # What was written last is what is there in the end.
+        last: dict[str, int] = {}
+        for node in self.program.nodes:
+            if not may_write_inputs(node.type):
+                continue
+            in_place = node.type in UPDATED_IN_PLACE
+            for slot, source in enumerate(node.inputs[: len(node.outputs)] if in_place else node.inputs):
+                if source is not None and source[0] in self.parameters:
+                    last[source[0]] = self._place_of(node, slot) if in_place else NO_PLACE
+        return {place: name for name, place in last.items() if place != NO_PLACE}
+
+    def _place_of(self, node: TracedNode, slot: int) -> int:
+        return self._table.place(self._table.node(node.name, node.type, node.role), slot)
 
     def _learn(self, files: Iterable[str]) -> None:
         """Find the nodes of files; numbers of all files of one scope and type decide together."""

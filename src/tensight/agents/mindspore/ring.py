@@ -112,8 +112,7 @@ class DumpRing:
         environment : mutable mapping of str to str
             Of the process. Where it asks for a dump already, that one is read, and nothing is changed.
         operators : sequence of str
-            Types of operators, full names, or ``name-regex(…)`` of those that are dumped, with all parameters; empty
-            for everything.
+            As for `own_settings`.
         name : str
             Of the network.
 
@@ -224,7 +223,11 @@ class DumpRing:
     def expect(self, graph: int, nodes: Iterable[TracedNode]) -> None:
         """Take note of a graph that has been compiled, and of its nodes."""
         if self.is_private:
-            self.room.guess(graph, (node for node in nodes if is_dumped(node.name, node.type, self._operators)))
+            self.room.guess(graph, filter(self.is_dumped, nodes))
+
+    def is_dumped(self, node: TracedNode) -> bool:
+        """Whether outputs of a node are dumped, as far as that is our choice."""
+        return is_dumped(node.name, node.type, self._operators)
 
     def used_bytes(self) -> int:
         """Return how much there is of the dump now."""

@@ -98,6 +98,10 @@ class ScansAhead(threading.Thread):
                     self._let_wait(place, tensor)
         self._nudge()
 
+    def share(self, place: int, tensor: DumpedTensor) -> None:
+        """Have a tensor know what was found of the same file at another place."""
+        tensor.ahead = _Ahead(self, place)
+
     def row(self, place: int, tensor: DumpedTensor) -> StatisticsColumns | None:
         """Return the columns in which the row of a place is that of a tensor; None if nobody has scanned it."""
         path = _path_of(tensor)
