@@ -11,7 +11,7 @@ PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -
 NPM := $(BIN)/python build_page.py npm --silent
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test lint format page api node browser mindspores screenshots bench fixtures conformance lock clean
+.PHONY: help demo test coverage lint format page api node browser mindspores screenshots bench fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,9 +43,12 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) $(PAGE) browser mindspores ## Run all tests on all cores, with coverage; those of the page in Chromium
+test: $(FRAMEWORKS) $(PAGE) browser mindspores ## Run all tests on all cores; those of the page in Chromium
 	$(NPM) test
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20
+
+coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 lint: $(READY) node ## Check style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tarfile
 import tempfile
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FIXTURES = Path(__file__).parent / "fixtures"
+
+# What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def unpack_once(archive: Path, shared: Path) -> Path:
