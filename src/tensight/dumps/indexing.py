@@ -249,7 +249,9 @@ class FolderIndexer:
                 tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
                 if dumped is not None and tensor in dumped:
                     continue
-                if tensor.io == "output" and is_unwritten(tensor.op_type, tensor.slot) and not self._with_unwritten:
+                place = None if candidate is None else candidate[:2]
+                is_written = tensor.io == "input" or not is_unwritten(tensor.op_type, tensor.slot, place)
+                if not is_written and not self._with_unwritten:
                     result.unwritten += (tensor, *older)
                     continue
                 report.files += len(own)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensight.analysis.statistics_table import NO_PREVIOUS
 from tensight.graph import TensorAddress
+from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,6 +66,14 @@ class TensorIndex:
         """Return a node of a rank's graphs; None if there is none."""
         found = self._graphs.get((rank, graph))
         return None if found is None else found.get(name)
+
+    def is_unwritten(self, address: TensorAddress) -> bool:
+        """Whether a tensor is an output of an operator that never writes it."""
+        graph = self._graphs.get((address.rank, address.graph))
+        node = None if graph is None else graph.get(address.node)
+        if graph is None or node is None or address.io != "output":
+            return False
+        return is_unwritten(node.type, address.slot, (graph, node))
 
     def producers(self, rank: int, graph: str, name: str) -> tuple[tuple[Node, int] | None, ...]:
         """Return for each input of an operator, as dumped inputs are counted, what produces it, None where no value."""

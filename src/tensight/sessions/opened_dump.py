@@ -9,7 +9,6 @@ import numpy as np
 from tensight.analysis import Analysis, origins
 from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError
-from tensight.graph.unwritten import is_unwritten
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
@@ -161,7 +160,7 @@ class OpenedDump:
             node = self.index.node(address.rank, address.graph, address.node)
             if address.graph and node is None:
                 raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
-            if node is not None and address.io == "output" and is_unwritten(node.type, address.slot):
+            if node is not None and self.index.is_unwritten(address):
                 raise UnavailableError(f"nobody wrote {address}: operators {node.type} leave this output as memory was")
             raise UnavailableError(f"{address} was not dumped in step {address.iteration + 1}")
         file = self.table.files[row]

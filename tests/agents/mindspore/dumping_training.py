@@ -46,4 +46,8 @@ if __name__ == "__main__":
     }
     for optimizer, settings in PUT_OUT_PARAMETERS.items():
         trained(optimizer, 1, **settings)
+    normalization = nn.BatchNorm2d(3)
+    for trains in (True, False):
+        normalization.set_train(trains)
+        normalization(ms.Tensor(np.random.default_rng(3).standard_normal((2, 3, 4, 4), np.float32)))
     np.savez(sys.argv[1], **weights)

@@ -29,6 +29,8 @@ UPDATES = {"Adam", "ApplyRMSProp"}
 STEPS, WEIGHTS = 3, 4
 ADAM, RMSPROP = 3 * STEPS * WEIGHTS, STEPS * WEIGHTS
 """Outputs of the updates: Adam declares three each, RMSProp one."""
+NORMALIZATION = {(True, 1), (True, 2), (False, 1), (False, 2), (False, 3), (False, 4)}
+"""Whether it trains, and what it then leaves alone."""
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +70,19 @@ def outputs_of_updates(files: Iterable[TensorFile]) -> list[TensorFile]:
 def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
     assert not outputs_of_updates(dump.tensors())
     unwritten = dump.unwritten_tensors()
-    assert {file.op_type for file in unwritten} == UPDATES
-    assert len(unwritten) == ADAM + RMSPROP
+    assert {file.op_type for file in unwritten} == {*UPDATES, "BatchNorm"}
+    assert len(unwritten) == ADAM + RMSPROP + len(NORMALIZATION)
     for file in (file for file in unwritten if file.slot == 0):
         assert file.node is not None
         written = dump.find(file.rank, file.graph_id, file.iteration, file.node, 0, "input")
         assert written is not None
         assert not np.array_equal(read_tensor(file), read_tensor(written)), "MindSpore writes it now"
+
+
+def test_normalization_that_evaluates_leaves_what_it_writes_in_training(dump: Dump) -> None:
+    found = [file for file in dump.unwritten_tensors() if file.op_type == "BatchNorm"]
+    trained = min(file.graph_id for file in found)
+    assert {(file.graph_id == trained, file.slot) for file in found} == NORMALIZATION
 
 
 def test_outputs_of_other_updates_are_the_parameters_once_more(dump: Dump) -> None:
@@ -118,7 +126,7 @@ def test_neither_watchpoints_nor_origins_judge_them(dump: Dump, tmp_path: Path) 
 
 def test_the_commands_say_how_many_there_are(folder: Path, tmp_path: Path) -> None:
     path, cache = str(folder / "dump"), ("--cache-dir", str(tmp_path))
-    said = f"{ADAM + RMSPROP} outputs left out"
+    said = f"{ADAM + RMSPROP + len(NORMALIZATION)} outputs left out"
     assert said in CliRunner().invoke(app, ["info", path, *cache]).stdout
     checked = CliRunner().invoke(app, ["check", path, *cache, "--watch", "tensor_overflow"])
     assert (checked.exit_code, said in checked.stdout) == (0, True), checked.output

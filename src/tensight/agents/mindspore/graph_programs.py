@@ -292,7 +292,7 @@ class DumpedProgram:
         if len(able) != 1:
             return NO_PLACE
         graph, node, _ = able[0]
-        if node.is_constant or (side == "output" and is_unwritten(node.type, int(slot))):
+        if node.is_constant or (side == "output" and is_unwritten(node.type, int(slot), (graph, node))):
             return NO_PLACE
         name = self._names[graph.graph_id][node.name]
         declared = self._table.node(name, node.type, "operator" if node.is_operator else self._roles[name])
