@@ -263,8 +263,12 @@ def test_an_update_puts_out_its_weight_if_nothing_writes_to_it_later(
             input=[pb.InputProto(name=b"network.fc1.weight"), pb.InputProto(name=b"network.fc1.weight")],
             output_type=_float_type(8, 216),
         )
+    graph.node.add(name=b"last", op_type=b"AssignAdd", scope=b"Default", full_name=b"Default/AssignAdd-op9")
     program = own.add(graph, 3, tmp_path)
-    found = {(own.places[place].node.name, own.places[place].slot): name for place, name in program.updated.items()}
+    assert program.updated([program.parameters["network.fc1.weight"]]) == {}
+    ran = own.places.place(own.places.node("Default/AssignAdd-op9", "AssignAdd", "operator"), 0)
+    updated = program.updated([ran])
+    found = {(own.places[place].node.name, own.places[place].slot): name for place, name in updated.items()}
     assert found == ({} if named is None else {(named, 0): "network.fc1.weight"})
 
 

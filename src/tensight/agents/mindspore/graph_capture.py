@@ -294,7 +294,7 @@ def _without_files(
         return [], []
     files = {place: file for file, place in enumerate(places)}
     sources = program.parameters
-    outputs = {place: name for place, name in program.updated.items() if place not in files}
+    outputs = {place: name for place, name in program.updated(places).items() if place not in files}
     updated = [
         (files[sources[name]], sources[name], place) for place, name in outputs.items() if sources[name] in files
     ]

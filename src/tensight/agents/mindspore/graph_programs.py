@@ -214,6 +214,7 @@ class DumpedProgram:
     def __init__(self, number: int, members: Sequence[_Learned], places: PlaceTable, roles: Mapping[str, Role]) -> None:
         graphs = [one.graph for one in members]
         self._names = {one.graph.graph_id: one.names for one in members}
+        self._operators = [one.called(node.name for node in one.graph.operators) for one in members]
         nodes: dict[str, TracedNode] = {}
         for one in members:
             for node in traced_nodes(one.graph, one.listed, one.names, roles):
@@ -255,13 +256,20 @@ class DumpedProgram:
         """Places of the parameters that outlive a step, by name."""
         return {node.name: self._place_of(node, 0) for node in self.program.nodes if node.role in _LASTING}
 
-    @cached_property
-    def updated(self) -> dict[int, str]:
-        """Names of the parameters whose values outputs of operators are after a run, by the places of the outputs."""
+    def updated(self, dumped: Iterable[int]) -> dict[int, str]:
+        """Return the names of the parameters whose values outputs of operators are, by the places of the outputs.
+
+        Parameters
+        ----------
+        dumped : iterable of int
+            Places that were dumped when it ran. A branch of which there is none was not taken.
+        """
+        names = {self._table[place].node.name for place in dumped if place != NO_PLACE}
+        ran = frozenset().union(*(operators for operators in self._operators if not operators.isdisjoint(names)))
         # What was written last is what is there in the end.
         last: dict[str, int] = {}
         for node in self.program.nodes:
-            if not may_write_inputs(node.type):
+            if node.name not in ran or not may_write_inputs(node.type):
                 continue
             in_place = node.type in UPDATED_IN_PLACE
             for slot, source in enumerate(node.inputs[: len(node.outputs)] if in_place else node.inputs):
