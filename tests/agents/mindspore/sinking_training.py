@@ -1,12 +1,13 @@
 """A training of MindSpore in sink mode, on a machine that seems to have an Ascend device.
 
 MindSpore takes the way to the device, where it finds none, and says so; what comes before that is as it would be there.
-At the end it trains on the CPU.
+Before it sinks many steps at once it waits for a line on standard input. At the end it trains on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ def main() -> None:
     tried("evaluation", lambda: model.eval(unseen, dataset_sink_mode=True))
     tried("one batch", lambda: model.train(1, unseen, dataset_sink_mode=True, sink_size=1))
     print("now many steps", flush=True)
+    sys.stdin.readline()
     if way == "model":
         tried(
             "training",

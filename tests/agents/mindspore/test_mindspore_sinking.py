@@ -29,6 +29,7 @@ def test_where_steps_are_sunk_debugging_ends_with_the_line_to_change_and_the_tra
     with Run(version, "--way", way, folder=tmp_path, options=NOWHERE, variables=variables, script=SCRIPT) as run:
         run.until("now many steps")
         assert "tensight" not in (tmp_path / "training.stderr").read_text()
+        run.go_on()
         outcome = run.outcome()
     assert outcome.code == 0, outcome.errors
     ways = ("PyNative mode", "evaluation", "one batch")
