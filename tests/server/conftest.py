@@ -12,9 +12,20 @@ from running import running_server
 from training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from running import RunningServer
+
+_TRAININGS = pytest.StashKey[list[Training]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell of a failed test what its training processes said, and where they are."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections.extend(("training process", each.report()) for each in item.stash.get(_TRAININGS, []))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -31,16 +42,20 @@ def person(debug_server: RunningServer) -> Iterator[Person]:
 
 
 @pytest.fixture
-def attach(debug_server: RunningServer, person: Person) -> Iterator[Callable[..., Attached]]:
+def attach(
+    debug_server: RunningServer, person: Person, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Attached]]:
     """Starts an old MindSpore process of a scenario and waits until its session stands still.
 
     Each has a device of its own, and so watchpoints of its own.
     """
+    trainings = request.node.stash[_TRAININGS] = []
     with ExitStack() as stack:
 
         def start(scenario: str = "single-graph", *, state: str = "paused", **options: Any) -> Attached:
             options.setdefault("device", next(devices))
             training = stack.enter_context(Training(debug_server.debugger, scenario, **options))
+            trainings.append(training)
             session = person.session_of(training.device)
             session.wait(state)
             return Attached(training, session)

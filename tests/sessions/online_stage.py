@@ -186,6 +186,14 @@ class OldProcess:
         assert not asking.done(), asking
         return asking
 
+    async def run(self, step: int = 0) -> OnlineSession:
+        """Attach, stand at a step, and be told to go on until the training ends."""
+        session = await self.attach()
+        asking = await self.stand(step)
+        await command(session, "continue")
+        await asking
+        return session
+
     async def report(self, *hits: tuple[str, int], error_code: int = 0, **more: Any) -> pb.EventReply:
         """Report hits: each the name of a node, and the watchpoint."""
         messages = [

@@ -55,10 +55,7 @@ def test_a_command_given_in_the_meantime_is_obeyed_when_the_process_is_back(on_s
 def test_a_process_that_does_not_come_back_is_lost_and_its_session_stays_readable(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand(2)
-        await command(session, "continue")
-        await asking
+        session = await process.run(2)
         await process.report((CONV, 1))
         await broken(process, await process.stand(3))
         await until(session, State.LOST)
@@ -92,13 +89,64 @@ def test_a_lost_process_that_comes_back_all_the_same_is_taken_in_again(on_stage:
     on_stage(scene, lost_after_s=0.05)
 
 
+@pytest.mark.parametrize(
+    ("end", "device"),
+    [
+        ("killed while it waited", "0"),
+        ("killed while it waited", "1"),
+        # Without a call that breaks off nothing tells it from another one of its device.
+        ("killed while it ran", "1"),
+        ("finished", "0"),
+        ("finished", "1"),
+    ],
+)
+def test_a_process_that_comes_back_from_the_port_of_another_that_is_gone_is_not_taken_for_it(
+    on_stage: Play, end: str, device: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        gone = stage.process()
+        session_of_gone = await gone.attach()
+        asking = await gone.stand(1)
+        if end == "killed while it waited":
+            await broken(gone, asking)
+        else:
+            await command(session_of_gone, "continue")
+            await asking
+        if end == "finished":
+            await gone.done()
+        process = stage.process(device=device)
+        session = await process.attach()
+        await broken(process, await process.stand(1))
+        before = session_of_gone.record()
+        process.caller = gone.caller
+        assert kind(await beat(process, 5)) == "nothing"
+        asking = process.ask(1)
+        await until(session, lambda: not session.record().message)
+        assert process.session is session
+        await command(session, "continue")
+        assert kind(await asking) == "run step 1"
+        after = session_of_gone.record()
+        assert (after.state, after.step, after.message) == (before.state, before.step, before.message)
+
+    on_stage(scene)
+
+
+def test_a_process_that_has_trained_may_train_once_more(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        session = await process.run(3)
+        await process.done()
+        await until(session, State.FINISHED)
+        assert await process.told(0) == "run step 1"
+        assert session.state is State.RUNNING
+
+    on_stage(scene)
+
+
 def test_a_free_run_survives_a_connection_that_breaks(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         process.breaks()
         assert await process.told(1) == "run step 1"
         await stage.attachments.disconnected(process.caller)
@@ -112,10 +160,7 @@ def test_a_free_run_survives_a_connection_that_breaks(on_stage: Play) -> None:
 def test_hits_that_come_over_a_new_connection_before_anything_else_are_not_lost(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         process.breaks()
         assert kind(await process.report((CONV, 1))) == "nothing"
         await process.stand(1)

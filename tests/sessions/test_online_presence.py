@@ -36,10 +36,7 @@ def test_a_process_that_is_killed_while_it_trains_is_lost_at_once(on_stage: Play
     async def scene(stage: Stage) -> None:
         with running() as process:
             agent = agent_of(stage, process)
-            session = await agent.attach()
-            asking = await agent.stand(3)
-            await command(session, "continue")
-            await asking
+            session = await agent.run(3)
             process.kill()
             await until(session, State.LOST)
             assert "without a word" in session.record().message

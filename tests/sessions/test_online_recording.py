@@ -334,10 +334,7 @@ def test_a_run_of_which_nothing_arrived_leaves_no_folder(on_stage: Play, tmp_pat
 def test_hits_of_a_process_that_died_before_it_stood_still_are_kept(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         await process.report((CONV, 1))
         await process.done()
         await until(session, lambda: len(session.hit_list) == 1)

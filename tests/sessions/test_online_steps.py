@@ -139,10 +139,7 @@ def test_hits_stop_the_run_at_the_step_where_they_are(on_stage: Play) -> None:
 def test_hits_of_the_step_before_are_gone_in_the_next(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         await process.report((CONV, 1))
         asking = await process.stand(1)
         assert (await session.hits()).total == 1
@@ -291,10 +288,7 @@ def test_a_waiting_process_is_terminated_at_once(on_stage: Play) -> None:
 def test_a_running_process_is_terminated_when_it_asks(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         record = await command(session, "terminate")
         assert record.state is State.RUNNING
         assert "end" in record.message
@@ -338,10 +332,7 @@ def test_a_newer_version_of_the_same_generation_is_let_in_with_a_remark_that_sta
 def test_the_end_of_the_training_finishes_the_session(on_stage: Play, how: str) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         if how == "metadata":
             await process.done()
         else:
@@ -355,10 +346,7 @@ def test_the_end_of_the_training_finishes_the_session(on_stage: Play, how: str) 
 def test_a_graph_that_arrives_later_stops_the_run(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         await process.send_graphs(network("kernel_graph_1", "1"))
         await process.stand(1, root=1)
         record = session.record().ranks[0]
@@ -427,10 +415,7 @@ def test_the_history_of_executions_is_told(on_stage: Play) -> None:
 def test_hundreds_of_steps_do_not_flood_the_log(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand()
-        await command(session, "continue")
-        await asking
+        session = await process.run()
         before = session.events.last
         for step in range(1, 500):
             assert await process.told(step) == "run step 1"

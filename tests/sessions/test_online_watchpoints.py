@@ -154,10 +154,7 @@ def test_watchpoints_cannot_be_changed_while_the_training_runs(on_stage: Play) -
 def test_a_hit_of_a_watchpoint_that_is_deleted_in_the_meantime_is_still_told(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()
-        session = await process.attach()
-        asking = await process.stand(1)
-        await command(session, "continue")
-        await asking
+        session = await process.run(1)
         await process.report((CONV, 77))
         await process.stand(2)
         (node,) = (await session.hits()).nodes

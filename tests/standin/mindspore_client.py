@@ -9,7 +9,9 @@ and writes its timeline to standard output.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
+import signal
 import sys
 import threading
 from dataclasses import dataclass, field, replace
@@ -390,6 +392,8 @@ def parse(words: list[str] | None = None) -> tuple[argparse.Namespace, Scenario]
 
 def main() -> int:
     np.seterr(all="ignore")
+    # So that a failed test can say where it hangs.
+    faulthandler.register(signal.SIGUSR1)
     arguments, scenario = parse()
     holds = {place: int(number or 1) for place, _, number in (each.partition("#") for each in arguments.hold)}
     timeline = Timeline(holds)

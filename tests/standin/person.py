@@ -49,6 +49,11 @@ class Person:
     def sessions(self) -> list[dict[str, Any]]:
         return list(self.get("/sessions"))
 
+    def last_sessions(self) -> str:
+        """Return what the newest sessions do, in few words: a server of many tests has dozens."""
+        newest = [(each["name"], each["state"], each["step"], each["message"]) for each in self.sessions()[-5:]]
+        return "; ".join(f"{name} {state} at step {step} ({message})" for name, state, step, message in newest)
+
     def wait_for(self, events: str, look: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
         """Look again after each event until something is seen, and return that."""
         after, end = 0, time.monotonic() + timeout_s
@@ -57,7 +62,7 @@ class Person:
             if seen:
                 return seen
             left = end - time.monotonic()
-            assert left > 0, f"{what}: not within {timeout_s} s; {self.sessions()}"
+            assert left > 0, f"{what}: not within {timeout_s} s; the last sessions are {self.last_sessions()}"
             after = self.get(events, after=after, wait_s=min(left, LONGEST_POLL_S))["last"]
 
     def open(self, dump: str) -> Inspection:

@@ -69,6 +69,17 @@ class Training:
     def __str__(self) -> str:
         return "\n".join([f"device {self.device}:", *(each["text"] for each in self.timeline), *self.noise])
 
+    def report(self) -> str:
+        """Return what it said, and how it ended or where each of its threads is: for the report of a failed test."""
+        code = self.process.poll()
+        if code is None:
+            known = len(self.noise)
+            self.process.send_signal(signal.SIGUSR1)
+            with self._changed:
+                # The thread that took the signal is the last one.
+                self._changed.wait_for(lambda: any("<module>" in line for line in self.noise[known:]) or self._over, 2)
+        return f"{self}\n{'still runs' if code is None else f'exit code {code}'}"
+
     def _read(self) -> None:
         while not self._over:
             select.select([self._pipe], [], [])

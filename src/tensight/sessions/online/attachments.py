@@ -100,10 +100,11 @@ class Attachments:
         """Return the next command for a process; may take as long as a person thinks."""
         if self._closing:
             return wire.failed(self._closing)
-        process = self._find(caller)
+        identity = identity_of(caller, message)
+        process = self._find(caller, identity)
         if process is None:
             try:
-                process = await uninterrupted(self._recover(caller, message))
+                process = await uninterrupted(self._recover(caller, identity, message.cur_step))
             except TensightError as error:
                 _log.warning("a recorded run cannot go on: %s", error)
                 return wire.failed(str(error))
@@ -241,14 +242,20 @@ class Attachments:
         return None if process is None or process.session.is_closing else process
 
     def _known(self, caller: Caller) -> TrainingProcess | None:
-        key, peer = caller.process_key, caller.peer
-        return self._by_key.get(key) if key else self._by_peer.get(peer)
+        if caller.process_key:
+            return self._by_key.get(caller.process_key)
+        process = self._by_peer.get(caller.peer)
+        # Ports are used again: once its connection is gone, another process may call from the same one.
+        return process if process is not None and process.is_connected else None
 
-    def _find(self, caller: Caller) -> TrainingProcess | None:
-        """Return the process that calls, and note that it has been heard of."""
+    def _find(self, caller: Caller, identity: Identity | None = None) -> TrainingProcess | None:
+        """Return the process that calls, and note that it has been heard of; None if it says that it is another."""
         process = self._lookup(caller)
-        if process is not None:
-            process.hear(caller)
+        if process is None:
+            return None
+        if identity is not None and not (process.identity.is_agent or process.identity.looks_like(identity)):
+            return None
+        process.hear(caller)
         return process
 
     def _note(self, caller: Caller, process: TrainingProcess) -> None:
@@ -367,13 +374,12 @@ class Attachments:
         self._sessions.add(session)
         self._online[session.id] = session
 
-    async def _recover(self, caller: Caller, message: Metadata) -> TrainingProcess | None:
+    async def _recover(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
         """Return the process that asks for a command over a new connection, or after the server was restarted."""
-        identity = identity_of(caller, message)
         async with self._joining:
-            process = self._find(caller) or self._known_before(identity, message.cur_step)
+            process = self._find(caller, identity) or self._known_before(caller, identity, step)
             if process is None:
-                return await self._restored(caller, identity, message.cur_step)
+                return await self._restored(caller, identity, step)
             self._note(caller, process)
             process.hear(caller)
             return process
@@ -390,16 +396,19 @@ class Attachments:
         process.hear(caller)
         return process
 
-    def _known_before(self, identity: Identity, step: int) -> TrainingProcess | None:
+    def _known_before(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
         """Return the attached process that has most likely lost its connection and comes back with another."""
-        alike = [
-            process
-            for session in self._online.values()
-            for process in session.processes.values()
-            if (process.is_live or process.state is State.LOST) and process.identity.looks_like(identity)
+
+        def may_be(process: TrainingProcess) -> bool:
+            # It ended, and trains once more.
+            if process is self._by_peer.get(caller.peer):
+                return True
             # A process does not go back, and one that waits still stands where it stood.
-            if process.step <= step and not (process.is_waiting and process.step != step)
-        ]
+            stands_there = process.step <= step and not (process.is_waiting and process.step != step)
+            return stands_there and (process.is_live or process.state is State.LOST)
+
+        attached = [process for session in self._online.values() for process in session.processes.values()]
+        alike = [one for one in attached if one.identity.looks_like(identity) and may_be(one)]
         # Of several on one device: whose connection broke, who was given up, who runs, who waits.
         return min(
             alike,

@@ -431,6 +431,8 @@ class TrainingProcess:
     def end(self, state: State, message: str) -> None:
         """Note that nothing more is expected of the process."""
         self.stop_timers()
+        # One that is lost may only be silent.
+        self.is_connected = self.is_connected and state is State.LOST
         self.queue.clear()
         gone = UnavailableError("the training process has ended, and the value was not kept")
         self.questions.close(gone)
