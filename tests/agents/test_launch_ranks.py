@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 from running import running_server
 
 import tensight
@@ -28,12 +29,15 @@ from torch import distributed, nn
 distributed.init_process_group("gloo")
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)))
+# Memory that nobody has written to yet is NaN then.
+torch.use_deterministic_algorithms("nan-memory" in sys.argv)
+network = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view="bucket-views" in sys.argv)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(6):
     optimizer.zero_grad()
     inputs = torch.randn(4, 8)
-    if sys.argv[1:] == [str(step)] and distributed.get_rank() == 1:
+    if sys.argv[1:2] == [str(step)] and distributed.get_rank() == 1:
         inputs[0, 0] = float("nan")
     model(inputs).pow(2).mean().backward()
     optimizer.step()
@@ -52,16 +56,20 @@ def two_ranks(folder: Path, *arguments: str, capture: str = "modules") -> Iterat
         chosen = {"TENSIGHT_DEBUG": "1", "TENSIGHT_HOST": host, "TENSIGHT_PORT": port, "TENSIGHT_BREAK_AT_START": "1"}
         environment = {**inherited, **chosen, "TENSIGHT_CAPTURE": capture, "OMP_NUM_THREADS": "1"}
         with subprocess.Popen([sys.executable, "-m", *started, *arguments], cwd=folder, env=environment) as process:
-            session = connection.wait_for_session(PATIENCE_S)
-            for event in session.events(timeout_s=PATIENCE_S):
-                if event.kind in ("state", "rank") and len(session.summary.ranks) == 2:
-                    break
-            assert session.wait(PATIENCE_S).state is State.PAUSED
-            yield session
-            assert [each.id for each in connection.sessions()] == [session.id]
-            record = session.continue_().wait(PATIENCE_S)
-            assert (record.state, record.step) == (State.FINISHED, 6)
-            assert process.wait(PATIENCE_S) == 0
+            try:
+                session = connection.wait_for_session(PATIENCE_S)
+                for event in session.events(timeout_s=PATIENCE_S):
+                    if event.kind in ("state", "rank") and len(session.summary.ranks) == 2:
+                        break
+                assert session.wait(PATIENCE_S).state is State.PAUSED
+                yield session
+                assert [each.id for each in connection.sessions()] == [session.id]
+                record = session.continue_().wait(PATIENCE_S)
+                assert (record.state, record.step) == (State.FINISHED, 6)
+                assert process.wait(PATIENCE_S) == 0
+            finally:
+                # A test that failed would wait for it. It ends its ranks.
+                process.terminate()
 
 
 def test_ranks_of_one_run_are_one_session(tmp_path: Path) -> None:
@@ -83,3 +91,12 @@ def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_t
         }
         assert {hit.rank for hit in session.hits() if hit.type == "addmm"} == {1}
         session.delete_watchpoints(*session.watchpoints())
+
+
+@pytest.mark.parametrize("option", ["", "bucket-views"])
+def test_memory_of_gradients_that_nobody_has_written_to_yet_stops_no_rank(tmp_path: Path, option: str) -> None:
+    with two_ranks(tmp_path, "never", "nan-memory", option, capture="ops") as session:
+        session.watch("tensor_overflow", on="all")
+        record = session.step(5).wait(PATIENCE_S)
+        assert [(rank.state, rank.step) for rank in record.ranks] == [(State.PAUSED, 5)] * 2
+        assert not list(session.hits())

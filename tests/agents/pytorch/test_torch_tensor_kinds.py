@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from captured_operators import captured, operators
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from torch.utils._pytree import tree_map
 
@@ -286,6 +286,47 @@ def test_what_was_not_written_yet_is_not_looked_at() -> None:
         seen.capture.end_step()
         assert seen.statistics("Default/empty-op0") is None
         assert seen.statistics("Default/fill_-op0").max == 1
+
+
+def test_a_view_of_what_was_not_written_yet_is_not_looked_at_until_somebody_has_written_to_its_memory() -> None:
+    with captured() as seen:
+        made = torch.empty(4)
+        half = made[:2]
+        half.copy_(torch.ones(2))
+        made[:2].exp()
+        seen.capture.end_step()
+        assert seen.statistics("Default/slice-op0") is None
+        assert seen.statistics("Default/copy_-op0").max == 1
+        assert seen.statistics("Default/slice-op1").max == 1
+
+
+def test_an_operator_of_another_library_may_write_without_declaring_it() -> None:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with captured() as seen:
+            gathered = torch.empty(4)
+            distributed.all_gather([gathered], torch.ones(4))
+            gathered[:2].exp()
+            seen.capture.end_step()
+            assert seen.statistics("Default/slice-op0").max == 1
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_what_an_operator_writes_over_is_not_looked_at_before() -> None:
+    buffers = [torch.full((2,), torch.nan) for _ in range(3)]
+    ones = torch.ones(2)
+    with captured() as seen:
+        buffers[0].copy_(ones)
+        torch.add(ones, ones, out=buffers[1])
+        buffers[2].mul_(2)
+        nodes = operators(seen.capture.end_step())
+        copied, added, doubled = (nodes[f"Default/{name}-op0"].inputs for name in ("copy_", "add", "mul_"))
+        assert [seen.statistics(*source) is None for source in copied[:2]] == [True, False]
+        assert [seen.statistics(*source) is None for source in added] == [False, False, True]
+        assert seen.statistics(*doubled[0]).nan_count == 2
+        assert seen.statistics("Default/copy_-op0").max == 1
+        assert seen.statistics("Default/add-op0").max == 2
 
 
 def test_each_element_of_a_tuple_is_an_output() -> None:

@@ -60,9 +60,9 @@ class OperatorObserver:
 
     def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         """Show the tensors from outside that an operator is about to read."""
-        for output, _ in externals:
+        for output, _, is_read in externals:
             need = self._needs[output.place]
-            if need:
+            if need and is_read:
                 tensor = tensor_at(output.path, None, args, kwargs)
                 if isinstance(tensor, torch.Tensor) and self._is_wanted(output, tensor, need):
                     self._agent.observe(output.place, tensor, need)

@@ -29,6 +29,13 @@ _UNSET = frozenset(
         *("new_empty", "new_empty_strided", "resize", "resize_"),
     }
 )
+# They read nothing of what they write to; nor do operators of what is called `out`.
+_OVERWRITING = frozenset(
+    {
+        *("copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"),
+        *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"),
+    }
+)
 # They write to these without declaring it.
 _BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"})
 _RUNNING = frozenset({"running_mean", "running_var"})
@@ -55,8 +62,12 @@ class Declaration(NamedTuple):
     arguments : tuple of str
     written : frozenset of str
         Names of the arguments that it writes to.
+    overwritten : frozenset of str
+        Those of which it reads nothing.
     is_unset : bool
         Whether what it returns was not written yet.
+    is_trusted : bool
+        Whether it declares all that it writes to; those of other libraries may not.
     makes_tensors : bool
         Whether it returns or writes tensors; else it only reads them, as ``item()`` does.
     """
@@ -64,7 +75,9 @@ class Declaration(NamedTuple):
     type: str
     arguments: tuple[str, ...]
     written: frozenset[str]
+    overwritten: frozenset[str]
     is_unset: bool
+    is_trusted: bool
     makes_tensors: bool
 
 
@@ -74,20 +87,32 @@ def declaration(func: Any) -> Declaration:
     schema = getattr(func, "_schema", None)
     if schema is None:
         # Operators of higher order (control flow, attention of one's own) declare nothing.
-        return Declaration(str(getattr(func, "_name", func)).replace("/", "_"), (), frozenset(), False, True)
+        return Declaration(
+            type=str(getattr(func, "_name", func)).replace("/", "_"),
+            arguments=(),
+            written=frozenset(),
+            overwritten=frozenset(),
+            is_unset=False,
+            is_trusted=False,
+            makes_tensors=True,
+        )
     library, _, name = schema.name.partition("::")
     written = frozenset(
         argument.name
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+    overwritten = written if name in _OVERWRITING else {each.name for each in schema.arguments if each.is_out}
     if name in _BATCH_NORMS:
         written |= _RUNNING
+    is_own = library in ("aten", "prims", "prim")
     return Declaration(
-        type=name if library in ("aten", "prims", "prim") else f"{library}.{name}",
+        type=name if is_own else f"{library}.{name}",
         arguments=tuple(argument.name for argument in schema.arguments),
         written=written,
+        overwritten=frozenset(overwritten),
         is_unset=name in _UNSET,
+        is_trusted=is_own,
         makes_tensors=bool(written) or any("Tensor" in str(returned.type) for returned in schema.returns),
     )
 

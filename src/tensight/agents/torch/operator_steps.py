@@ -60,10 +60,19 @@ class Output(NamedTuple):
 
 
 class External(NamedTuple):
-    """A tensor that came from outside the step, at the operator that reads it first."""
+    """A tensor that came from outside the step, at the operator that is given it first.
+
+    Attributes
+    ----------
+    output : Output
+    node : TracedNode
+    is_read : bool
+        False where that operator writes over it without having read it: nobody may ever have written to it before.
+    """
 
     output: Output
     node: TracedNode
+    is_read: bool
 
 
 class Operator:
@@ -167,7 +176,7 @@ class OperatorStep:
         self.evaluation = evaluation
         self.gradient_sources = dict(gradient_sources)
         self.trace = Trace(
-            inputs=tuple(node for operator in operators for _, node in operator.externals),
+            inputs=tuple(external.node for operator in operators for external in operator.externals),
             operators=tuple(operator.traced for operator in operators if operator.traced is not None),
             gradient_sources=self.gradient_sources,
         )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_iter
 
 from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
@@ -200,7 +201,7 @@ class StepTracer:
         declared = declaration(func)
         sequence = self._pairs.taken()
         inputs = [self._input(path, tensor) for path, tensor in tensors_in(args, kwargs)]
-        externals = self._externals(inputs)
+        externals = self._externals(declared, inputs)
         origin = self._origin(scope, inputs)
         return Started(func, scope, declared, origin, inputs, externals, sequence)
 
@@ -209,6 +210,11 @@ class StepTracer:
     ) -> Operator | None:
         """Add an operator that has run; None if it made and wrote no tensor."""
         declared, origin = started.declared, started.origin
+        if not declared.is_trusted:
+            # Communication fills what it is given without declaring it.
+            for given in tree_iter((args, kwargs)):
+                if isinstance(given, torch.Tensor):
+                    self._sources.may_be_set(given)
         outputs = self._written(started, result)
         if not any(isinstance(output.value, torch.Tensor) for output in outputs):
             return None
@@ -293,8 +299,11 @@ class StepTracer:
             return known.name, 0
         return self._earlier.get(id(tensor))
 
-    def _externals(self, inputs: list[_Input]) -> tuple[External, ...]:
+    def _externals(self, declared: Declaration, inputs: list[_Input]) -> tuple[External, ...]:
         """Declare the tensors that come from outside; their inputs then have them as their source."""
+        read_from = {
+            id(each.tensor) for each in inputs if argument_name(declared, each.path) not in declared.overwritten
+        }
         found: dict[int, External] = {}
         for index, read in enumerate(inputs):
             if not read.is_new:
@@ -306,7 +315,9 @@ class StepTracer:
                 place = self._places.place(node, 0)
                 traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))
                 external = found[id(read.tensor)] = External(
-                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=place), traced
+                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=place),
+                    traced,
+                    id(read.tensor) in read_from,
                 )
                 inputs[index] = read._replace(source=(name, 0))
             else:
@@ -335,8 +346,11 @@ class StepTracer:
             storage = storage_of(tensor)
             lies_in = None if storage is None or argument is not None else memories.get(storage._cdata)
             source = (traced.name, slot)
-            self._sources.put(tensor, source, written=lies_in is None)
-            if started.declared.is_unset and lies_in is None:
+            is_unset = started.declared.is_unset and lies_in is None
+            unset = is_unset and (argument is None or self._sources.is_unset(tensor))
+            self._sources.put(tensor, source, written=lies_in is None, unset=unset)
+            # Buckets of gradients are cut into views before anything is in them.
+            if is_unset or self._sources.is_unset(tensor):
                 continue
             place = self._places.place(self._places.node(traced.name, traced.type), slot)
             if argument is not None:

@@ -402,7 +402,7 @@ class OperatorCapture:
         return seen
 
     def _reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
-        for output, node in externals:
+        for output, node, _ in externals:
             self._externals[id(tensor_at(output.path, None, args, kwargs))] = (node.name, 0)
         self._observer.reads(externals, args, kwargs)
 

@@ -22,12 +22,13 @@ class _Seen(NamedTuple):
 
 
 class _Memory:
-    """What lies in a storage: views of it, and who wrote to it last."""
+    """What lies in a storage: views of it, and who wrote to it last, if anybody did."""
 
-    __slots__ = ("reference", "source", "time", "views")
+    __slots__ = ("is_unset", "reference", "source", "time", "views")
 
     def __init__(self, reference: StorageWeakRef) -> None:
         self.reference = reference
+        self.is_unset = False
         self.source: Source | None = None
         self.time = -1
         self.views: dict[_Geometry, Source] = {}
@@ -45,7 +46,7 @@ class TensorSources:
         self._memories: dict[int, _Memory] = {}
         self._time = 0
 
-    def put(self, tensor: torch.Tensor, source: Source, *, written: bool = False) -> None:
+    def put(self, tensor: torch.Tensor, source: Source, *, written: bool = False, unset: bool = False) -> None:
         """Note where a tensor came from.
 
         Parameters
@@ -54,6 +55,8 @@ class TensorSources:
         source : Source
         written : bool
             Whether its elements were written by this source: made, or overwritten; a view only shows those of another.
+        unset : bool
+            Of what was made whether its elements are as its memory happened to be.
         """
         self._time += 1
         self._tensors[id(tensor)] = _Seen(torch._C._WeakTensorRef(tensor), source, self._time)
@@ -61,7 +64,7 @@ class TensorSources:
         if memory is None:
             return
         if written:
-            memory.source, memory.time = source, self._time
+            memory.source, memory.time, memory.is_unset = source, self._time, unset
             memory.views.clear()
         elif memory.source is None:
             memory.source = source
@@ -78,6 +81,17 @@ class TensorSources:
         if seen is not None and seen.time >= memory.time:
             return seen.source
         return memory.views.get(_geometry(tensor), memory.source)
+
+    def is_unset(self, tensor: torch.Tensor) -> bool:
+        """Whether nobody has written to the memory of a tensor since it was made in this step."""
+        memory = self._memory(tensor)
+        return memory is not None and memory.is_unset
+
+    def may_be_set(self, tensor: torch.Tensor) -> None:
+        """Note that somebody may have written to the memory of a tensor."""
+        memory = self._memory(tensor)
+        if memory is not None:
+            memory.is_unset = False
 
     def _memory(self, tensor: torch.Tensor, *, make: bool = False) -> _Memory | None:
         storage = storage_of(tensor)
