@@ -1,12 +1,13 @@
 """The debug server under load, beside plain gRPC and plain WebSockets in the same run.
 
-    python benchmarks/server.py [--only steps|events|tensor|graph|hits ...] [--processes 64] [--subscribers 200]
+    python benchmarks/server.py [--only steps|events|tensor|graph|browse|hits ...] [--processes 64] [--subscribers 200]
 
 steps   64 training processes attached and running, each asks the server at every step and never computes: 64 jobs, then
         one job of 64 ranks that go in lockstep; beside a gRPC server that answers at once
 events  200 WebSockets at one session: from an event until the last one has it; beside a bare broadcast
 tensor  1 GiB streamed by a training process; beside a gRPC server that only counts bytes; then a slice of it over HTTP
 graph   100,000 operators: from the first byte sent until a search finds one; beside plain gRPC plus parsing alone
+browse  100,000 nodes over HTTP, watched: pages of the tree, drawn levels, selections; beside a request for the session
 hits    10,000 tensors hit in one step: until they are listed over HTTP
 
 Every part starts a server of its own. All client processes run on the same cores as the server.
@@ -365,6 +366,64 @@ def graph(options: argparse.Namespace) -> None:
     row("  peak memory of the server", f"{max(memory):.0f} MB")
 
 
+# --- browse ---
+
+
+def browse(options: argparse.Namespace) -> None:
+    network = "Default/network-WithLossCell/_backbone-LanguageModel/transformer-Transformer/blocks-CellList"
+    with ExitStack() as stack:
+        server = stack.enter_context(started())
+        # Every fourth operator reads a parameter of its own.
+        operators = (options.nodes - 2) * 4 // 5
+        stack.enter_context(Child("server_training.py", server.debugger, "graph", "--nodes", operators))
+        (session,) = settled(server.person, 1)
+        browser = stack.enter_context(httpx.Client(base_url=f"{server.person.url}/api/v1"))
+        here = f"/sessions/{session.id}"
+
+        def ask(path: str, **parameters: Any) -> float:
+            begin = time.perf_counter()
+            reply = browser.get(here + path, params=parameters).raise_for_status()
+            took = time.perf_counter() - begin
+            assert reply.json(), path
+            return took
+
+        def watch(selection: str, *edits: dict[str, Any]) -> float:
+            wanted = {"condition": "tensor_overflow", "selection": selection, "edits": edits}
+            begin = time.perf_counter()
+            made = browser.post(f"{here}/watchpoints", json=wanted).raise_for_status().json()
+            took = time.perf_counter() - begin
+            assert made["nodes"], selection
+            browser.delete(f"{here}/watchpoints/{made['id']}").raise_for_status()
+            return took
+
+        session.watch("tensor_too_large", max_gt=1, on="all")
+        ask("")
+        plain = [ask("") for _ in range(20)]
+        last_page = operators // 40 - 100
+        rows = {
+            "a page of the tree": (
+                ask("/tree", scope=network, limit=100),
+                [ask("/tree", scope=network, limit=100, offset=last_page * turn // 20) for turn in range(20)],
+            ),
+            "a level drawn": (
+                ask("/level", scope=network, limit=5000),
+                [ask("/level", scope=f"{network}/{block}-Block") for block in range(20)],
+            ),
+            "a selection of types": (watch("type:MatMul"), [watch("type:MatMul,GeLU") for _ in range(20)]),
+            "a selection of names": (watch("name:MatMul"), [watch(f"name:layer_{turn}-") for turn in range(20)]),
+            "a selection of all, a scope left out": (
+                watch("all"),
+                [watch("all", {"add": False, "path": f"{network}/{turn}-Block"}) for turn in range(20)],
+            ),
+        }
+    row(f"{options.nodes:,} nodes: a request that reads none", f"median {median(plain) * 1000:.0f} ms")
+    for what, (first, later) in rows.items():
+        row(
+            f"  {what}", f"median {median(later) * 1000:.0f} ms",
+            f"longest {max(later) * 1000:.0f} ms, the first {first * 1000:.0f} ms", "<= 200 ms", median(later) <= 0.2,
+        )  # fmt: skip
+
+
 # --- hits ---
 
 
@@ -399,7 +458,7 @@ def hits(options: argparse.Namespace) -> None:
     row("  all of them, 500 a request", f"{median(pages) * 1000:.0f} ms")
 
 
-PARTS = {"steps": steps, "events": events, "tensor": tensor, "graph": graph, "hits": hits}
+PARTS = {"steps": steps, "events": events, "tensor": tensor, "graph": graph, "browse": browse, "hits": hits}
 
 
 def main() -> None:
