@@ -1,6 +1,8 @@
 import { createTheme } from '@mantine/core'
 
 export const theme = createTheme({
+  // Who asked their system for less motion sees nothing fade in.
+  respectReducedMotion: true,
   primaryColor: 'blue',
   // Dark enough for white words on it.
   primaryShade: 8,
