@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from tensight.client import Session
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 SERIOUS = ("serious", "critical")
 WITHIN_S = 60.0
+
+# What the panels ask for; graphs, watchpoints and the session itself are there before them.
+ANSWERS = re.compile(r"/api/v1/.*/(tree|nodes|sources|hits|statistics|overview|level|relations|origins|timeline)(\?|$)")
 
 # What of the header lies outside of the window, over another part, or shows only a part of its text.
 CUT_OFF = """() => {
@@ -64,9 +68,10 @@ def waiting(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
         yield session
 
 
-def complaints(page: Page, view: str) -> list[str]:
-    """Return what axe finds of the page as it is now."""
-    expect(page.locator(".mantine-Skeleton-root:visible")).to_have_count(0)
+def complaints(page: Page, view: str, *, is_waiting: bool = False) -> list[str]:
+    """Return what axe finds of the page as it is now: when all is there, or while it waits for answers."""
+    if not is_waiting:
+        expect(page.locator(".mantine-Skeleton-root:visible")).to_have_count(0)
     page.evaluate(AXE.read_text())
     told: dict[str, Any] = page.evaluate("axe.run({resultTypes: ['violations']})")
     return [
@@ -116,6 +121,22 @@ def test_axe_finds_nothing_serious_in_the_question_for_watchpoints(
     page = visit(open_page(color_scheme=theme), page_server, run=waiting.id)
     expect(page.get_by_test_id("recommended-watchpoint")).not_to_have_count(0)
     found = complaints(page, "recommended")
+    assert found == [], "\n".join(found)
+
+
+def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
+    open_page: Callable[..., Page], page_server: RunningServer, hit_dump: Session
+) -> None:
+    page = open_page()
+    origin = hit_dump.origins()[0]
+    found = []
+    page.route(ANSWERS, lambda _: None)
+    for tab, left in (("overview", "nodes"), ("graph", "hits"), ("tensors", "sources")):
+        visit(page, page_server, run=hit_dump.id, node=origin.node, tab=tab, left=left)
+        expect(page.get_by_role("status", name="Looking for where it began")).to_be_visible()
+        if left == "nodes":
+            expect(page.get_by_role("treeitem", name="Reading the nodes")).not_to_have_count(0)
+        found += complaints(page, tab, is_waiting=True)
     assert found == [], "\n".join(found)
 
 

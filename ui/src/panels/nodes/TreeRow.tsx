@@ -53,12 +53,12 @@ export const TreeRow = memo(
     attributes['data-cursor'] === others['data-cursor'],
 )
 
-function Loading({ row, attributes }: TreeRowProps & { row: Extract<Row, { kind: 'loading' }> }) {
+function Loading({ t, row, attributes }: TreeRowProps & { row: Extract<Row, { kind: 'loading' }> }) {
   const { page, depth, nth } = row
   const want = useTreeState((state) => state.want)
   useEffect(() => want(page), [want, page])
   return (
-    <div {...attributes} className={tree['row']} aria-busy>
+    <div {...attributes} className={tree['row']} aria-busy aria-label={t('loading')}>
       <Indent depth={depth} />
       <span className={tree['twist']} />
       {/* As uneven as names are. */}

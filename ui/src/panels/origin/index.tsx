@@ -41,7 +41,7 @@ export function OriginBanner() {
   const [isFolded] = useFolded()
   if (findings.isPending) {
     return (
-      <div className={classes['banner']} aria-busy aria-label={t('loading')}>
+      <div className={classes['banner']} role="status" aria-busy aria-label={t('loading')}>
         <Skeleton height={isFolded ? 24 : 132} />
       </div>
     )

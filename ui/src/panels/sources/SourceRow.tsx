@@ -53,7 +53,12 @@ export function SourceRowView(props: DrawnRow<SourceRow['kind']>) {
       )
     case 'waiting':
       return (
-        <div {...attributes} className={tree['row']} aria-busy={row.message === undefined}>
+        <div
+          {...attributes}
+          className={tree['row']}
+          aria-busy={row.message === undefined}
+          aria-label={row.message ?? t('loading')}
+        >
           <Indent depth={row.depth} />
           <span className={tree['twist']} />
           {row.message === undefined ? (

@@ -5,6 +5,7 @@ export const sourcesTexts = texts(
   {
     group: 'Source',
     lines: 'Lines of code that made nodes',
+    loading: 'Reading the nodes…',
     search: 'Search files and lines of code',
     searchHint: 'Search file, line or code',
     clear: 'Clear the search',
@@ -36,6 +37,7 @@ export const sourcesTexts = texts(
   {
     group: '源码',
     lines: '产生节点的代码行',
+    loading: '正在读取节点…',
     search: '搜索文件和代码行',
     searchHint: '搜索文件、行号或代码',
     clear: '清除搜索',
