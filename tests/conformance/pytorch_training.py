@@ -36,7 +36,7 @@ def main() -> None:
         loss = F.cross_entropy(network(batch), classes)
         loss.backward()
         optimizer.step()
-    print(f"done {loss.item():.6f}")
+    print(f"done {loss.item():.2f}")
 
 
 if __name__ == "__main__":

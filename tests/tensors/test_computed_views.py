@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +198,14 @@ def test_a_histogram_counts_as_a_search_among_its_edges_does(values: list[float]
     finite = array[np.isfinite(array)]
     places = np.minimum(np.searchsorted(found.edges, finite, side="right") - 1, bins - 1)
     assert found.counts.tolist() == np.bincount(places, minlength=bins).tolist()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("given", [{}, {"low": -sys.float_info.max}, {"high": sys.float_info.max}])
+def test_edges_around_the_largest_double_are_finite(given: dict[str, float], sign: int) -> None:
+    found = histogram(np.array([sign * sys.float_info.max] * 3), 4, **given)
+    assert np.isfinite(found.edges).all()
+    assert found.counts.sum() == 3
 
 
 def test_values_on_the_edges_of_bins_are_counted_in_the_bin_above() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ MOST_BINS = 10_000
 
 # Widths of bins, and shares of the largest edge, above which a division is accurate.
 _SMALLEST_WIDTH, _SMALLEST_SHARE = 1e-290, 2.0**-30
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,8 @@ def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> 
 def _around(first: float, last: float, low: float | None, high: float | None) -> tuple[float, float]:
     """Return edges where the data, or the data and the one edge that was given, leave no width between them."""
     room = max(0.5, abs(first) * 1e-6, abs(last) * 1e-6)
-    if low is not None:
-        return low, low + room
-    if high is not None:
-        return high - room, high
-    return first - room, last + room
+    middle = last if low is None else first
+    return max(middle - room, -_LARGEST) if low is None else low, min(middle + room, _LARGEST) if high is None else high
 
 
 def _edges(first: float, last: float, bins: int) -> NDArray[np.float64]:
