@@ -6,6 +6,7 @@ Shares nothing with the package: values are Python numbers, sums are `fractions.
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +28,8 @@ def as_doubles(array: np.ndarray[Any, Any]) -> list[float]:
 def _magnitude(number: complex) -> float:
     if math.isnan(number.real) or math.isnan(number.imag):
         return math.nan
-    return math.hypot(number.real, number.imag)
+    size = math.hypot(number.real, number.imag)
+    return size if math.isinf(number.real) or math.isinf(number.imag) else min(size, sys.float_info.max)
 
 
 def root(number: Fraction) -> float:
