@@ -13,7 +13,7 @@ import pytest
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.ring import DumpRing
-from tensight.agents.mindspore.scans_ahead import ScansAhead
+from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
 from tensight.agents.places import Need
 from tensight.tensors import statistics
 
@@ -182,6 +182,19 @@ def test_without_news_of_files_the_step_is_shared_at_its_end(monkeypatch: pytest
     finally:
         stage.ahead.close()
         ring.close()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ([LARGE_BYTES] * 3, True),
+        ([40 * LARGE_BYTES, *[1000] * 20], True),
+        # A small network with some large activations.
+        ([2 * LARGE_BYTES, 2 * LARGE_BYTES, *[1000] * 20], False),
+    ],
+)
+def test_the_thread_is_told_of_files_that_make_up_for_waking_it(sizes: list[int], told: bool) -> None:
+    assert are_worth_waking(sizes) is told
 
 
 def test_nothing_stays_open(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
-from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead
+from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
 from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
@@ -253,19 +253,15 @@ class GraphCapture:
         if known is None or known.keys != launch.keys:
             program = self._programs.program(launch.graph)
             places = [-1] * len(launch.keys) if program is None else program.places_of(launch.keys)
-            sizes = (DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files)))
+            sizes = [DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files))]
             large = frozenset(file for file, size in enumerate(sizes) if size >= LARGE_BYTES)
             known = self._known[launch.graph] = _Places(launch.keys, places, large, *_without_files(program, places))
-            self._expect(launch, {launch.keys[file]: places[file] for file in large if places[file] >= 0})
+            if self._ahead is None and large and available_cores() > 1:
+                self._ahead = ScansAhead(self._agent.places.needs)
+                self._ahead.start()
+            if self._ahead is not None and are_worth_waking(sizes):
+                self._ahead.expect(launch, {launch.keys[file]: places[file] for file in large if places[file] >= 0})
         return known
-
-    def _expect(self, launch: Launch, places: dict[str, int]) -> None:
-        """Have the large tensors of a graph scanned while it runs, if there are any, and another core for it."""
-        if self._ahead is None and places and available_cores() > 1:
-            self._ahead = ScansAhead(self._agent.places.needs)
-            self._ahead.start()
-        if self._ahead is not None:
-            self._ahead.expect(launch, places)
 
     def _learn(self, phase: Phase) -> None:
         """Take the graphs that are new for those of a phase."""

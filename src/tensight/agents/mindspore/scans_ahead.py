@@ -22,7 +22,7 @@ from tensight.agents.mindspore.launches import LaunchFolder
 from tensight.agents.places import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tensight.agents.mindspore.launches import Launch
 
@@ -34,6 +34,15 @@ _MOST_FOLDERS = 16
 _MOST_NUDGES = 4096
 _SCANNED, _HASH = int(Need.ROW | Need.FINITE), int(Need.HASH)
 _Path = tuple[str, str]
+
+
+def are_worth_waking(sizes: Sequence[int]) -> bool:
+    """Return whether files of these sizes, in bytes, are worth telling a thread of each one while a graph runs.
+
+    Each of them wakes the thread, and that holds up threads of MindSpore, which wait for each other without sleeping:
+    files must be large on average to make up for it.
+    """
+    return sum(sizes) >= LARGE_BYTES * len(sizes)
 
 
 class ScansAhead(threading.Thread):
