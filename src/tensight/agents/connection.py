@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +17,7 @@ from tensight.wire.telemetry_pb2 import PollReply, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
 
     from google.protobuf.message import Message
 
@@ -132,10 +135,11 @@ class Connection:
     def start_stream(self, name: str, requests: Iterator[Message]) -> Any:
         """Send messages as they come, without waiting; return the call, whose reply `result` waits for, or None."""
         make = self._calls.get(name)
-        try:
-            return make.future(requests, metadata=self._metadata) if make is not None else None
-        except Exception:
-            return None
+        with uninterrupted():
+            try:
+                return make.future(requests, metadata=self._metadata) if make is not None else None
+            except Exception:
+                return None
 
     def result(self, call: Any, timeout_s: float) -> Outcome:
         """Wait for the reply of a call that was started; it is given up after a time."""
@@ -150,7 +154,8 @@ class Connection:
         self._calls = {}
         channel, self._channel = self._channel, None
         if channel is not None:
-            channel.close()
+            with uninterrupted():
+                channel.close()
 
     def _options(self, timeout_s: float | None, wait_for_ready: bool) -> dict[str, Any]:
         return {"timeout": timeout_s, "metadata": self._metadata, "wait_for_ready": wait_for_ready}
@@ -159,37 +164,63 @@ class Connection:
         make = self._calls.get(name)
         if make is None:
             return _NO_CONNECTION
-        try:
-            call = start(make.future)
-        except Exception as error:
-            return _failure(error)
+        with uninterrupted():
+            try:
+                call = start(make.future)
+            except Exception as error:
+                return _failure(error)
         # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
         return self._settled(call, None if timeout_s is None else timeout_s + 1.0)
 
     def _settled(self, call: Any, timeout_s: float | None) -> Outcome:
         """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
         epoch, end_s = self._epoch, None if timeout_s is None else time.monotonic() + timeout_s
+        # A plain lock: an interrupt leaves it as it is.
+        ended = threading.Lock()
+        ended.acquire()
         try:
-            outcome = None
-            while outcome is None:
-                outcome = _outcome(call)
-                if outcome is None and (epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s)):
-                    call.cancel()
-                    outcome = Outcome(None, "CANCELLED", "no answer came in time")
-            return outcome
+            with uninterrupted():
+                call.add_done_callback(lambda _: ended.release())
+            while not ended.acquire(timeout=_SLICE_S):
+                if epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s):
+                    with uninterrupted():
+                        call.cancel()
+                    return Outcome(None, "CANCELLED", "no answer came in time")
+            with uninterrupted():
+                return _outcome(call)
         except BaseException:
-            call.cancel()
+            with uninterrupted():
+                call.cancel()
             raise
 
 
-def _outcome(call: Any) -> Outcome | None:
-    """Wait a moment for a call; None if it has not ended."""
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off what Ctrl-C does until the block ends.
+
+    gRPC holds locks that an exception in the middle of its code would leave locked, and whoever needs them next would
+    wait for ever.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    put_off: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: put_off.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if put_off:
+            before(*put_off[-1])
+
+
+def _outcome(call: Any) -> Outcome:
+    """Return what a call that has ended came to."""
     import grpc
 
     try:
-        return Outcome(call.result(timeout=_SLICE_S))
-    except grpc.FutureTimeoutError:
-        return None
+        return Outcome(call.result())
     except grpc.FutureCancelledError:
         return Outcome(None, "CANCELLED", "the call was given up")
     except Exception as error:
