@@ -135,7 +135,7 @@ class Connection:
     def start_stream(self, name: str, requests: Iterator[Message]) -> Any:
         """Send messages as they come, without waiting; return the call, whose reply `result` waits for, or None."""
         make = self._calls.get(name)
-        with uninterrupted():
+        with _uninterrupted():
             try:
                 return make.future(requests, metadata=self._metadata) if make is not None else None
             except Exception:
@@ -154,7 +154,7 @@ class Connection:
         self._calls = {}
         channel, self._channel = self._channel, None
         if channel is not None:
-            with uninterrupted():
+            with _uninterrupted():
                 channel.close()
 
     def _options(self, timeout_s: float | None, wait_for_ready: bool) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Connection:
         make = self._calls.get(name)
         if make is None:
             return _NO_CONNECTION
-        with uninterrupted():
+        with _uninterrupted():
             try:
                 call = start(make.future)
             except Exception as error:
@@ -179,23 +179,23 @@ class Connection:
         ended = threading.Lock()
         ended.acquire()
         try:
-            with uninterrupted():
+            with _uninterrupted():
                 call.add_done_callback(lambda _: ended.release())
             while not ended.acquire(timeout=_SLICE_S):
                 if epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s):
-                    with uninterrupted():
+                    with _uninterrupted():
                         call.cancel()
                     return Outcome(None, "CANCELLED", "no answer came in time")
-            with uninterrupted():
+            with _uninterrupted():
                 return _outcome(call)
         except BaseException:
-            with uninterrupted():
+            with _uninterrupted():
                 call.cancel()
             raise
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def _uninterrupted() -> Iterator[None]:
     """Put off what Ctrl-C does until the block ends.
 
     gRPC holds locks that an exception in the middle of its code would leave locked, and whoever needs them next would
