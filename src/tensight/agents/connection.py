@@ -145,6 +145,16 @@ class Connection:
         """Wait for the reply of a call that was started; it is given up after a time."""
         return self._settled(call, timeout_s)
 
+    def has_ended(self, call: Any) -> bool:
+        """Return whether a call that was started is over."""
+        with _uninterrupted():
+            return bool(call.done())
+
+    def cancel(self, call: Any) -> None:
+        """Give up a call that was started."""
+        with _uninterrupted():
+            call.cancel()
+
     def abandon(self) -> None:
         """Give up the calls that wait at this moment: the server is taken to be gone."""
         self._epoch += 1
@@ -183,14 +193,12 @@ class Connection:
                 call.add_done_callback(lambda _: ended.release())
             while not ended.acquire(timeout=_SLICE_S):
                 if epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s):
-                    with _uninterrupted():
-                        call.cancel()
+                    self.cancel(call)
                     return Outcome(None, "CANCELLED", "no answer came in time")
             with _uninterrupted():
                 return _outcome(call)
         except BaseException:
-            with _uninterrupted():
-                call.cancel()
+            self.cancel(call)
             raise
 
 

@@ -96,7 +96,7 @@ class Telemetry:
             self._latest = None
             for rows in batches:
                 self._send(connection, rows)
-            self._finish(connection, within_s)
+            self._finish(within_s)
 
     def forget(self) -> None:
         """Give up the stream: the server is gone, or another one."""
@@ -113,10 +113,10 @@ class Telemetry:
             self._stream.put(message)
         self._last_iteration = rows.iteration
 
-    def _finish(self, connection: Connection, within_s: float) -> None:
+    def _finish(self, within_s: float) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            stream.finish(connection, within_s)
+            stream.finish(within_s)
 
     def _messages(self, step: StepRows, declared: dict[int, int]) -> Iterator[StatisticsRows]:
         """Yield rows as messages; only those that were written in this step."""
@@ -169,12 +169,13 @@ class _Stream:
 
     def __init__(self, connection: Connection) -> None:
         self.declared: dict[int, int] = {}
+        self._connection = connection
         self._queue: queue.SimpleQueue[StatisticsRows | None] = queue.SimpleQueue()
         self._call: Any = connection.start_stream("SendStatistics", iter(self._queue.get, None))
 
     @property
     def is_broken(self) -> bool:
-        return self._call is None or bool(self._call.done())
+        return self._call is None or self._connection.has_ended(self._call)
 
     @property
     def is_ready(self) -> bool:
@@ -184,12 +185,12 @@ class _Stream:
     def put(self, message: StatisticsRows) -> None:
         self._queue.put(message)
 
-    def finish(self, connection: Connection, within_s: float) -> None:
+    def finish(self, within_s: float) -> None:
         self._queue.put(None)
         if self._call is not None:
-            connection.result(self._call, within_s)
+            self._connection.result(self._call, within_s)
 
     def give_up(self) -> None:
         self._queue.put(None)
         if self._call is not None:
-            self._call.cancel()
+            self._connection.cancel(self._call)
