@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from settings import CHECKS
+from settings import CHECKS, RANDOM_CHECKS
 from synthetic import SYNTHETIC
 
 EVERYTHING = [
@@ -32,6 +32,7 @@ FEW_CHECKS = [
     "one iteration",
     "one rank",
     "every class",
+    *RANDOM_CHECKS[:15],
 ]
 REAL = ("sick-2.0.0", "healthy-2.0.0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -142,6 +143,53 @@ CHECKS: dict[str, dict[str, Any]] = {
         ]
     },
 }
+
+
+THRESHOLDS = (-math.inf, -1e300, -1.0, -0.5, -1e-8, -0.0, 0.0, 1e-45, 1e-8, 1e-5, 0.01, 0.5, 1, 3, 50.0, 99.9, 100.0)
+UNUSUAL_THRESHOLDS = (100.0001, 65504.0, 1e9, 1e300, math.inf, math.nan)
+PARAMETERS = {
+    "TensorTooLargeCondition": ("abs_mean_gt", "max_gt", "min_gt", "mean_gt"),
+    "TensorTooSmallCondition": ("abs_mean_lt", "max_lt", "min_lt", "mean_lt"),
+    "TensorRangeCondition": ("range_percentage_lt", "range_percentage_gt", "max_min_lt", "max_min_gt"),
+    "TensorOverflowCondition": (),
+    "OperatorOverflowCondition": (),
+    "TensorAllZeroCondition": ("zero_percentage_ge",),
+    "TensorUnchangedCondition": ("rtol", "atol"),
+    "TensorChangeBelowThresholdCondition": ("abs_mean_update_ratio_lt",),
+    "TensorChangeAboveThresholdCondition": ("abs_mean_update_ratio_gt",),
+}
+SELECTIONS: tuple[dict[str, Any], ...] = (
+    ALL,
+    ALL,
+    {"query_string": "weight"},
+    {"query_string": "Gradients", "use_regex": False},
+    {"iterations": [1]},
+)
+RANDOM_CHECKS = [f"random {number}" for number in range(1, 61)]
+
+
+def random_check(label: str) -> dict[str, Any]:
+    """One to four watchpoints of any condition, with any numbers that Python's floats have; the same at each call."""
+    chance = random.Random(label)
+
+    def threshold() -> float:
+        return chance.choice(THRESHOLDS + UNUSUAL_THRESHOLDS)
+
+    def watchpoint() -> tuple[tuple[str, dict[str, Any]], dict[str, Any]]:
+        # How much tensors change is where unusual numbers matter most.
+        name = chance.choice([*PARAMETERS, "TensorUnchangedCondition", "TensorUnchangedCondition"])
+        names = PARAMETERS[name]
+        some = names if "TensorUnchanged" in name else chance.sample(names, chance.randint(1, len(names)) if names else 0)
+        arguments = {parameter: threshold() for parameter in names if parameter in some}
+        if any(parameter.startswith("range_percentage") for parameter in arguments):
+            arguments |= {"range_start_inclusive": threshold(), "range_end_inclusive": threshold()}
+        return (name, arguments), chance.choice(SELECTIONS)
+
+    watchpoints = [watchpoint() for _ in range(chance.randint(1, 4))]
+    return {"watchpoints": watchpoints, "check": {"error_on_no_value": chance.random() < 0.3}}
+
+
+CHECKS |= {label: random_check(label) for label in RANDOM_CHECKS}
 
 
 def nodes(query_string: str, **arguments: Any) -> tuple[str, dict[str, Any]]:

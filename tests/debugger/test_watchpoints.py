@@ -44,6 +44,20 @@ def file_of(dump: Path, iteration: int, name: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("unusual", [{"atol": -1.0}, {"rtol": -1.0}, {"atol": float("nan")}, {"rtol": float("inf")}])
+def test_unusual_tolerances_take_nothing_from_other_watchpoints_nor_from_later_calls(
+    unusual: dict[str, float], unpacked: Callable[[str], Path]
+) -> None:
+    dump, usual = unpacked("sick-2.0.0"), TensorTooLargeCondition(max_gt=0.0)
+    analyzer = DumpAnalyzer(dump)
+    tensors = analyzer.select_tensors("")
+    together = analyzer.check_watchpoints(
+        [Watchpoint(tensors, TensorUnchangedCondition(**unusual)), Watchpoint(tensors, usual)]
+    )
+    assert sum(hit.get_threshold() is usual and not hit.error_code for hit in together) == 227
+    assert sum(not hit.error_code for hit in hits(analyzer, usual)) == 227
+
+
 @pytest.mark.parametrize("dump", ["sick-2.0.0", "sick-2.10.0"])
 def test_the_planted_sicknesses_are_hit(dump: str, unpacked: Callable[[str], Path], planted: dict[str, Any]) -> None:
     analyzer, sick = DumpAnalyzer(unpacked(dump)), planted[dump]["planted"]

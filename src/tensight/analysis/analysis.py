@@ -28,7 +28,7 @@ from tensight.analysis.statistics_table import (
     to_arrow,
 )
 from tensight.cache import cache_for
-from tensight.errors import Problem
+from tensight.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -289,7 +289,12 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
 
 def _atol(needs: Needs) -> float:
     """Return the absolute tolerance to compare with; the means of the changes do not depend on it."""
-    return DEFAULT_ATOL if needs.atol is None else needs.atol
+    if needs.atol is None:
+        return DEFAULT_ATOL
+    if not needs.atol >= 0:
+        # Refused before anything is read: it is no fault of the tensors.
+        raise InputError(f"atol is {needs.atol}; give a number of at least 0")
+    return needs.atol
 
 
 def _range_counts(table: StatisticsTable, key: Range) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tensight.cache import DumpCache
 
 FILE_NAME = "statistics.parquet"
-FORMAT = 1
+FORMAT = 2
 """Raised when a column changes its meaning: older files are then computed anew."""
 
 PART_ROWS = 16_384

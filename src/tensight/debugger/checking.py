@@ -10,7 +10,7 @@ import numpy as np
 
 from tensight.debugger.exceptions import DebuggerParamTypeError, DebuggerParamValueError
 from tensight.debugger.hits import NO_HISTORY, NO_VALUE, Watchpoint, WatchpointHit
-from tensight.debugger.verdicts import Verdicts, has_elements, verdicts
+from tensight.debugger.verdicts import Verdicts, has_elements, has_unusual_tolerances, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,6 +38,7 @@ _CATALOGUE_IDS = {
 }
 _RANGE = ("range_start_inclusive", "range_end_inclusive")
 _LARGEST = sys.float_info.max
+_EXACTLY_UNCHANGED = {"rtol": 0.0, "atol": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,12 @@ def check_watchpoints(
             raise DebuggerParamTypeError(f"The type of watchpoint should be Watchpoint, but got {type(watchpoint)}.")
     if not isinstance(error_on_no_value, bool) and any(watchpoint.tensors for watchpoint in checked):
         raise TypeError(f"error_on_no_value should be bool, but got {type(error_on_no_value)}.")
-    checks = [_check_of(watchpoint.condition) for watchpoint in checked]
+    conditions = [watchpoint.condition for watchpoint in checked]
     # Often several watchpoints watch one list.
     lists = {id(watchpoint.tensors): watchpoint.tensors for watchpoint in checked}
     divided = {number: _split(nodes, tensors) for number, tensors in lists.items()}
     split = [divided[id(watchpoint.tensors)] for watchpoint in checked]
-    found = _evaluate(analysis, checks, [dumped for dumped, _ in split])
+    found = _evaluate(analysis, conditions, [dumped for dumped, _ in split])
 
     ranked: dict[int, list[_Ranked]] = {}
     missing: dict[int, list[WatchpointHit]] = {}
@@ -107,7 +108,11 @@ def _check_of(condition: ConditionBase) -> ConditionCheck:
     for name in _RANGE:
         if name in values:
             # Every finite element lies between the largest floats; to the catalogue an infinite end is no range.
-            values[name] = max(-_LARGEST, min(_LARGEST, values[name]))
+            # NaN stays: in such a range lies nothing.
+            values[name] = min(max(values[name], -_LARGEST), _LARGEST)
+    if has_unusual_tolerances(values):
+        # No statistic answers these; `verdicts` reads the tensors.
+        values |= _EXACTLY_UNCHANGED
     return ConditionCheck(_CATALOGUE_IDS[number], values, strict=False)
 
 
@@ -127,11 +132,12 @@ def _split(nodes: DumpNodes, tensors: Sequence[DebuggerTensor]) -> tuple[list[_W
 
 
 def _evaluate(
-    analysis: Analysis, checks: Sequence[ConditionCheck], found: Sequence[Sequence[_Watched]]
+    analysis: Analysis, conditions: Sequence[ConditionBase], found: Sequence[Sequence[_Watched]]
 ) -> list[Verdicts | None]:
-    """Evaluate all checks in one pass; None where there is nothing to evaluate."""
+    """Evaluate all conditions in one pass; None where there is nothing to evaluate."""
     from tensight.analysis import CheckRequest
 
+    checks = [_check_of(condition) for condition in conditions]
     synchronous = analysis.dump.metadata.synchronous
     # The original looks for overflowing operators in asynchronous dumps only.
     requests = {
@@ -141,7 +147,7 @@ def _evaluate(
     }
     evaluations = analysis.evaluate(list(requests.values()), non_finite="report") if requests else []
     answers = {
-        index: verdicts(analysis, request.check, request.files, evaluation)
+        index: verdicts(analysis, conditions[index].param_dict, request.check, request.files, evaluation)
         for (index, request), evaluation in zip(requests.items(), evaluations, strict=True)
     }
     return [answers.get(index) for index in range(len(checks))]

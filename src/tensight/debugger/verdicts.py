@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,13 +51,33 @@ class Verdicts:
     parameter_hit: dict[str, NDArray[np.bool_]]
 
 
-def verdicts(analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], found: Evaluation) -> Verdicts:
+def has_unusual_tolerances(parameters: Mapping[str, float]) -> bool:
+    """Tell whether a tolerance of the original is none to our statistics: negative, infinite or NaN.
+
+    Parameters
+    ----------
+    parameters : mapping of str to float
+        Of a condition of the drop-in API.
+    """
+    tolerances = [parameters[name] for name in ("rtol", "atol") if name in parameters]
+    return not all(0 <= tolerance < math.inf for tolerance in tolerances)
+
+
+def verdicts(
+    analysis: Analysis,
+    parameters: Mapping[str, float],
+    check: ConditionCheck,
+    files: Sequence[TensorFile],
+    found: Evaluation,
+) -> Verdicts:
     """Return the verdicts of the original, given those of exact arithmetic.
 
     Parameters
     ----------
     analysis : Analysis
         The analysis that evaluated the check.
+    parameters : mapping of str to float
+        Of the condition, as they were given.
     check : ConditionCheck
         The check.
     files : sequence of TensorFile
@@ -78,8 +98,8 @@ def verdicts(analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFi
     _sum_one_by_one(analysis, check, files, rows, result)
     different = np.flatnonzero(found.status == Status.DIFFERENT_SIZE).tolist()
     _miss_empty_previous(analysis, files, different, result)
-    if "rtol" in check.values:
-        _compare_with_infinite(analysis, check, files, rows, result)
+    if "rtol" in parameters:
+        _compare_elements(analysis, parameters, files, rows, result)
     return result
 
 
@@ -141,17 +161,25 @@ def _miss_empty_previous(
             result.error_code[row] |= NO_PREVIOUS
 
 
-def _compare_with_infinite(
-    analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], rows: NDArray[np.int64], result: Verdicts
+def _compare_elements(
+    analysis: Analysis,
+    parameters: Mapping[str, float],
+    files: Sequence[TensorFile],
+    rows: NDArray[np.int64],
+    result: Verdicts,
 ) -> None:
-    """Let every finite element count as unchanged where the previous one is infinite, as its arithmetic has it."""
+    """Compare element by element where no statistic tells what the original's arithmetic gives.
+
+    Every finite element counts as unchanged where the previous one is infinite. Negative, infinite and NaN tolerances
+    are taken as they are, too.
+    """
     from tensight import tensors
     from tensight.dumps import read_segments
 
-    rtol, atol = float(check.values["rtol"]), float(check.values["atol"])
-    changes = analysis.known.change_rows(atol)[rows]
-    has_previous = analysis.known.previous[rows] >= 0
-    open_rows = has_previous & np.isnan(changes["required_rtol"]) & (result.error_code == 0) & ~result.empty
+    rtol, atol = parameters["rtol"], parameters["atol"]
+    open_rows = (analysis.known.previous[rows] >= 0) & (result.error_code == 0) & ~result.empty
+    if not has_unusual_tolerances(parameters):
+        open_rows &= np.isnan(analysis.known.change_rows(atol)[rows]["required_rtol"])
     for row in np.flatnonzero(open_rows).tolist():
         before = analysis.dump.previous(files[row])
         if before is None or not has_elements(before):
