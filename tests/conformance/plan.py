@@ -32,7 +32,7 @@ FEW_CHECKS = [
     "one iteration",
     "one rank",
     "every class",
-    *RANDOM_CHECKS[:15],
+    *RANDOM_CHECKS[:10],
 ]
 REAL = ("sick-2.0.0", "healthy-2.0.0")
 
