@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ALL: dict[str, Any] = {}
 
@@ -170,7 +170,7 @@ RANDOM_CHECKS = [f"random {number}" for number in range(1, 31)]
 
 def random_check(label: str) -> dict[str, Any]:
     """One to four watchpoints of any condition, with any numbers that Python's floats have; the same at each call."""
-    chance = random.Random(label)
+    chance = random.Random(label)  # noqa: S311 - chance, no secret
 
     def threshold() -> float:
         return chance.choice(THRESHOLDS + UNUSUAL_THRESHOLDS)
