@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from still_session import constant, cpu_seconds, operator, parameter, shared_large_graph
 
-from tensight.analysis.check import selected_nodes
+from tensight.agents.graph_messages import graph_message
+from tensight.agents.places import DeclaredNode, Place
+from tensight.agents.program import Program, TracedNode
+from tensight.agents.watching_commands import WatchRule
+from tensight.agents.watching_selection import Selection, layers_of
 from tensight.dumps import open_dump
 from tensight.errors import InputError
-from tensight.graph import Graph
+from tensight.graph import Graph, OutputSlot, data_type_number, parse_graph_proto
 from tensight.sessions.graph_index import GraphIndex
 from tensight.sessions.records import Edit
 from tensight.sessions.selection import (
@@ -25,7 +31,7 @@ from tensight.sessions.selection import (
     selection_words,
     watched,
 )
-from tensight.watchpoints import Selector
+from tensight.watchpoints import Selector, layers_of_graphs, selected_nodes
 
 NETWORK = Graph(
     "kernel_graph_0",
@@ -246,3 +252,105 @@ def test_ten_thousand_edits_of_a_large_graph_take_less_than_a_second() -> None:
     assert cpu_seconds(lambda: watched(index, parse_selection("all"), edits)) < 20
     mask = watched(index, parse_selection("all"), edits)
     assert 0 < np.count_nonzero(mask) < len(graph)
+
+
+FLOAT = OutputSlot.of_tensor(data_type_number("DT_FLOAT32") or 0, (4, 4))
+WHOLE = OutputSlot.of_tensor(data_type_number("DT_INT32") or 0, (4, 4))
+SCOPES = (
+    "Default/net",
+    "Gradients/Default/net",
+    "Optimizer/net",
+    "Expand",
+    "Default/optimizer-Adam",
+    "Default/Gradients",
+)
+TYPES = (
+    *(
+        "Linear",
+        "ReLU",
+        "relu_",
+        "ClipGrad",
+        "ReluGrad",
+        "AccumulateGrad",
+        "ApplyAdam",
+        "Tanh",
+        "MatMul",
+        "where",
+        "Add",
+    ),
+    *("GeluExt", "Cast"),
+)
+ROLES = ("weight", "weight", "frozen_weight", "state", "buffer", "input", "constant")
+SELECTIONS = (
+    *("all", "weights", "trainable_weights", "gradients", "activations", "activation:relu,tanh", "hidden"),
+    *(
+        "hidden_activation:relu,gelu",
+        "matrices",
+        "inner_matrices",
+        "matrix_gradients",
+        "type:linear,ClipGrad,parameter",
+    ),
+    *("name:^Default/.*Grad", r"name:(?i)relu-op\d$", r"name:^w\w+$"),
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn, number: int = 0) -> Program:
+    """Return a program of anything: every type in every scope, read by everything that comes later."""
+    nodes = [
+        TracedNode(
+            f"{role[0]}{at}.wéight" if at % 2 else f"{role[0]}{at}",
+            "Const" if role == "constant" else "Parameter",
+            role,
+            outputs=(draw(st.sampled_from([FLOAT, WHOLE])),),
+        )
+        for at, role in enumerate(draw(st.lists(st.sampled_from(ROLES), max_size=6)))
+    ]
+    for at in range(draw(st.integers(0, 10))):
+        sources = st.one_of(st.none(), st.sampled_from([(node.name, 0) for node in nodes]) if nodes else st.none())
+        kind, scope = draw(st.sampled_from(TYPES)), draw(st.sampled_from(SCOPES))
+        inputs = tuple(draw(st.lists(sources, max_size=3)))
+        outputs = (draw(st.sampled_from([FLOAT, WHOLE])),) * draw(st.integers(1, 2))
+        nodes.append(TracedNode(f"{scope}/{kind}-op{at}", kind, "operator", inputs, outputs))
+    return Program(f"kernel_graph_{number}", number, tuple(nodes))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(data: st.DataObject) -> None:
+    several = [data.draw(programs(number)) for number in range(data.draw(st.integers(1, 2)))]
+    graphs = tuple(parse_graph_proto(graph_message(program), where=program.name) for program in several)
+    layers = reduce(or_, map(layers_of, several))
+    assert layers_of_graphs(graphs) == layers
+    trained = {node.name for program in several for node in program.nodes if node.role == "weight"}
+    for text in SELECTIONS:
+        selector = Selector.parse(text)
+        selects = Selection(WatchRule(1, 1, None, selector, frozenset(), {}), layers)
+        for program, graph in zip(several, graphs, strict=True):
+            index = GraphIndex(graph)
+            shown = WatchedNodes(index, watched(index, selector, (), graphs)).names
+            assert shown == selected_nodes(graph, selector, graphs), text
+            for at, node in enumerate(program.nodes):
+                role = "weight" if node.name in trained else node.role
+                place = Place(at, DeclaredNode(at, node.name, node.type, role), 0, "output")
+                assert selects(place) == (node.name in shown), (text, node.name)
+
+
+def test_a_module_of_the_forward_pass_may_be_called_after_gradients() -> None:
+    graph = Graph(
+        "kernel_graph_0",
+        [
+            parameter("fc.weight"),
+            operator("Default/fc/Linear-op0", "fc.weight"),
+            operator("Default/clip/ClipGrad-op0", "Default/fc/Linear-op0"),
+            operator("Gradients/Default/fc/Linear-op0", "Default/clip/ClipGrad-op0"),
+            operator("Default/ReluGrad-op1", "Gradients/Default/fc/Linear-op0"),
+        ],
+    )
+    assert names("gradients", graph=graph) == {"Gradients/Default/fc/Linear-op0", "Default/ReluGrad-op1"}
+
+
+@pytest.mark.parametrize("pattern", ["name:a{,3}", "name:[[:alpha:]]+"])
+def test_a_pattern_that_means_something_else_to_a_training_process_is_refused(pattern: str) -> None:
+    with pytest.raises(InputError, match="means different things"):
+        parse_selection(pattern)

@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.graph.data_types import DT_NONE, DT_TENSOR
+from tensight.graph.declared_roles import serialized_roles
+from tensight.graph.layers import OUTSIDE
 from tensight.graph.ms_graph_pb2 import (
     AttributeProto,
     GraphProto,
@@ -32,9 +34,6 @@ MOST_SOURCE_BYTES = 16 * 2**20
 MOST_FILE_BYTES = 2**20
 """A longer file is hardly written by a person."""
 
-OUTSIDE = "Default--outside"
-"""Full name of the constant that stands for inputs which come from nothing in the program."""
-
 _OUTSIDE_KEY = "cst0"
 _NAMES_OF_A_CHUNK = 20_000
 _TRAILING_NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -49,8 +48,9 @@ def graph_number(program: Program) -> int:
 
 
 def graph_message(program: Program) -> bytes:
-    """Return a program as a serialized GraphProto."""
-    return program.written or _GraphWriter(program).write()
+    """Return a program as a serialized GraphProto, with what its parameters are to the training."""
+    roles = {node.name: node.role for node in program.nodes if node.role not in ("operator", "constant")}
+    return (program.written or _GraphWriter(program).write()) + serialized_roles(roles)
 
 
 def execution_order(program: Program) -> list[str]:

@@ -240,6 +240,7 @@ class OutlivingTensors(ABC):
     def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
         places = self._agent.places
         place = places.place(places.node(name, "Parameter", role), 0)
+        places.change_role(name, role)
         return _Held(place, tensor, name, role, self._outline(tensor()))
 
     def _with_gradient(self, weight: Named) -> Updated:

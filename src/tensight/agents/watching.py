@@ -6,6 +6,8 @@ which a threshold may be exceeded are evaluated as carefully as anywhere else in
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +80,8 @@ class Watches:
         self._keep_values = keep_values
         self._watches: dict[int, Watch] = {}
         self._layers = Layers()
+        self._layers_of: dict[str, Layers] = {}
+        self._weights: set[str] = set()
         self._known: set[str] = set()
         self._base = Need.NOTHING
         self._instead: Mapping[int, Need] = {}
@@ -125,9 +129,11 @@ class Watches:
         if any(source and source[0] in operators for node in program.nodes for source in node.inputs):
             # Before anything ran an adapter may tell of operators, and not yet of what they do with each other.
             self._known |= operators
-        layers = self._layers | layers_of(program)
-        if layers != self._layers:
-            self._layers = layers
+        self._layers_of[program.name] = layers_of(program)
+        layers = reduce(or_, self._layers_of.values())
+        weights = {node.name for node in program.nodes if node.role == "weight"}
+        if layers != self._layers or weights != self._weights:
+            self._layers, self._weights = layers, weights
             for watch in self._watches.values():
                 watch.selects.learn(layers)
             self._decide_again()

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph import LayerNode, activation_name, find_layers, holds_integers, is_gradient_scope, text_pattern
+from tensight.graph import LayerNode, find_layers, holds_integers, is_gradient_scope
 from tensight.graph.optimizers import is_of_optimizer
-from tensight.watchpoints import SelectorKind
+from tensight.watchpoints import NodeFacts, SelectorKind, matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tensight.agents.places import DeclaredNode, Place
     from tensight.agents.program import Program, Role
     from tensight.agents.watching_commands import WatchRule
     from tensight.graph import Layers
-    from tensight.watchpoints import Selector
-
-    _Matches = Callable[[DeclaredNode], bool]
 
 _BY_LAYERS = {SelectorKind.HIDDEN, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.MATRIX_GRADIENTS}
 _KINDS: dict[Role, str] = {
@@ -38,18 +33,18 @@ class Selection:
         self._rule = rule
         self._names = rule.names
         self._tails = rule.tails
-        self._selected = None if rule.selector is None else _matcher(rule.selector, layers)
+        self.learn(layers)
 
     def learn(self, layers: Layers) -> None:
         """Take note of how the network is layered, now that more is known of it."""
-        self._selected = None if self._rule.selector is None else _matcher(self._rule.selector, layers)
+        self._selected = None if self._rule.selector is None else matcher(self._rule.selector, layers)
 
     def __call__(self, place: Place) -> bool:
         """Whether a place is watched. As in MindSpore, only what nodes put out is."""
         if place.io != "output":
             return False
         node = place.node
-        if self._selected is not None and self._selected(node):
+        if self._selected is not None and self._selected(NodeFacts(node.name, node.type, _KINDS[node.role])):
             return True
         if node.name in self._names:
             return True
@@ -88,32 +83,3 @@ def layers_of(program: Program) -> Layers:
         )
         for node in program.nodes
     )
-
-
-def _matcher(selector: Selector, layers: Layers) -> _Matches:
-    functions = {activation_name(name) or name.lower() for name in selector.names}
-    types = {name.lower() for name in selector.names}
-    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "")
-    rules: dict[SelectorKind, _Matches] = {
-        SelectorKind.ALL: lambda _: True,
-        SelectorKind.WEIGHTS: lambda node: node.role == "weight",
-        SelectorKind.TRAINABLE_WEIGHTS: lambda node: node.role == "weight",
-        SelectorKind.GRADIENTS: lambda node: is_gradient_scope(node.name) or node.name in layers.backward,
-        SelectorKind.ACTIVATIONS: lambda node: _activation(node) != "",
-        SelectorKind.ACTIVATION: lambda node: _activation(node) in functions,
-        SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,
-        SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and _activation(node) in functions,
-        SelectorKind.MATRICES: lambda node: node.name in layers.matrices,
-        SelectorKind.INNER_MATRICES: lambda node: node.name in layers.inner_matrices,
-        SelectorKind.MATRIX_GRADIENTS: lambda node: node.name in layers.matrix_gradients,
-        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
-        SelectorKind.TYPE: lambda node: node.type.lower() in types,
-    }
-    return rules[selector.kind]
-
-
-def _activation(node: DeclaredNode) -> str:
-    """Return the activation function that a node of the forward pass computes; empty if none."""
-    if node.role != "operator" or is_gradient_scope(node.name):
-        return ""
-    return activation_name(node.type)

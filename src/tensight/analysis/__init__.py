@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.anomalies import Anomaly, InputState
-from tensight.analysis.check import CheckResult, check, natural_selector, selected_nodes
+from tensight.analysis.check import CheckResult, check, natural_selector
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.origin import Origin, OriginInput, origins, undecided, user_frame
 from tensight.analysis.query import query
@@ -27,7 +27,6 @@ __all__ = [
     "natural_selector",
     "origins",
     "query",
-    "selected_nodes",
     "undecided",
     "user_frame",
 ]

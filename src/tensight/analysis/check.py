@@ -12,8 +12,20 @@ from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.peers import iterations_before, persistent
 from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
-from tensight.graph import NodeKind, activation_name, kinds, text_pattern, trainable_weight_names
-from tensight.watchpoints import ConditionCheck, Hit, Selector, SelectorKind, Status, Target, Watchpoint, hits
+from tensight.graph import Layers
+from tensight.watchpoints import (
+    ConditionCheck,
+    Hit,
+    NodeFacts,
+    Selector,
+    SelectorKind,
+    Status,
+    Target,
+    Watchpoint,
+    hits,
+    matcher,
+    selected_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump, TensorFile
-    from tensight.graph import Graph, Node
+    from tensight.graph import Graph
     from tensight.watchpoints import Evaluation
 
 INPUTS_ONLY = 1
@@ -34,6 +46,9 @@ TARGET_SELECTORS = {
     Target.ACTIVATION: Selector(SelectorKind.ACTIVATIONS),
 }
 
+
+_WITHOUT_GRAPH = {SelectorKind.ALL, SelectorKind.NAME}
+"""Selectors that mean tensors which belong to no node of a graph, too."""
 
 ChosenNodes = Callable[[Watchpoint, int], "Mapping[str, Collection[str]]"]
 """Gives for a watchpoint and a rank the names of the nodes to watch, by graph."""
@@ -179,16 +194,23 @@ class _Selected:
         self._watchpoint = watchpoint
         self._selector = watchpoint.selection
         self._nodes = nodes
-        self._pattern = text_pattern(self._selector.argument) if self._selector.kind is SelectorKind.NAME else None
+        self._matches = matcher(self._selector, Layers())
         self._names: dict[int, Collection[str]] = {}
 
     def __call__(self, file: TensorFile) -> bool:
-        if self._nodes is None and self._pattern is not None:
-            return self._pattern.search(file.node or file.op_name) is not None
-        if self._selector.kind is SelectorKind.ALL and (self._nodes is None or file.node is None):
-            return True
+        if file.node is None:
+            return self._selects_without_graph(file)
+        if self._nodes is None and self._selector.kind in _WITHOUT_GRAPH:
+            return self._matches(NodeFacts(file.node, file.op_type, "operator"))
         graph = self._dump.graph_of(file)
         return graph is not None and file.node in self.names(file.rank, graph)
+
+    def _selects_without_graph(self, file: TensorFile) -> bool:
+        """Tell of a tensor that belongs to no node; only its own name says something of it."""
+        if self._nodes is not None:
+            return self._selector.kind is SelectorKind.ALL
+        named = NodeFacts(file.op_name, file.op_type, "operator")
+        return self._selector.kind in _WITHOUT_GRAPH and self._matches(named)
 
     def names(self, rank: int, graph: Graph) -> Collection[str]:
         """Return the names of the watched nodes of a graph."""
@@ -198,65 +220,6 @@ class _Selected:
             else:
                 self._names[id(graph)] = self._nodes(self._watchpoint, rank).get(graph.name, frozenset())
         return self._names[id(graph)]
-
-
-def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = ()) -> frozenset[str]:
-    """Return the names of the nodes of a graph that a selector means.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    selector : Selector
-        The rule.
-    graphs : sequence of Graph
-        All graphs of the rank: a weight that one of them trains is trainable in the others, too.
-    """
-    types = {name.lower() for name in selector.names}
-    functions = {activation_name(name) or name.lower() for name in selector.names}
-    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "")
-    rules: dict[SelectorKind, Callable[[Node], bool]] = {
-        SelectorKind.ALL: lambda node: not node.is_constant,
-        SelectorKind.WEIGHTS: lambda node: NodeKind.WEIGHT in kinds(graph, node),
-        SelectorKind.GRADIENTS: lambda node: NodeKind.GRADIENT in kinds(graph, node),
-        SelectorKind.ACTIVATIONS: lambda node: NodeKind.ACTIVATION in kinds(graph, node),
-        SelectorKind.ACTIVATION: lambda node: (
-            activation_name(node.type) in functions and NodeKind.ACTIVATION in kinds(graph, node)
-        ),
-        SelectorKind.TYPE: lambda node: node.type.lower() in types,
-        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
-    }
-    if selector.kind is SelectorKind.TRAINABLE_WEIGHTS:
-        return trainable_weight_names(graphs or (graph,))
-    if selector.kind in LAYERED:
-        return layered_nodes(graph, selector)
-    rule = rules[selector.kind]
-    return frozenset(node.name for node in graph.nodes if rule(node))
-
-
-LAYERED = {
-    SelectorKind.HIDDEN,
-    SelectorKind.HIDDEN_ACTIVATION,
-    SelectorKind.MATRICES,
-    SelectorKind.INNER_MATRICES,
-    SelectorKind.MATRIX_GRADIENTS,
-}
-"""Selectors that mean nodes by their place in the network."""
-
-
-def layered_nodes(graph: Graph, selector: Selector) -> frozenset[str]:
-    """Return the names of the nodes of a graph that a selector means by their place in the network."""
-    layers = graph.layers
-    if selector.kind is SelectorKind.MATRICES:
-        return layers.matrices
-    if selector.kind is SelectorKind.INNER_MATRICES:
-        return layers.inner_matrices
-    if selector.kind is SelectorKind.MATRIX_GRADIENTS:
-        return frozenset(layers.matrix_gradients)
-    if selector.kind is SelectorKind.HIDDEN:
-        return layers.hidden
-    functions = {activation_name(name) or name.lower() for name in selector.names}
-    return frozenset(name for name in layers.hidden if activation_name(graph.node(name).type) in functions)
 
 
 def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+from tensight.graph.optimizers import is_gradient_scope
 
 if TYPE_CHECKING:
     from tensight.graph.model import Graph
@@ -45,10 +45,6 @@ _ACTIVATIONS = (
 # called relu_, _softmax, log_sigmoid_forward.
 _PREFIXES = ("inplace", "npu")
 _SUFFIXES = ("ext", "v2", "forward")
-# Primitives that the compiler expands lose the scope of the pass they belong to.
-_EXPANSION_SCOPE = "Expand"
-# Expansions are short; the bound only matters for damaged graphs.
-_LONGEST_EXPANSION = 64
 
 
 def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind]:
@@ -111,7 +107,7 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
         ):
             if node.name in names:
                 found.add(kind)
-    elif _is_gradient(graph, node):
+    elif graph.layers.is_backward(node.name):
         found.add(NodeKind.GRADIENT)
     elif activation_name(node.type):
         found.add(NodeKind.ACTIVATION)
@@ -144,26 +140,3 @@ def activation_name(kind: str) -> str:
         if found in _ACTIVATIONS:
             return found
     return "relu" if kind.endswith("ReluFusion") else ""
-
-
-def _is_gradient(graph: Graph, node: Node) -> bool:
-    if is_gradient_scope(node.full_name or node.name):
-        return True
-    if is_optimizer(node):
-        return False
-    return node.type.endswith(("Grad", "GradExt", "GradV2")) or _expands_a_gradient(graph, node)
-
-
-def _expands_a_gradient(graph: Graph, node: Node) -> bool:
-    """Whether an expanded operator works on a gradient, directly or through the rest of its expansion."""
-    waiting, seen = [node], {node}
-    while waiting and len(seen) <= _LONGEST_EXPANSION:
-        at = waiting.pop()
-        if is_gradient_scope(at.name):
-            return True
-        if at.name.partition("/")[0] != _EXPANSION_SCOPE:
-            continue
-        sources = {producer[0] for producer in graph.flat_producers(at) if producer is not None} - seen
-        seen |= sources
-        waiting += sources
-    return False

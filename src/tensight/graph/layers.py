@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.dataflow import VIRTUAL_TYPES
 from tensight.graph.inflow import Inflow, find_inflows
-from tensight.graph.kinds import NodeKind, activation_name, kinds
+from tensight.graph.kinds import activation_name
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.type_names import plain_type
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 OPTIMIZER_SCOPE = "Optimizer/"
 """Before the names of what an optimizer does, in graphs of Tensight's agents."""
+
+OUTSIDE = "Default--outside"
+"""Name of the constant that stands, in graphs of Tensight's agents, for inputs that come from no node."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -42,6 +45,7 @@ _MASK_CARRIERS = _MASK_MAKERS | _words(
     topk sort dropout nativedropout"""
 )
 _EXPANSION_SCOPE = "Expand/"
+_BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
 _LONGEST_UPDATE = 64
 """Operators of an optimizer for one weight; the bound only matters where they hang together."""
 _PARAMETER_STACK = 3
@@ -113,6 +117,10 @@ class Layers:
     inflows: Mapping[str, Inflow] = field(default_factory=lambda: _NOTHING)
     backward: frozenset[str] = frozenset()
 
+    def is_backward(self, name: str) -> bool:
+        """Whether a node is one of the backward pass: by its scope, or by what it reads if it has lost that."""
+        return is_gradient_scope(name) or name in self.backward
+
     def __or__(self, other: Layers) -> Layers:
         """Return what is known from two graphs of one network; where they differ the second one counts."""
         return Layers(
@@ -136,20 +144,21 @@ def graph_layers(graph: Graph) -> Layers:
 
 
 def _nodes_of(graph: Graph) -> Iterator[LayerNode]:
+    roles = graph.parameter_roles
     for node in graph.nodes:
         if node.type in VIRTUAL_TYPES:
             continue
-        found = kinds(graph, node)
         if node.is_operator:
             kind = "operator"
-        elif NodeKind.WEIGHT in found:
+        elif node.is_constant:
+            kind = "constant"
+        elif node.name in roles.trainable:
             kind = "weight"
-        elif NodeKind.FROZEN_WEIGHT in found:
-            kind = "frozen"
         else:
-            kind = "constant" if node.is_constant else "data"
+            kind = "frozen" if node.name in roles.frozen else "data"
         producers = [producer for producer in graph.flat_producers(node) if producer is not None]
-        inputs, slots = tuple(one.name for one, _ in producers), tuple(slot for _, slot in producers)
+        inputs = tuple("" if one.name == OUTSIDE else one.name for one, _ in producers)
+        slots = tuple(slot for _, slot in producers)
         shape = node.outputs[0].shape if node.outputs else None
         yield LayerNode(
             node.name, node.type, inputs, kind, shape, is_optimizer(node), slots, holds_integers(node.outputs)
@@ -173,8 +182,9 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     by_name = {node.name: node for node in every}
     weights = {node.name for node in every if node.kind in ("weight", "frozen")}
     constants = {node.name for node in every if node.kind == "constant"}
-    backward = _backward(every)
-    forward = [node for node in every if node.kind == "operator" and node.name not in backward]
+    backward, optimizing = _passes(every)
+    later = backward | optimizing
+    forward = [node for node in every if node.kind == "operator" and node.name not in later]
     of_weights = set(weights)
     fed: set[str] = set()
     takes_weights: set[str] = set()
@@ -207,21 +217,35 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
             **{name: depth for name, depth in depths.items() if name in weights},
             **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
         },
-        frozenset(_masks(every, backward)),
+        frozenset(_masks(every, later)),
         find_inflows(every, of_weights, fed),
-        frozenset(name for name in backward if not by_name[name].optimizes),
+        frozenset(backward),
     )
 
 
-def _backward(nodes: Iterable[LayerNode]) -> set[str]:
-    """Return the operators of the backward pass and of optimizers."""
-    found: set[str] = set()
+def _passes(nodes: Iterable[LayerNode]) -> tuple[set[str], set[str]]:
+    """Return the operators of the backward pass, and those of optimizers.
+
+    What MindSpore expands loses the scope of the pass that it belongs to; its inputs tell. A type alone tells nothing:
+    a module of the forward pass may be called ClipGrad.
+    """
+    backward: set[str] = set()
+    optimizing: set[str] = set()
     for node in nodes:
-        # What MindSpore expands loses the scope of the pass that it belongs to.
-        expands = node.name.startswith(_EXPANSION_SCOPE) and not found.isdisjoint(node.inputs)
-        if node.kind == "operator" and (expands or is_gradient_scope(node.name) or _optimizes(node)):
-            found.add(node.name)
-    return found
+        if node.kind != "operator":
+            continue
+        reads_gradient = not backward.isdisjoint(node.inputs)
+        expanded = node.name.startswith(_EXPANSION_SCOPE)
+        named_backward = node.type.endswith(_BACKWARD_TYPES) and (reads_gradient or not node.inputs)
+        if is_gradient_scope(node.name):
+            backward.add(node.name)
+        elif _optimizes(node):
+            optimizing.add(node.name)
+        elif named_backward or (expanded and reads_gradient):
+            backward.add(node.name)
+        elif expanded and not optimizing.isdisjoint(node.inputs):
+            optimizing.add(node.name)
+    return backward, optimizing
 
 
 def _optimizes(node: LayerNode) -> bool:

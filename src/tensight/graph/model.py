@@ -38,6 +38,8 @@ class Graph:
         Number of the graph, and of the graph that it is a part of.
     problems : iterable of Problem
         What could not be used of the file that the graph was read from.
+    declared_roles : ParameterRoles, optional
+        What the training process declared its parameters to be; without, it is inferred from the graph.
 
     Raises
     ------
@@ -53,12 +55,14 @@ class Graph:
         graph_id: int = 0,
         root_id: int = 0,
         problems: Iterable[Problem] = (),
+        declared_roles: ParameterRoles | None = None,
     ) -> None:
         self.name = name
         self.graph_id = graph_id
         self.root_id = root_id
         self.nodes = tuple(nodes)
         self.problems = tuple(problems)
+        self.declared_roles = declared_roles
         self._by_name = {node.name: node for node in self.nodes}
         if len(self._by_name) != len(self.nodes):
             raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
@@ -183,7 +187,7 @@ class Graph:
     @cached_property
     def parameter_roles(self) -> ParameterRoles:
         """Which parameters are trained, which are frozen, and which belong to the optimizer."""
-        return find_parameter_roles(self)
+        return find_parameter_roles(self) if self.declared_roles is None else self.declared_roles
 
     @cached_property
     def layers(self) -> Layers:

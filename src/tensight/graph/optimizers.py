@@ -193,12 +193,14 @@ def optimizer_states(graph: Graph) -> tuple[Node, ...]:
 def trainable_weight_names(graphs: Iterable[Graph]) -> frozenset[str]:
     """Return the names of the weights that any of the graphs of one rank trains.
 
-    A network in several graphs has its optimizer in one of them only. If one of the graphs has an optimizer, it alone
-    decides; a parameter that only looks like a weight in another graph does not count.
+    A network in several graphs has its optimizer in one of them only. What the training process declared decides; if it
+    declared nothing and one of the graphs has an optimizer, that graph does: a parameter that only looks like a weight
+    in another one does not count.
     """
     graphs = tuple(graphs)
-    with_optimizer = [graph for graph in graphs if any(is_optimizer(node) for node in graph.operators)]
-    return frozenset().union(*(graph.parameter_roles.trainable for graph in with_optimizer or graphs))
+    deciding = [graph for graph in graphs if graph.declared_roles is not None]
+    deciding = deciding or [graph for graph in graphs if any(is_optimizer(node) for node in graph.operators)]
+    return frozenset().union(*(graph.parameter_roles.trainable for graph in deciding or graphs))
 
 
 def _parameter_inputs(graph: Graph, node: Node) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from tensight.errors import GraphError, Problem
 from tensight.graph.data_types import DT_TENSOR, OutputSlot
+from tensight.graph.declared_roles import ROLES, read_roles
 from tensight.graph.model import Graph
 from tensight.graph.node import CONSTANT, PARAMETER, Edge, EdgeKind, Node
 from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
@@ -137,7 +138,8 @@ class _GraphReader:
     def read(self, graph_pieces: Sequence[memoryview]) -> Graph:
         """Read a graph from the concatenation of `graph_pieces`."""
         found: dict[int, list[memoryview]] = {
-            number: [] for number in (_GRAPH_NODE, _GRAPH_NAME, _GRAPH_PARAMETER, _GRAPH_CONSTANT, _GRAPH_ROOT_NAME)
+            number: []
+            for number in (_GRAPH_NODE, _GRAPH_NAME, _GRAPH_PARAMETER, _GRAPH_CONSTANT, _GRAPH_ROOT_NAME, ROLES)
         }
         for piece in graph_pieces:
             for number, content in _fields(piece, self._where):
@@ -147,7 +149,8 @@ class _GraphReader:
             self._read_parameters(found[_GRAPH_PARAMETER])
             self._read_constants(found[_GRAPH_CONSTANT])
             self._read_operators(found[_GRAPH_NODE])
-        except DecodeError as error:
+            roles = read_roles(found[ROLES])
+        except (DecodeError, ProtobufFormatError) as error:
             raise GraphError(f"{self._where}: damaged, or no graph file of MindSpore: {error}") from error
         name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
         root_name = decode_text(bytes(found[_GRAPH_ROOT_NAME][-1])) if found[_GRAPH_ROOT_NAME] else ""
@@ -164,6 +167,7 @@ class _GraphReader:
             graph_id=graph_id,
             root_id=graph_id if root_id is None else root_id,
             problems=problems,
+            declared_roles=roles,
         )
 
     def _read_parameters(self, parameters: Sequence[memoryview]) -> None:

@@ -83,3 +83,17 @@ def varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position + index + 1
     raise ProtobufFormatError(f"byte {position} begins no number, or the file ends in it")
+
+
+def length_delimited(number: int, content: bytes) -> bytes:
+    """Return a field that holds bytes, text or a message."""
+    return _varint_bytes(number << 3 | LENGTH_DELIMITED) + _varint_bytes(len(content)) + content
+
+
+def _varint_bytes(value: int) -> bytes:
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)

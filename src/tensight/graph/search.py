@@ -71,8 +71,15 @@ def search(
     raise InputError(f"by is {by!r}; it must be one of 'name', 'type', 'kind', 'stack'")
 
 
-def text_pattern(query: str, *, case_sensitive: bool = True) -> re.Pattern[str]:
-    """Compile a regular expression that a person typed.
+def text_pattern(query: str, *, case_sensitive: bool = True, ascii_classes: bool = False) -> re.Pattern[str]:
+    r"""Compile a regular expression that a person typed.
+
+    Parameters
+    ----------
+    query : str
+    case_sensitive : bool
+    ascii_classes : bool
+        Whether ``\w``, ``\d``, ``\s`` and ``\b`` know only ASCII, as in RE2.
 
     Raises
     ------
@@ -83,7 +90,8 @@ def text_pattern(query: str, *, case_sensitive: bool = True) -> re.Pattern[str]:
         with warnings.catch_warnings():
             # "[[" may mean something else in a later Python; to the person it is no news.
             warnings.simplefilter("ignore", FutureWarning)
-            return re.compile(query, 0 if case_sensitive else re.IGNORECASE)
+            classes = re.ASCII if ascii_classes else 0
+            return re.compile(query, classes | (0 if case_sensitive else re.IGNORECASE))
     except (re.error, RecursionError, OverflowError) as error:
         shown = query if len(query) <= LONGEST_SHOWN else f"{query[:LONGEST_SHOWN]}…"
         raise InputError(f"{shown!r} is no regular expression: {error}") from None

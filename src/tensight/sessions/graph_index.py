@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.graph import EdgeKind, NodeKind, activation_name, kinds
+from tensight.graph import EdgeKind, NodeKind, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -181,17 +181,6 @@ class GraphIndex:
                 if kind in masks:
                     masks[kind][place] = True
         return masks
-
-    def of_types(self, types: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which nodes have one of some types, in any case; shape (nodes,)."""
-        wanted = {name.lower() for name in types}
-        return np.fromiter((node.type.lower() in wanted for node in self.order), bool, len(self.order))
-
-    def of_functions(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which nodes compute one of some activation functions, in any case; shape (nodes,)."""
-        wanted = {activation_name(name) or name.lower() for name in names}
-        functions = (activation_name(node.type) for node in self.order)
-        return np.fromiter((function in wanted for function in functions), bool, len(self.order))
 
     def roles(self, node: Node) -> tuple[str, ...]:
         """Return what a node is for, in words."""

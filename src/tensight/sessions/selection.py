@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.analysis.check import LAYERED, layered_nodes
 from tensight.errors import InputError
-from tensight.graph import NodeKind, trainable_weight_names
 from tensight.sessions.patterns import matching, require_pattern, require_short
-from tensight.watchpoints import Selector, SelectorKind
+from tensight.watchpoints import Selector, SelectorKind, selected_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -133,30 +131,12 @@ def watched(
 
 
 def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) -> NDArray[np.bool_]:
-    kind = selector.kind
-    if kind is SelectorKind.ALL:
-        return index.watchable.copy()
-    if kind is SelectorKind.NAME:
+    if selector.kind is SelectorKind.NAME:
+        # The same names, found without Python's engine.
         return matching(index.names, selector.argument)
-    if kind is SelectorKind.TYPE:
-        return index.of_types(selector.names)
-    if kind is SelectorKind.ACTIVATION:
-        return index.of_functions(selector.names) & index.of_kind(NodeKind.ACTIVATION)
-    if kind in LAYERED:
-        mask = np.zeros(len(index), bool)
-        mask[[index.place[name] for name in layered_nodes(index.graph, selector) if name in index.place]] = True
-        return mask
-    if kind is SelectorKind.TRAINABLE_WEIGHTS:
-        mask = np.zeros(len(index), bool)
-        names = trainable_weight_names(graphs or (index.graph,))
-        mask[[index.place[name] for name in names if name in index.place]] = True
-        return mask
-    node_kinds = {
-        SelectorKind.WEIGHTS: NodeKind.WEIGHT,
-        SelectorKind.GRADIENTS: NodeKind.GRADIENT,
-        SelectorKind.ACTIVATIONS: NodeKind.ACTIVATION,
-    }
-    return index.of_kind(node_kinds[kind]).copy()
+    mask = np.zeros(len(index), bool)
+    mask[[index.place[name] for name in selected_nodes(index.graph, selector, graphs)]] = True
+    return mask
 
 
 def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:

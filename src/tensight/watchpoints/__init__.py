@@ -31,6 +31,7 @@ from tensight.watchpoints.recommended import (
     recommended,
     recommended_watchpoints,
 )
+from tensight.watchpoints.selection import NodeFacts, layers_of_graphs, matcher, needs_layers, selected_nodes
 from tensight.watchpoints.watchpoint import (
     ALL_TENSORS,
     MOST_PERSISTENCE,
@@ -59,6 +60,7 @@ __all__ = [
     "Evaluation",
     "Hit",
     "Needs",
+    "NodeFacts",
     "Parameter",
     "ParameterKind",
     "Platform",
@@ -81,6 +83,9 @@ __all__ = [
     "error_words",
     "evaluate",
     "hits",
+    "layers_of_graphs",
+    "matcher",
+    "needs_layers",
     "parse_check",
     "parse_watch",
     "range_count_bounds",
@@ -88,5 +93,6 @@ __all__ = [
     "recommended",
     "recommended_watchpoints",
     "register",
+    "selected_nodes",
     "unregister",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,9 @@ class SelectorKind(Enum):
     ALL = "all"
     """Every tensor, constants excepted."""
     WEIGHTS = "weights"
-    """Parameters that are weights."""
+    """Parameters that are trained: an optimizer updates them, or they require a gradient."""
     TRAINABLE_WEIGHTS = "trainable_weights"
-    """Parameters that an optimizer operator updates, its own state excepted."""
+    """The same."""
     GRADIENTS = "gradients"
     """Outputs of operators of the backward pass."""
     ACTIVATIONS = "activations"
@@ -58,6 +59,10 @@ class SelectorKind(Enum):
 _WITH_ARGUMENT = {SelectorKind.ACTIVATION, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.NAME, SelectorKind.TYPE}
 
 
+# Training processes match with Python's engine, sessions with RE2.
+_AMBIGUOUS = re.compile(r"\{,\d*\}|\[\[:\w+:\]")
+
+
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Which tensors of a graph a watchpoint watches; resolving it against a graph is left to whoever holds one.
@@ -80,6 +85,12 @@ class Selector:
             raise InputError(f"the selector {self.kind.value!r} {wanted} argument after a colon")
         if self.kind is SelectorKind.NAME:
             text_pattern(self.argument)
+            ambiguous = _AMBIGUOUS.search(self.argument)
+            if ambiguous is not None:
+                raise InputError(
+                    f"{ambiguous[0]!r} means different things to different engines of regular expressions; write"
+                    " {0,n} for {,n}, and [A-Za-z] for [[:alpha:]]"
+                )
 
     @classmethod
     def parse(cls, text: str) -> Selector:

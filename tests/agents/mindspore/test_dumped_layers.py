@@ -10,6 +10,9 @@ from test_watching_steps import Process, found
 
 from tensight.agents.watching_selection import layers_of
 from tensight.graph import NodeKind, kinds
+from tensight.sessions.graph_index import GraphIndex
+from tensight.sessions.selection import WatchedNodes, watched
+from tensight.watchpoints import Selector, selected_nodes
 from tensight.watchpoints.recommended import LIVE_RECOMMENDED
 
 if TYPE_CHECKING:
@@ -77,6 +80,26 @@ def test_weights_gradients_and_activations_are_those_of_the_dump(name: str, netw
         expected = {node.name for node in one.graph.nodes if kind in kinds(one.graph, node) and node.name in one.names}
         assert one.selected(selection) == expected
         assert expected
+
+
+SELECTIONS = (
+    *("all", "weights", "trainable_weights", "gradients", "activations", "activation:relu,tanh", "hidden"),
+    *("hidden_activation:relu", "matrices", "inner_matrices", "matrix_gradients", "type:MatMul,conv2d", "name:fc.*op"),
+)
+
+
+@pytest.mark.parametrize("name", [*SICK, *HEALTHY])
+def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(
+    name: str, network: Callable[[str], Network]
+) -> None:
+    one = network(name)
+    index = GraphIndex(one.graph)
+    for selection in SELECTIONS:
+        selector = Selector.parse(selection)
+        dumped = selected_nodes(one.graph, selector, (one.graph,))
+        shown = WatchedNodes(index, watched(index, selector, (), (one.graph,))).names
+        assert shown == dumped
+        assert one.selected(selection) == dumped & one.names, selection
 
 
 @pytest.mark.parametrize("name", SICK)

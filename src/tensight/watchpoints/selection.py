@@ -1,0 +1,127 @@
+"""What a selector means: one evaluation for a training process, a session and a dump.
+
+A training process asks about nodes as they appear, before it knows any graph; a session and a dump have the graphs. All
+of them ask the same rule about the same facts.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.graph import Layers, activation_name, text_pattern, trainable_weight_names
+from tensight.watchpoints.watchpoint import SelectorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from tensight.graph import Graph, Node
+    from tensight.watchpoints.watchpoint import Selector
+
+_WITHOUT_LAYERS = {
+    SelectorKind.ALL,
+    SelectorKind.WEIGHTS,
+    SelectorKind.TRAINABLE_WEIGHTS,
+    SelectorKind.NAME,
+    SelectorKind.TYPE,
+}
+
+
+class NodeFacts(NamedTuple):
+    """What a selector may ask of a node itself.
+
+    Attributes
+    ----------
+    name : str
+        Full name.
+    type : str
+        Of the operator; ``Parameter``, ``Const``.
+    kind : str
+        As of `tensight.graph.LayerNode`: ``operator``, ``weight`` for a parameter that is trained, ``frozen``,
+        ``data``, ``constant``.
+    """
+
+    name: str
+    type: str
+    kind: str
+
+
+def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
+    """Return the rule that decides of each node whether a selector means it.
+
+    Parameters
+    ----------
+    selector : Selector
+    layers : Layers
+        Of all graphs of the rank together; needed only if `needs_layers` says so.
+    """
+    functions = {activation_name(name) or name.lower() for name in selector.names}
+    types = {name.lower() for name in selector.names}
+    # As in RE2, with which a session looks for names.
+    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "", ascii_classes=True)
+
+    def activation(node: NodeFacts) -> str:
+        return "" if node.kind != "operator" or layers.is_backward(node.name) else activation_name(node.type)
+
+    rules: dict[SelectorKind, Callable[[NodeFacts], bool]] = {
+        SelectorKind.ALL: lambda _: True,
+        SelectorKind.WEIGHTS: lambda node: node.kind == "weight",
+        SelectorKind.TRAINABLE_WEIGHTS: lambda node: node.kind == "weight",
+        SelectorKind.GRADIENTS: lambda node: node.kind == "operator" and layers.is_backward(node.name),
+        SelectorKind.ACTIVATIONS: lambda node: activation(node) != "",
+        SelectorKind.ACTIVATION: lambda node: activation(node) in functions,
+        SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,
+        SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and activation(node) in functions,
+        SelectorKind.MATRICES: lambda node: node.name in layers.matrices,
+        SelectorKind.INNER_MATRICES: lambda node: node.name in layers.inner_matrices,
+        SelectorKind.MATRIX_GRADIENTS: lambda node: node.name in layers.matrix_gradients,
+        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
+        SelectorKind.TYPE: lambda node: node.type.lower() in types,
+    }
+    rule = rules[selector.kind]
+    return lambda node: node.kind != "constant" and rule(node)
+
+
+def needs_layers(selector: Selector) -> bool:
+    """Whether what a selector means depends on how the network is layered."""
+    return selector.kind not in _WITHOUT_LAYERS
+
+
+def layers_of_graphs(graphs: Sequence[Graph]) -> Layers:
+    """Return how the network is layered that all graphs of a rank together compute."""
+    return reduce(or_, (graph.layers for graph in graphs)) if graphs else Layers()
+
+
+def node_facts(node: Node, trained: Collection[str]) -> NodeFacts:
+    """Return the facts of a node of a graph.
+
+    Parameters
+    ----------
+    node : Node
+    trained : collection of str
+        Names of the weights that any graph of the rank trains.
+    """
+    if node.is_operator:
+        return NodeFacts(node.name, node.type, "operator")
+    if node.is_constant:
+        return NodeFacts(node.name, node.type, "constant")
+    return NodeFacts(node.name, node.type, "weight" if node.name in trained else "data")
+
+
+def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = ()) -> frozenset[str]:
+    """Return the names of the nodes of a graph that a selector means.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    selector : Selector
+        The rule.
+    graphs : sequence of Graph
+        All graphs of the rank: a weight that one of them trains is a weight in the others, too. Without, this one.
+    """
+    every = graphs or (graph,)
+    matches = matcher(selector, layers_of_graphs(every) if needs_layers(selector) else Layers())
+    trained = trainable_weight_names(every)
+    return frozenset(node.name for node in graph.nodes if matches(node_facts(node, trained)))
