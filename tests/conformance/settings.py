@@ -179,9 +179,9 @@ def random_check(label: str) -> dict[str, Any]:
         # How much tensors change is where unusual numbers matter most.
         name = chance.choice([*PARAMETERS, "TensorUnchangedCondition", "TensorUnchangedCondition"])
         names = PARAMETERS[name]
-        some = (
-            names if "TensorUnchanged" in name else chance.sample(names, chance.randint(1, len(names)) if names else 0)
-        )
+        some: Sequence[str] = names
+        if names and name != "TensorUnchangedCondition":
+            some = chance.sample(names, chance.randint(1, len(names)))
         arguments = {parameter: threshold() for parameter in names if parameter in some}
         if any(parameter.startswith("range_percentage") for parameter in arguments):
             arguments |= {"range_start_inclusive": threshold(), "range_end_inclusive": threshold()}
