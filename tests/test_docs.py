@@ -120,7 +120,7 @@ def test_the_examples_for_python_run(dump_210: Path, capsys: pytest.CaptureFixtu
     names: dict[str, object] = {"path": dump_210}
     exec(first, names)  # noqa: S102 - the examples of our own page
     printed = capsys.readouterr().out
-    assert "Inf began at iteration 2" in printed
+    assert "Inf began at step 3" in printed
     assert "tensor_too_large(max_gt=1000)" in printed
     exec(second, names)  # noqa: S102
     assert parse_check("NL(l2_norm_gt=100)") == names["norm"]

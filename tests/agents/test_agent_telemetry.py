@@ -49,12 +49,12 @@ def test_rows_come_while_a_watched_training_runs_but_not_of_every_step(debug: De
     session.watch("tensor_too_large", **NEVER)
     session.continue_()
     until(lambda: list(session.nodes(name=LOSS)), "the graph")
-    curve = until(lambda: len(found := session.tensor(LOSS, iteration=0).history()) > 3 and found, "a curve")
-    iterations = [row.iteration for row in curve]
-    assert iterations == sorted(set(iterations))
-    assert scene.steps > 3 * len(iterations)
+    curve = until(lambda: len(found := session.tensor(LOSS, step=1).history()) > 3 and found, "a curve")
+    steps = [row.step for row in curve]
+    assert steps == sorted(set(steps))
+    assert scene.steps > 3 * len(steps)
     record = session.pause().wait(30)
-    assert {row.node for row in session.statistics() if row.iteration == record.step - 1} == ALL
+    assert {row.node for row in session.statistics() if row.step == record.step} == ALL
     session.terminate()
 
 
@@ -65,7 +65,7 @@ def test_a_training_of_which_nothing_is_watched_sends_nothing(debug: Debug) -> N
     until(lambda: scene.steps > 200, "the training runs")
     assert not scene.debugger.agent.capturing
     session.pause().wait(30)
-    assert [row.iteration for row in session.tensor(LOSS).history()] == [0, session.summary.step - 1]
+    assert [row.step for row in session.tensor(LOSS).history()] == [1, session.summary.step]
     session.terminate()
 
 
@@ -74,7 +74,7 @@ def test_weights_of_the_step_before_a_stop_are_known_too(debug: Debug) -> None:
     session.watch("tensor_overflow")
     record = session.continue_().wait(30)
     assert record.step == 200
-    assert [row.iteration for row in session.tensor(WEIGHTS[0]).history()][-2:] == [198, 199]
+    assert [row.step for row in session.tensor(WEIGHTS[0]).history()][-2:] == [199, 200]
 
 
 def test_rows_that_nobody_asked_for_are_made_of_the_values_that_are_kept(debug: Debug) -> None:
@@ -94,7 +94,7 @@ def test_the_last_rows_of_a_training_that_ends_arrive(debug: Debug) -> None:
     session.watch("tensor_too_large", **NEVER)
     assert session.continue_().wait(30).state is State.FINISHED
     scene.finish()
-    assert session.tensor(LOSS, iteration=39).history()[-1].iteration == 39
+    assert session.tensor(LOSS, step=40).history()[-1].step == 40
 
 
 def test_a_block_of_thousands_of_rows_travels(debug: Debug) -> None:

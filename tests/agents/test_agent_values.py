@@ -180,11 +180,11 @@ def test_recorded_steps_are_shown_while_the_training_stands_still(debug: Debug, 
     expected = alone(6)
     assert session.go_to(4).wait(30).step == 4
     np.testing.assert_array_equal(session.tensor(FORWARD[1]).numpy(), expected[3][f"{FORWARD[1]}:0"])
-    np.testing.assert_array_equal(session.tensor(WEIGHTS[0], iteration=4).numpy(), expected[4][f"{WEIGHTS[0]}:0"])
-    difference = session.tensor(WEIGHTS[0], iteration=4).difference().slice()
+    np.testing.assert_array_equal(session.tensor(WEIGHTS[0], step=5).numpy(), expected[4][f"{WEIGHTS[0]}:0"])
+    difference = session.tensor(WEIGHTS[0], step=5).difference().slice()
     np.testing.assert_allclose(difference, expected[4][f"{WEIGHTS[0]}:0"] - expected[3][f"{WEIGHTS[0]}:0"], atol=1e-6)
     with pytest.raises(TensightError):
-        session.tensor(FORWARD[1], iteration=0).slice()
+        session.tensor(FORWARD[1], step=1).slice()
     assert session.step().wait(30).step == 7
 
 

@@ -137,9 +137,9 @@ def test_values_are_what_they_were_when_the_operator_had_run(walk: Walk) -> None
     for later in (FORWARD[2], WEIGHTS[0]):
         with pytest.raises(TensightError):
             session.tensor(later).numpy()
-        np.testing.assert_array_equal(session.tensor(later, iteration=0).numpy(), known[1, later])
+        np.testing.assert_array_equal(session.tensor(later, step=1).numpy(), known[1, later])
         (record,) = [one for one in session.tensors(later) if one.io == "output"]
-        assert record.iteration == 0
+        assert record.step == 1
         assert record.status in ("at_source", "available")
     assert place(session.run_to(UPDATES[0])) == (2, UPDATES[0])
     np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).numpy(), known[2, WEIGHTS[0]])
@@ -159,11 +159,11 @@ def test_going_back_takes_away_what_came_later(walk: Walk) -> None:
     with pytest.raises(TensightError):
         session.tensor(LOSS).numpy()
     record = session.tensors(LOSS)[-1]
-    assert (record.iteration, record.step) == (1, 2)
+    assert record.step == 2
     assert record.statistics is not None
     assert record.statistics.max == pytest.approx(float(known[2, LOSS]))
     assert place(session.next_node()) == (3, LOSS)
-    assert session.tensors(LOSS)[-1].iteration == 2
+    assert session.tensors(LOSS)[-1].step == 3
 
 
 def test_only_what_has_run_is_in_the_table(walk: Walk) -> None:
@@ -229,7 +229,7 @@ def test_what_goes_into_an_operator_is_what_its_source_made(walk: Walk) -> None:
     assert place(session.step()) == (1, "")
     assert place(session.run_to(FORWARD[2])) == (2, FORWARD[2])
     active, weight = (record for record in session.tensors(FORWARD[2]) if record.io == "input")
-    assert (active.iteration, weight.iteration) == (1, 0)
+    assert (active.step, weight.step) == (2, 1)
     np.testing.assert_array_equal(session.tensor(FORWARD[2], io="input").numpy(), known[2, FORWARD[1]])
     np.testing.assert_array_equal(session.tensor(weight.address).numpy(), known[1, WEIGHTS[1]])
 

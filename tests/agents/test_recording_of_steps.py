@@ -208,7 +208,7 @@ def test_values_of_earlier_steps_are_read_back(tmp_path: Path) -> None:
         else:
             np.testing.assert_array_equal(found, value)
     assert training.recorder.value("no such node", 0, "output", 4) is None
-    assert training.recorder.why_missing(1) == "iteration 1 is not recorded; iterations 2 to 5 are"
+    assert training.recorder.why_missing(1) == "step 2 is not recorded; steps 3 to 6 are"
 
 
 def test_a_value_that_somebody_has_damaged_is_missing(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_without_recording_nothing_is_written(tmp_path: Path, monkeypatch: pytes
     assert not list(tmp_path.iterdir())
     assert training.recorder.oldest_iteration is None
     assert training.recorder.value(LOSS, 0, "output", 0) is None
-    assert "no iterations are recorded" in training.recorder.why_missing(0)
+    assert "no steps are recorded" in training.recorder.why_missing(0)
 
 
 def test_the_same_tensor_at_several_places_is_one_file(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(tmp_path: Path, sai
     told = [message for message in said.messages if "recording ends" in message]
     assert len(told) == 1
     assert "the training goes on" in told[0]
-    assert "iterations -1 to 2 are recorded" in told[0]
+    assert "steps 0 to 3 are recorded" in told[0]
     assert training.recorder.value(LOSS, 0, "output", 2) is not None
     assert {key[3] for key in recorded_values(tmp_path / "run")} == {-1, 0, 1, 2}
     training.recorder.close()

@@ -104,21 +104,27 @@ def test_a_new_iteration_in_between_gives_new_comparisons(analyse: Analyse, dump
     assert {iteration for _, iteration in without} <= {2, 3}
 
 
-def test_ranks_and_iterations_restrict_a_check(analyse: Analyse, dump_copy: Callable[[str], Path]) -> None:
+def test_ranks_and_steps_restrict_a_check(analyse: Analyse, dump_copy: Callable[[str], Path]) -> None:
     dump = dump_copy("sick-2.10.0")
     shutil.copytree(dump / "rank_0", dump / "rank_1")
     analysis = analyse(dump)
     both = check(analysis, [Watchpoint(1, "", parse_check("TO"))])[0]
-    one = check(analysis, [Watchpoint(1, "", parse_check("TO"))], ranks=[1], iterations=[2])[0]
+    one = check(analysis, [Watchpoint(1, "", parse_check("TO"))], ranks=[1], steps=[3])[0]
     assert {hit.tensor.rank for hit in both.hits} == {0, 1}
     assert {(hit.tensor.rank, hit.tensor.iteration) for hit in one.hits} == {(1, 2)}
 
 
-@pytest.mark.parametrize(("where", "message"), [({"ranks": [7]}, "rank 7"), ({"iterations": [99]}, "iteration 99")])
-def test_a_rank_or_iteration_that_is_not_there_is_named(
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"ranks": [7]}, "rank 7 is not in the dump; it has 0"),
+        ({"steps": [99]}, "step 99 is not in the dump; it has 1, 2"),
+    ],
+)
+def test_a_rank_or_step_that_is_not_there_is_named(
     where: dict[str, Any], message: str, analyse: Analyse, dump_210: Path
 ) -> None:
-    with pytest.raises(InputError, match=f"{message} is not in the dump; it has 0"):
+    with pytest.raises(InputError, match=message):
         hits_of(analyse(dump_210), "TO", **where)
 
 

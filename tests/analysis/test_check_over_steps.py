@@ -1,4 +1,4 @@
-"""Checks that look at several iterations, at the units of a tensor, or at other tensors."""
+"""Checks that look at several steps, at the units of a tensor, or at other tensors."""
 
 from __future__ import annotations
 
@@ -22,37 +22,36 @@ def hits_of(analysis: Analysis, text: str, selector: str, **where: Any) -> list[
     return list(result.hits)
 
 
-def iterations_of(hits: list[Hit], node: str) -> list[int]:
-    return sorted(hit.tensor.iteration for hit in hits if hit.tensor.node == node)
+def steps_of(hits: list[Hit], node: str) -> list[int]:
+    return sorted(hit.tensor.step for hit in hits if hit.tensor.node == node)
 
 
 @pytest.fixture
 def relu(analyse: Analyse, dump_copy: Callable[[str], Path]) -> tuple[Analysis, list[Path]]:
-    """A dump in which a ReLU lives in iteration 1 and is dead in all others."""
+    """A dump in which a ReLU lives in step 2 and is dead in all others."""
     dump = dump_copy("sick-2.10.0")
     files = [file for file in analyse(dump).dump.tensors() if file.op_type == "ReLU" and file.io == "output"]
     node = files[0].node
     files = [file for file in files if file.node == node]
     for file in files:
         values = np.zeros_like(np.load(file.path))
-        if file.iteration == 1:
+        if file.step == 2:
             values[:] = 1
         np.save(file.path, values)
     analysis = analyse(dump)
     return analysis, [Path(file.path) for file in files]
 
 
-def test_a_condition_must_hold_in_iterations_in_a_row(relu: tuple[Analysis, list[Path]], analyse: Analyse) -> None:
+def test_a_condition_must_hold_in_steps_in_a_row(relu: tuple[Analysis, list[Path]], analyse: Analyse) -> None:
     analysis, files = relu
     node = next(file.node for file in analysis.dump.tensors() if Path(file.path) == files[0])
     assert node is not None
-    every = analysis.dump.iterations()
-    dead = [iteration for iteration in every if iteration != 1]
-    assert iterations_of(hits_of(analysis, "TZ", f"name:^{node}$"), node) == dead
-    assert iterations_of(hits_of(analysis, "TZ persist=2", f"name:^{node}$"), node) == dead[2:]
-    # Asked about one iteration, those before it are looked at, too.
-    assert iterations_of(hits_of(analysis, "TZ persist=2", f"name:^{node}$", iterations=[3]), node) == [3]
-    assert hits_of(analysis, "TZ persist=2", f"name:^{node}$", iterations=[2]) == []
+    dead = [1, 3, 4]
+    assert steps_of(hits_of(analysis, "TZ", f"name:^{node}$"), node) == dead
+    assert steps_of(hits_of(analysis, "TZ persist=2", f"name:^{node}$"), node) == dead[2:]
+    # Asked about one step, those before it are looked at, too.
+    assert steps_of(hits_of(analysis, "TZ persist=2", f"name:^{node}$", steps=[4]), node) == [4]
+    assert hits_of(analysis, "TZ persist=2", f"name:^{node}$", steps=[3]) == []
 
 
 def test_dead_units_are_counted_in_the_files(relu: tuple[Analysis, list[Path]], analyse: Analyse) -> None:
@@ -65,10 +64,10 @@ def test_dead_units_are_counted_in_the_files(relu: tuple[Analysis, list[Path]], 
     np.moveaxis(values, axis, -1)[..., 0] = 1
     np.save(files[0], values)
     fresh = analyse(analysis.dump.path)
-    hits = hits_of(fresh, "dead_units(dead_unit_percentage_gt=10)", f"name:^{file.node}$", iterations=[file.iteration])
+    hits = hits_of(fresh, "dead_units(dead_unit_percentage_gt=10)", f"name:^{file.node}$", steps=[file.step])
     assert [hit.actual["dead_unit_percentage_gt"] for hit in hits] == [pytest.approx(100 * (units - 1) / units)]
     # What was counted is known, and what statistics exclude is not read.
-    assert hits_of(fresh, "dead_units(dead_unit_percentage_gt=99)", f"name:^{file.node}$", iterations=[0]) == []
+    assert hits_of(fresh, "dead_units(dead_unit_percentage_gt=99)", f"name:^{file.node}$", steps=[1]) == []
     assert np.isfinite(fresh.known.snapshot().units[hits[0].watchpoint.check.needs.units[0]]).any()
 
 
@@ -111,9 +110,9 @@ def test_a_weight_that_jumps_is_compared_with_the_iteration_before(
         if file.node == matrix:
             np.save(file.path, np.load(file.path) * 1e4)
     text = "weight_growth(norm_growth_gt=100)"
-    assert iterations_of(hits_of(analyse(dump), text, "matrices"), matrix) == [2]
-    assert iterations_of(hits_of(analyse(dump), text, "matrices", iterations=[2]), matrix) == [2]
-    assert iterations_of(hits_of(analyse(dump), text, "matrices", iterations=[3]), matrix) == []
+    assert steps_of(hits_of(analyse(dump), text, "matrices"), matrix) == [3]
+    assert steps_of(hits_of(analyse(dump), text, "matrices", steps=[3]), matrix) == [3]
+    assert steps_of(hits_of(analyse(dump), text, "matrices", steps=[4]), matrix) == []
 
 
 @pytest.mark.parametrize("selector", ["hidden", "hidden_activation:relu", "matrices", "matrix_gradients"])

@@ -36,7 +36,7 @@ def test_what_came_from_another_rank_is_said_to_and_named_after_where_it_began(
     first, second = origins(analysis, [Anomaly.NAN])
     assert (first.address.rank, first.operator, first.from_rank) == (1, "Gradients/MatMul-op1", None)
     assert (second.address.rank, second.operator, second.from_rank) == (0, f"Default/{kind}-op2", 1)
-    assert second.sentence == f"NaN came from rank 1 at iteration 0 in Default/{kind}-op2"
+    assert second.sentence == f"NaN came from rank 1 at step 1 in Default/{kind}-op2"
     assert second.arrived
     assert origins(analysis, [Anomaly.NAN], ranks=[0]) == [second]
 
@@ -45,4 +45,4 @@ def test_what_no_rank_had_before_began_where_they_were_added_up(analyse: Analyse
     analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, FINE), (np.inf, 2.0)))
     for rank, found in enumerate(origins(analysis, [Anomaly.INF])):
         assert (found.address.rank, found.from_rank, found.certain) == (rank, None, True)
-        assert found.sentence.startswith("Inf began at iteration 0 in Default/AllReduce-op2")
+        assert found.sentence.startswith("Inf began at step 1 in Default/AllReduce-op2")

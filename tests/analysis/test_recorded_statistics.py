@@ -391,11 +391,11 @@ def test_the_commands_say_that_only_statistics_were_recorded(
     info = tensight("info", dump)
     assert f"{count:,} tensors with recorded statistics only" in info.out
     assert json.loads(tensight("info", dump, "--json").out)["ranks"][0]["recorded"] == count
-    shown = tensight("show", dump, "Log-op0@2")
+    shown = tensight("show", dump, "Log-op0@3")
     assert (shown.code, "Only statistics were recorded" in shown.out, "-inf" in shown.out) == (
         0, True, columns == DEFAULT,
     )  # fmt: skip
-    data = json.loads(tensight("show", dump, "Log-op0@2", "--json").out)
+    data = json.loads(tensight("show", dump, "Log-op0@3", "--json").out)
     assert (data["values"], data["recorded"]["shape"]) == (None, [4, 1])
     rows = json.loads(tensight("stats", dump, "--json", "--top", 2000).out)
     assert len(rows) == count
@@ -405,8 +405,8 @@ def test_the_commands_say_that_only_statistics_were_recorded(
     assert (checked.code, "Not decided by the statistics that were recorded" in checked.out) == (1, True)
     points = json.loads(tensight("check", dump, "--json").out)["watchpoints"]
     assert any(point["not_checked"].get("not_recorded") for point in points)
-    assert "Inf began at iteration 2" in tensight("origin", dump).out
-    compared = tensight("compare-steps", dump, "network.gate.weight", 1, 2)
+    assert "Inf began at step 3" in tensight("origin", dump).out
+    compared = tensight("compare-steps", dump, "network.gate.weight", 2, 3)
     assert compared.code != 0
     assert "only statistics were recorded" in compared.err
 

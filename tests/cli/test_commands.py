@@ -33,7 +33,7 @@ def test_info_says_what_the_dump_holds_and_says_it_again_from_its_cache(tensight
     assert first.code == 0
     assert "MindSpore 2.10.0 on CPU" in first.out
     assert "1,220 files" in first.out
-    assert "0-3" in first.out
+    assert "1-4" in first.out
     data = json.loads(tensight("info", dump_210, "--json").out)
     assert (data["framework_version"], data["ranks"][0]["unmatched"]) == ("2.10.0", 0)
 
@@ -52,7 +52,7 @@ def test_check_exits_with_1_when_something_hits_and_0_when_nothing_does(tensight
     assert "Nothing hit" in nothing.out
 
 
-def test_check_can_ask_for_several_iterations_in_a_row(tensight: Run, dump_210: Path) -> None:
+def test_check_can_ask_for_several_steps_in_a_row(tensight: Run, dump_210: Path) -> None:
     once = json.loads(tensight("check", dump_210, "--watch", "TO", "--json").out)
     lasting = json.loads(tensight("check", dump_210, "--watch", "TO persist=2", "--json").out)
     assert lasting["watchpoints"][0]["check"] == "tensor_overflow() persist=2"
@@ -60,7 +60,7 @@ def test_check_can_ask_for_several_iterations_in_a_row(tensight: Run, dump_210: 
 
 
 def test_check_prints_hits_as_json_and_csv_that_agree(tensight: Run, dump_210: Path) -> None:
-    arguments = ("check", dump_210, "--watch", "TO", "--on", "energy", "--iterations", "2")
+    arguments = ("check", dump_210, "--watch", "TO", "--on", "energy", "--steps", "3")
     data = json.loads(tensight(*arguments, "--json").out)
     rows = list(csv.DictReader(io.StringIO(tensight(*arguments, "--format", "csv").out)))
     hits = [hit for point in data["watchpoints"] for hit in point["hits"]]
@@ -95,7 +95,7 @@ def test_origin_names_the_operator_and_its_line(tensight: Run, dump_200: Path, p
     assert sick["operator"] in outcome.out
     assert f"{sick['file']}:{sick['line']}" in outcome.out
     (found,) = json.loads(tensight("origin", dump_200, "--kind", "inf", "--json").out)["origins"]
-    assert (found["node"], found["iteration"], found["certain"]) == (sick["operator"], sick["first_iteration"], True)
+    assert (found["node"], found["step"], found["certain"]) == (sick["operator"], sick["first_iteration"] + 1, True)
 
 
 def test_origin_of_a_healthy_run_says_that_there_is_none(tensight: Run, dump_210_second: Path) -> None:
@@ -146,37 +146,37 @@ def test_sql_that_is_wrong_or_reaches_outside_is_refused(sql: str, tensight: Run
 
 
 def test_show_prints_statistics_values_and_slices(tensight: Run, dump_210: Path) -> None:
-    outcome = tensight("show", dump_210, "network.fc2.weight@1")
+    outcome = tensight("show", dump_210, "network.fc2.weight@2")
     assert outcome.code == 0
     assert "float32" in outcome.out
     assert "█" in outcome.out
-    data = json.loads(tensight("show", dump_210, "network.fc2.weight@1", "--slice", "[0, 0:2]", "--json").out)
+    data = json.loads(tensight("show", dump_210, "network.fc2.weight@2", "--slice", "[0, 0:2]", "--json").out)
     (path,) = dump_210.glob("rank_0/Sick/0/1/Parameter.network_fc2_weight.*.npy")
     assert data["values"] == np.load(path)[0, 0:2].tolist()
     assert data["statistics"]["count"] == 2
 
 
 def test_show_writes_nan_and_inf_as_words(tensight: Run, dump_210: Path) -> None:
-    data = json.loads(tensight("show", dump_210, f"{INF}:0@2", "--json").out)
+    data = json.loads(tensight("show", dump_210, f"{INF}:0@3", "--json").out)
     assert "-Infinity" in json.dumps(data["values"])
 
 
 def test_compare_steps_shows_how_a_weight_moved(tensight: Run, dump_210: Path) -> None:
-    moved = json.loads(tensight("compare-steps", dump_210, "network.fc2.weight", 0, 1, "--json").out)
+    moved = json.loads(tensight("compare-steps", dump_210, "network.fc2.weight", 1, 2, "--json").out)
     first, second = (
         np.load(next(dump_210.glob(f"rank_0/Sick/0/{step}/Parameter.network_fc2_weight.*.npy"))).astype(np.float64)
         for step in (0, 1)
     )
     assert moved["change"]["mean_abs_change"] == pytest.approx(np.abs(second - first).mean())
-    assert "identical" in tensight("compare-steps", dump_210, "network.dead.conv.bias", 0, 1).out
+    assert "identical" in tensight("compare-steps", dump_210, "network.dead.conv.bias", 1, 2).out
 
 
 def test_export_writes_tensors_numpy_reads(tensight: Run, dump_210: Path, tmp_path: Path) -> None:
-    outcome = tensight("export", dump_210, "--npz", "--on", "fc2.bias", "--iterations", "1", "--out", tmp_path)
+    outcome = tensight("export", dump_210, "--npz", "--on", "fc2.bias", "--steps", "2", "--out", tmp_path)
     assert outcome.code == 0
     (path,) = tmp_path.glob("*.npz")
     with np.load(path, allow_pickle=False) as stored:
-        assert "0/kernel_graph0/network.fc2.bias:0@1" in stored.files
+        assert "0/kernel_graph0/network.fc2.bias:0@2" in stored.files
     again = tensight("export", dump_210, "--npz", "--on", "fc2.bias", "--out", tmp_path)
     assert again.code == 2
     assert "exists" in again.err
@@ -204,7 +204,7 @@ def test_export_writes_a_workbook(tensight: Run, dump_210: Path, tmp_path: Path)
         (("check", "DUMP", "--watch", "TO", "--on", "("), "regular expression"),
         (("nodes", "DUMP", "(", "--regex"), "regular expression"),
         (("show", "DUMP", "no.such.weight"), "no.such.weight"),
-        (("show", "DUMP", "network.fc2.weight@77"), "iteration 77"),
+        (("show", "DUMP", "network.fc2.weight@77"), "step 77"),
         (("show", "DUMP", "weight"), "could be"),
         (("show", "DUMP", "network.fc2.weight", "--slice", "[0, 99]"), "99"),
         (("show", "DUMP", "network.fc2.weight", "--slice", "import os"), "import os"),

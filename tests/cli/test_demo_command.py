@@ -22,12 +22,12 @@ from tensight.sessions.records import State
 SCENARIOS = Path(tensight.__file__).parent / "scenarios"
 PATIENCE_S = 60.0
 OPERATORS = {
-    Scenario.NAN_FROM_LOG: "Inf began at iteration 51 in Default/log-op0",
-    Scenario.EXPLODING_GRADIENT: "Explosion began at iteration 99 in Gradients/Default/div",
+    Scenario.NAN_FROM_LOG: "Inf began at step 52 in Default/log-op0",
+    Scenario.EXPLODING_GRADIENT: "Explosion began at step 100 in Gradients/Default/div",
     Scenario.VANISHING_GRADIENT: "Default/sigmoid-op0",
     Scenario.DYING_RELU: "Default/relu-op1",
     Scenario.FROZEN_WEIGHT: "body.weight",
-    Scenario.FP16_OVERFLOW: "Inf began at iteration 60 in Default/attention/bmm-op0",
+    Scenario.FP16_OVERFLOW: "Inf began at step 61 in Default/attention/bmm-op0",
 }
 
 

@@ -300,7 +300,7 @@ BODY = bytes(range(256)) * 4000
 def test_a_download_goes_on_where_the_connection_broke(tmp_path: Path) -> None:
     breaking = BreakingServer(BODY, len(BODY) // 5 + 1)
     with served(breaking.answer) as url, tensight.connect(url) as server:
-        target = server.session("1").tensor("0/g/n:0@0").save(tmp_path / "weight.npy")
+        target = server.session("1").tensor("0/g/n:0@1").save(tmp_path / "weight.npy")
     assert target.read_bytes() == BODY
     # One byte of what is there is asked for again each time, so five pieces and a little do.
     assert breaking.ranges[0] == ""
@@ -313,7 +313,7 @@ def test_a_download_goes_on_where_an_earlier_process_stopped(tmp_path: Path) -> 
     breaking = BreakingServer(BODY, 10_000, most=3)
     target = tmp_path / "weight.npy"
     with served(breaking.answer) as url, tensight.connect(url) as server:
-        tensor = server.session("1").tensor("0/g/n:0@0")
+        tensor = server.session("1").tensor("0/g/n:0@1")
         with pytest.raises(UnreachableError):
             tensor.save(target)
         assert not target.exists()
@@ -324,9 +324,9 @@ def test_a_download_goes_on_where_an_earlier_process_stopped(tmp_path: Path) -> 
 
 
 def test_a_saved_tensor_is_the_one_on_the_server(session: Session, tmp_path: Path) -> None:
-    tensor = session.tensor(WEIGHT, iteration=1)
+    tensor = session.tensor(WEIGHT, step=2)
     saved = tensor.save(tmp_path)
-    assert saved.name == "network.fc2.weight.output.0.rank0.iteration1.npy"
+    assert saved.name == "network.fc2.weight.output.0.rank0.step2.npy"
     np.testing.assert_array_equal(np.load(saved), tensor.numpy())
     assert tensor.save(tmp_path / "other.npy").read_bytes() == saved.read_bytes()
 
@@ -335,14 +335,14 @@ def test_a_part_of_something_else_is_not_continued(session: Session, tmp_path: P
     target = tmp_path / "weight.npy"
     (tmp_path / ".weight.npy.part").write_bytes(b"something else")
     (tmp_path / ".weight.npy.part.json").write_text('{"source": [], "etag": "\\"old\\""}')
-    tensor = session.tensor(WEIGHT, iteration=1)
+    tensor = session.tensor(WEIGHT, step=2)
     tensor.save(target)
     np.testing.assert_array_equal(np.load(target), tensor.numpy())
 
 
 def test_a_part_of_an_older_state_is_replaced(session: Session, tmp_path: Path) -> None:
     target = tmp_path / "weight.npy"
-    tensor = session.tensor(WEIGHT, iteration=1)
+    tensor = session.tensor(WEIGHT, step=2)
     source = [session._connection.url, f"{session._path()}/tensor/file", {"address": tensor.address}]
     (tmp_path / ".weight.npy.part").write_bytes(b"x" * 100)
     (tmp_path / ".weight.npy.part.json").write_text(json.dumps({"source": source, "etag": '"old"'}))
@@ -352,7 +352,7 @@ def test_a_part_of_an_older_state_is_replaced(session: Session, tmp_path: Path) 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_the_system(session: Session, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing"):
-        session.tensor(WEIGHT, iteration=1).save(tmp_path / "missing" / "weight.npy")
+        session.tensor(WEIGHT, step=2).save(tmp_path / "missing" / "weight.npy")
 
 
 def test_importing_tensight_does_not_load_the_client() -> None:

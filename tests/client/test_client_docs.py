@@ -57,7 +57,7 @@ def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
         "tensight": tensight,
         "server": server,
         "session": session,
-        "tensor": session.tensor("network.fc2.weight", iteration=1),
+        "tensor": session.tensor("network.fc2.weight", step=2),
         "folder": tmp_path,
         "State": State,
     }

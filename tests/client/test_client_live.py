@@ -151,5 +151,5 @@ def test_a_finished_training_can_still_be_looked_at(
     session.continue_().wait(60)
     assert training.finish() == 0
     assert len(session.graphs()) == 1
-    np.testing.assert_array_equal(session.tensor(WEIGHT, iteration=1).numpy(), seen)
-    np.testing.assert_array_equal(np.load(session.tensor(WEIGHT, iteration=1).save(tmp_path)), seen)
+    np.testing.assert_array_equal(session.tensor(WEIGHT, step=2).numpy(), seen)
+    np.testing.assert_array_equal(np.load(session.tensor(WEIGHT, step=2).save(tmp_path)), seen)

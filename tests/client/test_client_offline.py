@@ -29,7 +29,7 @@ def sickness(planted: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def tensor(session: Session) -> Tensor:
-    return session.tensor(WEIGHT, iteration=1)
+    return session.tensor(WEIGHT, step=2)
 
 
 def on_disk(dump: Path, node: str, iteration: int) -> np.ndarray[Any, Any]:
@@ -258,16 +258,16 @@ def test_values_are_those_of_the_file(session: Session, tensor: Tensor, dump_210
 
 
 def test_nan_and_infinity_arrive_as_they_are(session: Session, sickness: dict[str, Any]) -> None:
-    log = session.tensor(sickness["inf"]["operator"], iteration=2)
+    log = session.tensor(sickness["inf"]["operator"], step=3)
     assert np.isneginf(log.numpy()).any()
     assert np.isneginf(log.slice()).any()
     assert log.statistics().neg_inf_count > 0
-    assert np.isnan(session.tensor(sickness["nan"]["operator"], iteration=2).numpy()).any()
+    assert np.isnan(session.tensor(sickness["nan"]["operator"], step=3).numpy()).any()
 
 
 def test_every_dtype_of_the_dump_arrives(session: Session, planted: dict[str, Any]) -> None:
     wanted = set(planted[SICK]["planted"]["dtypes"])
-    for row in session.statistics(iteration=0):
+    for row in session.statistics(step=1):
         if row.statistics.dtype in wanted:
             wanted.discard(row.statistics.dtype)
             tensor = session.tensor(row)
@@ -306,15 +306,15 @@ def test_a_handle_stays_at_its_step(session: Session) -> None:
     session.go_to(2).wait(60)
     tensor = session.tensor(WEIGHT)
     session.go_to(3).wait(60)
-    assert tensor.address == f"0/{GRAPH}/{WEIGHT}:0@1"
-    assert session.tensor(WEIGHT).address == f"0/{GRAPH}/{WEIGHT}:0@2"
+    assert tensor.address == f"0/{GRAPH}/{WEIGHT}:0@2"
+    assert session.tensor(WEIGHT).address == f"0/{GRAPH}/{WEIGHT}:0@3"
 
 
 def test_a_tensor_is_named_by_node_by_address_or_by_a_record(session: Session, sickness: dict[str, Any]) -> None:
     session.watch("tensor_overflow")
     session.continue_().wait(60)
     hit = session.hits()[0].tensors[0]
-    expected = f"0/{GRAPH}/{sickness['inf']['operator']}:0@2"
+    expected = f"0/{GRAPH}/{sickness['inf']['operator']}:0@3"
     assert hit.address == expected
     named = [
         session.tensor(hit),
@@ -333,34 +333,34 @@ def test_a_tensor_that_does_not_exist_is_refused_in_words(session: Session) -> N
     with pytest.raises(NotFoundError, match="nowhere"):
         session.tensor("nowhere")
     with pytest.raises(NotFoundError, match="has no output 7"):
-        _ = session.tensor(WEIGHT, 7, iteration=1).record
+        _ = session.tensor(WEIGHT, 7, step=2).record
     with pytest.raises((NotFoundError, UnavailableError)):
-        session.tensor(WEIGHT, 7, iteration=1).numpy()
+        session.tensor(WEIGHT, 7, step=2).numpy()
     with pytest.raises(InputError, match="slot -1"):
         session.tensor(WEIGHT, -1)
     with pytest.raises(InputError, match="dimension"):
-        session.tensor(WEIGHT, iteration=1).slice("[0]")
+        session.tensor(WEIGHT, step=2).slice("[0]")
     with pytest.raises(InputError, match="before the first step"):
-        _ = session.tensor(WEIGHT, iteration=-1).previous
+        _ = session.tensor(WEIGHT, step=0).previous
 
 
 def test_all_tensors_of_a_node_and_their_history(session: Session, tensor: Tensor) -> None:
     log = session.nodes(type="Log")[0].entry.path
-    tensors = session.tensors(log, iteration=2)
+    tensors = session.tensors(log, step=3)
     assert [(each.io, each.slot) for each in tensors][-1] == ("output", 0)
     assert {each.status for each in tensors if each.io == "output"} == {"available"}
     assert "output 0" in tensors._repr_html_()
-    history = [row for row in tensor.history() if row.iteration >= 0]
-    assert [row.iteration for row in history] == [0, 1, 2, 3]
+    history = [row for row in tensor.history() if row.step >= 1]
+    assert [row.step for row in history] == [1, 2, 3, 4]
     assert [row.statistics.nan_count > 0 for row in history] == [False, False, True, True]
 
 
 def test_statistics_of_a_step_are_sorted_and_filtered_by_the_server(session: Session) -> None:
-    rows = session.statistics(iteration=1, sort="max", descending=True)
+    rows = session.statistics(step=2, sort="max", descending=True)
     largest = [row.statistics.max for row in rows if row.statistics.max is not None]
     assert largest == sorted(largest, reverse=True)
     assert len(rows) > 100
-    few = session.statistics("fc2", iteration=1)
+    few = session.statistics("fc2", step=2)
     assert {"fc2" in row.node for row in few} == {True}
     assert "L2 norm" in few._repr_html_()
 

@@ -42,7 +42,7 @@ def test_short_names_find_operators_and_dotted_names_parameters(writer: DumpWrit
     dump = open_dump(writer.root)
     assert nodes_of(dump) == ["Default/net/fc1-Dense/MatMul-op7", "fc1.weight", "moments.fc1.weight", "inputs0"]
     assert dump.problems == []
-    assert str(dump.tensors()[0].address) == "0/kernel_graph_0/Default/net/fc1-Dense/MatMul-op7:0@0"
+    assert str(dump.tensors()[0].address) == "0/kernel_graph_0/Default/net/fc1-Dense/MatMul-op7:0@1"
 
 
 def test_joined_names_find_operators_and_parameters(writer: DumpWriter) -> None:

@@ -55,7 +55,7 @@ def test_operators_of_a_step_are_gone_through_back_and_forth(
     expect(stood_at).to_contain_text("Loss-op0")
     # The update comes later, so what the weight was before is shown.
     inspector = page.get_by_test_id("panel-inspector")
-    expect(inspector).to_contain_text(f"{WEIGHTS[0]}:0@0")
+    expect(inspector).to_contain_text(f"{WEIGHTS[0]}:0@1")
     control(page, "Previous node").click()
     expect(stood_at).to_contain_text(FORWARD[2].rpartition("/")[2])
     control(page, "Next node").click()
@@ -63,7 +63,7 @@ def test_operators_of_a_step_are_gone_through_back_and_forth(
     control(page, "Step").click()
     expect(stood_at).to_have_count(0)
     expect_step(page, 2)
-    expect(inspector).to_contain_text(f"{WEIGHTS[0]}:0@1")
+    expect(inspector).to_contain_text(f"{WEIGHTS[0]}:0@2")
 
 
 def test_a_training_that_goes_forward_only_says_so(

@@ -130,14 +130,14 @@ def test_any_argument_is_used_or_refused_in_one_line(
         "nodes": ("nodes", tiny, "--", text),
         "regex": ("nodes", tiny, "--regex", "--", text),
         "show": ("show", tiny, "--", text),
-        "slice": ("show", tiny, "Add-op1:0@0", f"--slice={text}"),
+        "slice": ("show", tiny, "Add-op1:0@1", f"--slice={text}"),
         "watch": ("check", tiny, f"--watch={text}"),
         "on": ("check", tiny, "--watch", "TO", f"--on={text}"),
         "sql": ("stats", tiny, f"--sql={text}"),
         "npz": ("export", tiny, "--npz", f"--on={text}", "--out", tmp_path / f"out{len(os.listdir(tmp_path))}"),
         "ranks": ("check", tiny, f"--ranks={text}"),
         "sort": ("stats", tiny, f"--sort={text}"),
-        "node": ("compare-steps", tiny, "0", "1", "--", text),
+        "node": ("compare-steps", tiny, "1", "2", "--", text),
     }
     outcome = tensight(*commands[place])
     assert outcome.code in (0, 1, 2)

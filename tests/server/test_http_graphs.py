@@ -157,7 +157,7 @@ def test_what_ran_in_which_step_is_listed(healthy: Opened) -> None:
         ("/node", {"name": "no"}),
         ("/level", {"scope": "no"}),
         ("/relations", {"address": "0/kernel_graph_0/no:0"}),
-        ("/relations", {"address": "9/kernel_graph_0/no:0@1"}),
+        ("/relations", {"address": "9/kernel_graph_0/no:0@2"}),
         ("/executions", {"rank": 9}),
     ],
 )

@@ -59,7 +59,7 @@ def known(session: Opened) -> dict[str, list[Any]]:
         "stack": ["", "sick_network.py:3"],
         "query": ["", "op1"],
         "sort": ["position", "max", "nan_count", "node"],
-        "iteration": [-1, 0, 1, 2, 3],
+        "step": [0, 1, 2, 3, 4],
         "number": [1],
         "watchpoint": [1],
         "file": [file["file"] for file in session.get("/sources")["files"]],

@@ -36,7 +36,7 @@ def session(server: Served) -> Iterator[Opened]:
 
 @pytest.fixture(scope="module")
 def log(planted: dict[str, Any]) -> str:
-    """Address, without iteration, of the output in which the first infinity is."""
+    """Address, without step, of the output in which the first infinity is."""
     return f"0/kernel_graph_0/{planted[SICK]['planted']['inf']['operator']}:0"
 
 
@@ -77,9 +77,9 @@ def test_the_tensors_of_a_node_are_listed_with_their_statistics(session: Opened,
         ("input", 3, "available"),
         ("output", 3, "available"),
     ]
-    assert tensors[1]["address"] == f"{log}@2"
+    assert tensors[1]["address"] == f"{log}@3"
     assert tensors[1]["statistics"]["neg_inf_count"] == 1
-    earlier = session.get("/tensors", node=tensors[1]["node"], iteration=0)
+    earlier = session.get("/tensors", node=tensors[1]["node"], step=1)
     assert earlier[1]["statistics"]["neg_inf_count"] == 0
 
 
@@ -90,23 +90,23 @@ def test_the_statistics_of_a_step_are_a_table_that_can_be_sorted_and_searched(se
     assert page["total"] > 20
     found = session.get("/statistics", query="LOG-OP", limit=100)
     assert {row["node"].rpartition("/")[2] for row in found["rows"]} == {"Log-op144"}
-    assert session.get("/statistics", iteration=0, query="log-op144")["rows"][0]["iteration"] == 0
+    assert session.get("/statistics", step=1, query="log-op144")["rows"][0]["step"] == 1
     assert session.refused("GET", "/statistics", 422, params={"sort": "colour"})
 
 
 def test_a_tensor_is_followed_over_the_steps(session: Opened, log: str, planted: dict[str, Any]) -> None:
     rows = session.get("/tensor/history", address=log)
-    assert [row["iteration"] for row in rows] == planted[SICK]["iterations"]
+    assert [row["step"] - 1 for row in rows] == planted[SICK]["iterations"]
     assert [row["statistics"]["neg_inf_count"] > 0 for row in rows[:3]] == [False, False, True]
 
 
 # --- slices ---
 
 
-def test_an_address_without_iteration_is_that_of_the_step_shown(
+def test_an_address_without_step_is_that_of_the_step_shown(
     session: Opened, log: str, dumped: Callable[[str, int], NDArray[Any]]
 ) -> None:
-    for address, iteration in ((log, 2), (f"{log}@0", 0)):
+    for address, iteration in ((log, 2), (f"{log}@1", 0)):
         np.testing.assert_array_equal(values(session, address), dumped("Log-op144", iteration))
 
 
@@ -186,7 +186,7 @@ def test_a_difference_comes_with_the_statistics_of_both_sides(session: Opened, l
 
 
 def test_nothing_finite_is_null_and_never_nan(session: Opened) -> None:
-    answer = session.ask("GET", "/statistics", params={"iteration": 3, "limit": 1000})
+    answer = session.ask("GET", "/statistics", params={"step": 4, "limit": 1000})
     all_nan = [
         statistics
         for row in answer.json()["rows"]
@@ -213,7 +213,7 @@ def file(session: Opened, conv: str) -> tuple[str, bytes, str]:
 def test_a_file_is_what_was_dumped(session: Opened, log: str, dumped: Callable[[str, int], NDArray[Any]]) -> None:
     answer = session.ask("GET", "/tensor/file", params={"address": log})
     np.testing.assert_array_equal(np.load(io.BytesIO(answer.content)), dumped("Log-op144", 2))
-    assert answer.headers["Content-Disposition"] == 'attachment; filename="Log-op144.output.0.rank-0.iteration-2.npy"'
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="Log-op144.output.0.rank-0.step-3.npy"'
     assert int(answer.headers["Content-Length"]) == len(answer.content)
 
 
@@ -293,8 +293,8 @@ def test_a_file_that_is_known_is_not_sent_again(session: Opened, file: tuple[str
     assert (answer.status_code, answer.content) == (304, b"")
 
 
-def test_each_iteration_of_a_tensor_is_a_file_of_its_own(session: Opened, log: str) -> None:
-    addresses = [f"{log}@{iteration}" for iteration in range(3)]
+def test_each_step_of_a_tensor_is_a_file_of_its_own(session: Opened, log: str) -> None:
+    addresses = [f"{log}@{step}" for step in (1, 2, 3)]
     tags = {session.ask("HEAD", "/tensor/file", params={"address": one}).headers["ETag"] for one in addresses}
     assert len(tags) == 3
 

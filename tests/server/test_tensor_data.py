@@ -168,12 +168,12 @@ def test_the_tag_of_a_map_changes_when_its_file_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("node", "name"),
     [
-        ("Default/conv1/Conv2D-op1", "Conv2D-op1.output.0.rank-3.iteration-2.npy"),
-        ("conv1.weight", "conv1.weight.output.0.rank-3.iteration-2.npy"),
-        ("a/..", "tensor.output.0.rank-3.iteration-2.npy"),
-        ('x"; filename="evil\r\nSet-Cookie: a', "x_filename_evil_Set-Cookie_a.output.0.rank-3.iteration-2.npy"),
-        ("模型/权重", "_.output.0.rank-3.iteration-2.npy"),
-        ("x" * 500, "x" * 100 + ".output.0.rank-3.iteration-2.npy"),
+        ("Default/conv1/Conv2D-op1", "Conv2D-op1.output.0.rank-3.step-3.npy"),
+        ("conv1.weight", "conv1.weight.output.0.rank-3.step-3.npy"),
+        ("a/..", "tensor.output.0.rank-3.step-3.npy"),
+        ('x"; filename="evil\r\nSet-Cookie: a', "x_filename_evil_Set-Cookie_a.output.0.rank-3.step-3.npy"),
+        ("模型/权重", "_.output.0.rank-3.step-3.npy"),
+        ("x" * 500, "x" * 100 + ".output.0.rank-3.step-3.npy"),
     ],
 )
 def test_only_harmless_characters_of_a_nodes_name_name_the_file(node: str, name: str) -> None:

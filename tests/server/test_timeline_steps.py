@@ -129,13 +129,13 @@ def test_commands_are_refused_in_words_while_the_training_runs_and_after_it_ende
 def test_a_finished_run_stays_listed_with_its_graph_and_values(attach: Callable[..., Attached]) -> None:
     training, session = attach(steps=2)
     session.proceed(steps=2)
-    session.values(f"0/{GRAPH}/fc1.weight:0@1")
+    session.values(f"0/{GRAPH}/fc1.weight:0@2")
     session.command("continue")
     training.finish()
     session.wait("finished")
     assert [graph["name"] for graph in session.graphs()] == [GRAPH]
     assert set(session.nodes(kind="parameter")) >= set(WEIGHTS)
-    assert session.values(f"0/{GRAPH}/fc1.weight:0@1").shape == (3, 32)
+    assert session.values(f"0/{GRAPH}/fc1.weight:0@2").shape == (3, 32)
 
 
 def test_what_happens_is_an_event_with_a_number(attach: Callable[..., Attached]) -> None:

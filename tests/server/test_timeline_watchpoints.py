@@ -178,7 +178,7 @@ def test_hits_stand_in_the_order_of_execution_with_thresholds_and_actual_values(
     for node in page["nodes"]:
         (tensor,) = node["tensors"]
         (hit,) = tensor["hits"]
-        assert tensor["address"] == f"0/{GRAPH}/{node['node']}:0@0"
+        assert tensor["address"] == f"0/{GRAPH}/{node['node']}:0@1"
         assert (hit["watchpoint"], hit["condition"], hit["abbreviation"]) == (low, "tensor_too_large", "TL")
         assert (hit["hit"], hit["error_code"], hit["errors"]) == (True, 0, [])
         (parameter,) = hit["parameters"]

@@ -107,9 +107,7 @@ class StillSession(Session):
             return None
         return self.dump.execution_order(rank).index(node)
 
-    async def tensors_of(
-        self, rank: int, graph: str, node: str, iteration: int | None = None
-    ) -> tuple[TensorRecord, ...]:
+    async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
         return ()
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
@@ -133,7 +131,7 @@ class StillSession(Session):
         self,
         *,
         rank: int | None = None,
-        iteration: int | None = None,
+        step: int | None = None,
         query: str = "",
         sort: str = "position",
         descending: bool = False,

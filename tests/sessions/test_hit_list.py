@@ -67,7 +67,7 @@ def test_a_node_groups_its_tensors_and_a_tensor_its_watchpoints_by_id() -> None:
         (0, [2]),
         (1, [1, 2, 3]),
     ]
-    assert [tensor.address for tensor in node.tensors] == ["0/g/a:0@4", "0/g/a:1@4"]
+    assert [tensor.address for tensor in node.tensors] == ["0/g/a:0@5", "0/g/a:1@5"]
 
 
 def test_the_same_watchpoint_on_the_same_tensor_is_one_hit_the_last() -> None:

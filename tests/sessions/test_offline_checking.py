@@ -140,7 +140,7 @@ def test_initial_weights_are_checked_before_the_first_step_and_shown_on_the_weig
             (node, _) = (await session.hits()).nodes
             (tensor,) = node.tensors
             assert (node.type, node.step, tensor.io) == ("Parameter", 0, "output")
-            assert tensor.address == "0/kernel_graph_0/network.fc1.bias:0@-1"
+            assert tensor.address == "0/kernel_graph_0/network.fc1.bias:0@0"
             assert not np.any(await session.value(TensorAddress.parse(tensor.address)))
             (output,) = await session.tensors_of(0, "kernel_graph_0", "network.fc1.bias")
             assert (output.step, output.status, output.abbreviations) == (0, "available", ("WI",))

@@ -52,8 +52,8 @@ def test_inputs_and_outputs_of_an_operator_with_what_numpy_finds_in_them(dump_20
                 ("input", 1, "Parameter"),
                 ("output", 0, "Conv2D"),
             ]
-            assert after.address == f"0/{GRAPH}/{CONV}:0@1"
-            assert (after.iteration, after.step, after.status) == (1, 2, "available")
+            assert after.address == f"0/{GRAPH}/{CONV}:0@2"
+            assert (after.step, after.status) == (2, "available")
             for record, name in ((weight, "Conv2D.Conv2D-op122*.input.1"), (after, "Conv2D.Conv2D-op122*.output.0")):
                 values = stored(dump_200, 1, name)
                 assert (record.dtype, record.shape, record.size_bytes) == ("float32", values.shape, values.nbytes)
@@ -78,9 +78,9 @@ def test_only_the_files_of_a_node_are_read_for_it(dump_copy: Callable[[str], Pat
 
     async def ask() -> None:
         async with debugging(path, cache_dir=tmp_path / "cache") as session:
-            records = await session.tensors_of(0, GRAPH, RELU, iteration=3)
+            records = await session.tensors_of(0, GRAPH, RELU, step=4)
             assert [one.status for one in records] == ["available", "available"]
-            assert [one.status for one in await session.tensors_of(0, GRAPH, LOG, iteration=3)] == ["not_kept"] * 2
+            assert [one.status for one in await session.tensors_of(0, GRAPH, LOG, step=4)] == ["not_kept"] * 2
 
     asyncio.run(ask())
 
@@ -89,7 +89,7 @@ def test_a_weight_before_the_first_update_is_what_the_first_operator_read(dump_2
     async def ask() -> None:
         async with debugging(dump_200) as session:
             (record,) = await session.tensors_of(0, GRAPH, WEIGHT)
-            assert (record.address, record.step, record.status) == (f"0/{GRAPH}/{WEIGHT}:0@-1", 0, "available")
+            assert (record.address, record.step, record.status) == (f"0/{GRAPH}/{WEIGHT}:0@0", 0, "available")
             assert not record.has_previous
             graph = session.graphs(0)[0]
             order = sorted(graph.operators, key=lambda node: session.position(0, GRAPH, node.name) or 0)
@@ -143,13 +143,13 @@ def test_what_was_not_dumped_under_its_own_name_is_found_under_that_of_its_neigh
 
     async def ask() -> None:
         async with debugging(path) as session:
-            (*_, output) = await session.tensors_of(0, GRAPH, CONV, iteration=1)
-            assert (output.status, output.address) == ("available", f"0/{GRAPH}/{CONV}:0@1")
+            (*_, output) = await session.tensors_of(0, GRAPH, CONV, step=2)
+            assert (output.status, output.address) == ("available", f"0/{GRAPH}/{CONV}:0@2")
             expected = stored(dump_200, 1, "Conv2D.Conv2D-op122*.output.0")
             consumer = await session.value(at(CONV, 1))
             assert consumer.shape == expected.shape
             (add,) = (one.name for one in session.graphs(0)[0].operators if one.name.endswith("/Add-op157"))
-            for record in await session.tensors_of(0, GRAPH, add, iteration=1):
+            for record in await session.tensors_of(0, GRAPH, add, step=2):
                 if record.io == "input" and record.type != "Parameter":
                     assert record.status == "available"
                     original = stored(dump_200, 1, f"Add.Add-op157*.input.{record.slot}")
@@ -166,7 +166,7 @@ def test_a_parameter_that_was_read_is_never_shown_as_what_it_became(tmp_path: Pa
 
     async def ask() -> None:
         async with debugging(tmp_path) as session:
-            read, output = await session.tensors_of(0, GRAPH, "Default/Add-op1", iteration=0)
+            read, output = await session.tensors_of(0, GRAPH, "Default/Add-op1", step=1)
             assert (read.status, output.status) == ("not_kept", "available")
             with pytest.raises(UnavailableError, match="was not dumped in step 1"):
                 await session.value(TensorAddress.parse(read.address))
@@ -182,7 +182,7 @@ def test_an_output_that_nobody_wrote_is_no_value(tmp_path: Path) -> None:
 
     async def ask() -> None:
         async with debugging(tmp_path) as session:
-            *_, output = await session.tensors_of(0, GRAPH, "Default/Adam-op1", iteration=0)
+            *_, output = await session.tensors_of(0, GRAPH, "Default/Adam-op1", step=1)
             assert output.status == "not_kept"
             with pytest.raises(UnavailableError, match="operators Adam leave this output as memory was"):
                 await session.value(TensorAddress.parse(output.address))
@@ -195,7 +195,7 @@ def test_a_tensor_with_one_element_is_told_as_text(dump_200: Path) -> None:
         async with debugging(dump_200) as session:
             scalars = set()
             for node in (*session.graphs(0)[0].operators, *session.graphs(0)[0].parameters):
-                for record in await session.tensors_of(0, GRAPH, node.name, iteration=3):
+                for record in await session.tensors_of(0, GRAPH, node.name, step=4):
                     if record.scalar:
                         value = (await session.value(TensorAddress.parse(record.address))).reshape(-1)
                         assert value.size == 1
@@ -218,7 +218,7 @@ def test_constants_are_the_same_in_every_step(dump_200: Path) -> None:
                 if record.status == "available"
             ]
             assert found
-            assert {record.iteration for record in found} == {-1}
+            assert {record.step for record in found} == {0}
             assert (await session.value(TensorAddress.parse(found[0].address))).size > 0
 
     asyncio.run(ask())
@@ -286,8 +286,8 @@ def test_a_curve_over_steps_begins_with_the_initial_weight(unpacked: Callable[[s
         async with debugging(unpacked(name)) as session:
             graph = session.graphs(0)[0].name
             rows = await session.statistics_over_steps(TensorAddress(0, graph, WEIGHT, 0, 3))
-            assert [row.iteration for row in rows] == [-1, 0, 1, 2, 3]
-            assert [row.address for row in rows][1] == f"0/{graph}/{WEIGHT}:0@0"
+            assert [row.step for row in rows] == [0, 1, 2, 3, 4]
+            assert [row.address for row in rows][1] == f"0/{graph}/{WEIGHT}:0@1"
             for row in rows:
                 values = await session.value(TensorAddress.parse(row.address))
                 assert row.statistics.nan_count == np.isnan(values).sum()
@@ -304,7 +304,7 @@ def test_a_curve_of_an_operator_that_only_its_neighbour_shows(dump_copy: Callabl
     async def ask() -> None:
         async with debugging(path) as session:
             rows = await session.statistics_over_steps(at(CONV, 2))
-            assert [(row.node, row.io, row.iteration) for row in rows] == [(CONV, "output", n) for n in range(4)]
+            assert [(row.node, row.io, row.step) for row in rows] == [(CONV, "output", n) for n in (1, 2, 3, 4)]
 
     asyncio.run(ask())
 
@@ -318,13 +318,13 @@ def test_the_table_of_a_step_has_every_tensor_in_the_order_of_execution(dump_200
             assert page.total == len(page.rows) == len(files)
             positions = [row.position for row in page.rows]
             assert positions == sorted(positions)  # type: ignore[type-var]
-            assert {row.iteration for row in page.rows} == {1}
+            assert {row.step for row in page.rows} == {2}
             second = await session.statistics_table(offset=10, limit=5)
             assert second.rows == page.rows[10:15]
             assert second.total == page.total
-            other = await session.statistics_table(iteration=3, rank=0, limit=1)
-            assert other.rows[0].iteration == 3
-            assert (await session.statistics_table(iteration=77)).total == 0
+            other = await session.statistics_table(step=4, rank=0, limit=1)
+            assert other.rows[0].step == 4
+            assert (await session.statistics_table(step=78)).total == 0
 
     asyncio.run(ask())
 
@@ -424,7 +424,7 @@ def test_statistics_that_a_device_recorded_stand_in_where_there_are_no_values(
             assert page.total
             assert any(row.statistics.unknown for row in page.rows)
             rows = await session.statistics_over_steps(at(RELU, 1))
-            assert [row.iteration for row in rows] == [0, 1, 2, 3]
+            assert [row.step for row in rows] == [1, 2, 3, 4]
 
     asyncio.run(ask())
 

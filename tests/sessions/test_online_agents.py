@@ -316,7 +316,7 @@ def test_at_an_operator_that_was_gone_back_to_the_process_is_asked_again(on_stag
         await agent.answer(reply, {f"{WEIGHT}:prev": VALUE - 1})
         asking = await agent.stand(3, CONV)
         (record,) = await looking
-        assert (record.iteration, record.statistics.max) == (1, 10)
+        assert (record.step, record.statistics.max) == (2, 10)
         # Further on, what is here already counts again.
         await command(session, "next_node")
         await asking
@@ -356,12 +356,12 @@ def test_statistics_of_a_running_training_become_a_table_and_curves(on_stage: Pl
         ]
         assert (await agent.calls.send_statistics(agent.caller, stream(batches))).ok
         page = await session.statistics_table()
-        assert [(row.node, row.type, row.iteration) for row in page.rows] == [
-            (CONV, "Conv2D", 1),
-            (RELU, "ReLU", 1),
-            ("appeared/Later-op7", "", 1),
+        assert [(row.node, row.type, row.step) for row in page.rows] == [
+            (CONV, "Conv2D", 2),
+            (RELU, "ReLU", 2),
+            ("appeared/Later-op7", "", 2),
         ]
-        page = await session.statistics_table(iteration=0, query="relu")
+        page = await session.statistics_table(step=1, query="relu")
         assert [row.statistics.max for row in page.rows] == [11]
         curve = await session.statistics_over_steps(at(RELU, 1))
         assert [row.statistics.max for row in curve] == [11, 22]
@@ -378,7 +378,7 @@ def test_statistics_that_contradict_themselves_are_refused(on_stage: Play) -> No
         row = telemetry.StatisticsRow(node=CONV.encode(), summary=summary)
         receipt = await agent.calls.send_statistics(agent.caller, stream([telemetry.StatisticsRows(rows=[row])]))
         assert not receipt.ok
-        assert (await session.statistics_table(iteration=0)).total == 0
+        assert (await session.statistics_table(step=1)).total == 0
 
     on_stage(scene)
 

@@ -72,7 +72,7 @@ def test_an_earlier_step_is_shown_with_its_hits_and_statistics(on_stage: Play) -
         record = await command(session, "step_back", steps=2)
         assert (record.step, record.hits) == (1, 1)
         (tensor,) = [one for one in await session.tensors_of(0, GRAPH, CONV) if one.io == "output"]
-        assert (tensor.iteration, tensor.status, tensor.abbreviations) == (0, "statistics_only", ("TL",))
+        assert (tensor.step, tensor.status, tensor.abbreviations) == (1, "statistics_only", ("TL",))
         assert tensor.statistics is not None
         assert not asking.done()
 
@@ -84,7 +84,7 @@ def test_values_of_an_earlier_step_come_from_where_the_training_recorded_them(on
         agent, session, asking = await trained(stage)
         await command(session, "step_back", steps=2)
         (tensor,) = [one for one in await session.tensors_of(0, GRAPH, RELU) if one.io == "output"]
-        assert (tensor.iteration, tensor.status) == (1, "at_source")
+        assert (tensor.step, tensor.status) == (2, "at_source")
         views = [
             asyncio.create_task(session.view(at(RELU, 1), View("values", slice="[0, :]"))),
             asyncio.create_task(session.view(at(RELU, 2), View("values", slice="[0, :]"), "difference")),

@@ -89,12 +89,12 @@ def test_the_operator_the_line_and_the_code_around_it_are_named(on_stage: Play) 
         assert session.capabilities().has_origin
         found = await origin(session, "nan")
         assert (found.node, found.step, found.certain, found.arrived) == (LOG, 1, True, False)
-        assert found.address == f"0/kernel_graph_0/{LOG}:0@0"
+        assert found.address == f"0/kernel_graph_0/{LOG}:0@1"
         assert found.line is not None
         assert (found.line.file, found.line.line) == (FILE, 6)
         assert [line.line for line in found.excerpt] == [3, 4, 5, 6, 7, 8, 9]
         assert found.excerpt[3].code == "line6 = compute(6)"
-        assert "began at iteration 0 in Default/Log-op0 (no NaN went in)" in found.sentence
+        assert "began at step 1 in Default/Log-op0 (no NaN went in)" in found.sentence
 
     on_stage(scene)
 
@@ -143,7 +143,7 @@ def test_a_weight_that_its_optimizer_spoils_is_laid_at_the_optimizers_door(on_st
         await agent.stand(2)
         found = await origin(session, "inf")
         assert (found.node, found.type, found.step, found.arrived) == (APPLY, "ApplyAdam", 2, False)
-        assert found.address == f"0/kernel_graph_0/{WEIGHT}:0@1"
+        assert found.address == f"0/kernel_graph_0/{WEIGHT}:0@2"
         assert found.line is not None
         assert found.line.line == 9
 
@@ -211,7 +211,7 @@ def test_the_graph_that_ran_explains_the_step(on_stage: Play) -> None:
         await agent.stand(2, root=1)
         found = await origin(session, "nan")
         assert (found.node, found.certain) == ("Default/Sqrt-op0", True)
-        assert found.address == "0/kernel_graph_1/Default/Sqrt-op0:0@1"
+        assert found.address == "0/kernel_graph_1/Default/Sqrt-op0:0@2"
 
     on_stage(scene)
 
@@ -272,7 +272,7 @@ def test_every_rank_has_its_own(on_stage: Play) -> None:
         await tell(ranks[1], {"batch": FINE, **HEALTHY, LOG: NAN}, 0)
         asking = [rank.ask(1) for rank in ranks]
         await until(session, State.PAUSED)
-        assert [one.address for one in await session.origins()] == [f"1/kernel_graph_0/{LOG}:0@0"]
+        assert [one.address for one in await session.origins()] == [f"1/kernel_graph_0/{LOG}:0@1"]
         assert not any(one.done() for one in asking)
 
     on_stage(scene)

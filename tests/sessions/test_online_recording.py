@@ -145,7 +145,7 @@ def test_a_training_goes_on_after_a_restart_of_the_server(on_stage: Play, tmp_pa
         assert [node.node for node in (await restored.hits()).nodes] == [RELU]
         kept = await restored.value(TensorAddress(0, GRAPH, WEIGHT, 0, 1))
         assert kept.tolist() == VALUE.tolist()
-        assert (await restored.statistics_table(iteration=1)).total >= 2
+        assert (await restored.statistics_table(step=2)).total >= 2
         await command(restored, "continue")
         # The process may have its watchpoints, or not: they are sent again.
         assert kind(await asking) == "set 1"
@@ -282,7 +282,7 @@ def test_statistics_of_many_steps_are_kept_up_to_a_bound(on_stage: Play) -> None
         ]
         await agent.calls.send_statistics(agent.caller, stream(batches))
         curve = await session.statistics_over_steps(TensorAddress(0, GRAPH, CONV, 0, 19))
-        assert [row.iteration for row in curve] == list(range(15, 20))
+        assert [row.step for row in curve] == list(range(16, 21))
 
     on_stage(scene, kept_rows=10)
 

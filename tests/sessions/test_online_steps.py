@@ -128,7 +128,7 @@ def test_hits_stop_the_run_at_the_step_where_they_are(on_stage: Play) -> None:
         page = await session.hits()
         assert [(node.node, node.step) for node in page.nodes] == [(CONV, 1), ("no/such/node", 1)]
         (tensor,) = page.nodes[0].tensors
-        assert tensor.address == f"0/kernel_graph_0/{CONV}:0@0"
+        assert tensor.address == f"0/kernel_graph_0/{CONV}:0@1"
         assert tensor.hits[0].parameters[0].actual == 7.5
         assert tensor.hits[0].parameters[0].hit
         assert page.nodes[0].type == "Conv2D"

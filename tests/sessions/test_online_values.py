@@ -376,7 +376,7 @@ def test_inputs_and_outputs_of_a_node_are_told_with_statistics(on_stage: Play) -
         process.ask(3)
         assert (await session.tensors_of(0, GRAPH, CONV))[2].statistics == output.statistics
         history = await session.statistics_over_steps(at(CONV, 2))
-        assert [(row.iteration, row.statistics.max) for row in history] == [(2, 2.5)]
+        assert [(row.step, row.statistics.max) for row in history] == [(3, 2.5)]
         page = await session.statistics_table(sort="max", descending=True)
         assert [row.node for row in page.rows] == [WEIGHT, CONV]
         assert session.capabilities().has_statistics_table

@@ -119,10 +119,10 @@ def test_values_and_statistics_that_were_kept_are_told_and_checked(tmp_path: Pat
         await opened(session)
         assert session.name == "runs/7"
         (initial,) = await session.tensors_of(0, GRAPH, "w.weight")
-        assert (initial.status, initial.iteration) == ("available", -1)
+        assert (initial.status, initial.step) == ("available", 0)
         address = TensorAddress(0, GRAPH, "w.weight", 0, 0)
         assert session.previous(address) == TensorAddress.parse(initial.address)
-        assert [row.iteration for row in await session.statistics_over_steps(address)] == [-1, 0]
+        assert [row.step for row in await session.statistics_over_steps(address)] == [0, 1]
 
         await session.create_watchpoint(WatchpointSpec(condition="WI", selection="all"))
         await session.create_watchpoint(WatchpointSpec(condition="TL", parameters={"max_gt": 5}))

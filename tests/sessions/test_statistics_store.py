@@ -69,9 +69,9 @@ def test_statistics_told_again_replace_the_first(store: StatisticsStore) -> None
 
 def test_a_curve_has_all_iterations_in_order(store: StatisticsStore) -> None:
     store.add([row(float(iteration), iteration) for iteration in (3, 1, 2)])
-    assert [(one.iteration, one.statistics.max) for one in store.history(key())] == [(1, 1), (2, 2), (3, 3)]
+    assert [(one.step, one.statistics.max) for one in store.history(key())] == [(2, 1), (3, 2), (4, 3)]
     assert store.iterations() == [1, 2, 3]
-    assert [one.address for one in store.of_iteration(2)] == ["0/kernel_graph_0/conv1:0@2"]
+    assert [one.address for one in store.of_iteration(2)] == ["0/kernel_graph_0/conv1:0@3"]
 
 
 def test_pages_are_sorted_filtered_and_cut(store: StatisticsStore) -> None:

@@ -23,4 +23,4 @@ GRAPH = "kernel_graph_0"
 
 def address(node: str, slot: int = 0, *, step: int, graph: str = GRAPH, rank: int = 0) -> str:
     """Return the address of an output as shown at a step."""
-    return f"{rank}/{graph}/{node}:{slot}@{step - 1}"
+    return f"{rank}/{graph}/{node}:{slot}@{step}"

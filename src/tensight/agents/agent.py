@@ -24,6 +24,7 @@ from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
 from tensight.agents.watching import Watches
+from tensight.graph.steps import iteration_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -241,7 +242,7 @@ class Agent:
         self.silence()
         atexit.unregister(self.close)
         try:
-            last = self._rows.last(self.step - 1, len(self.places))
+            last = self._rows.last(iteration_of(self.step), len(self.places))
             self._attachment.end(Standing(self.step, self._programs.latest), last)
         except Exception as error:
             say(f"the debug server could not be told that the training has ended: {error!r}")
@@ -352,7 +353,7 @@ class Agent:
         compares = self.framework.world_size > 1 and not node
         hashes = self.watches.hashes(self.columns) if compares else ()
         oldest = self.recorder.oldest_iteration if self.settings.record else None
-        return Standing(self.columns.current_iteration + 1, self._programs.latest, node, hashes, oldest)
+        return Standing(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
         graph_of, is_ours = self._programs.graph_of, self._loop.is_ours

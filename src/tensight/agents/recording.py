@@ -22,6 +22,7 @@ from tensight.agents.graph_messages import execution_order, graph_message
 from tensight.agents.notices import say, say_once
 from tensight.agents.recorded_names import as_recorded, recorded_names
 from tensight.errors import InputError, TensightError
+from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,11 +165,15 @@ class Recorder:
     def why_missing(self, iteration: int) -> str:
         """Return why there is no value of an iteration."""
         if iteration in self._iterations:
-            return f"its value of iteration {iteration} was not kept, only its statistics were recorded"
+            return f"its value of step {step_of(iteration)} was not kept, only its statistics were recorded"
         if not self._iterations:
-            return 'no iterations are recorded (record="ring:20" keeps the last 20)'
-        first, last = self.oldest_iteration, next(reversed(self._iterations))
-        return f"iteration {iteration} is not recorded; iterations {first} to {last} are"
+            return 'no steps are recorded (record="ring:20" keeps the last 20)'
+        return f"step {step_of(iteration)} is not recorded; {self._recorded_steps} are"
+
+    @property
+    def _recorded_steps(self) -> str:
+        """Which steps are there, in words; at least one is."""
+        return f"steps {step_of(next(iter(self._iterations)))} to {step_of(next(reversed(self._iterations)))}"
 
     def close(self) -> None:
         """Leave nothing behind but the recording."""
@@ -283,7 +288,7 @@ class Recorder:
             return
         what = "nothing is"
         if self._iterations:
-            what = f"iterations {self.oldest_iteration} to {next(reversed(self._iterations))} are"
+            what = f"{self._recorded_steps} are"
         say(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
 
 

@@ -12,7 +12,7 @@ from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.peers import iterations_before, persistent
 from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
-from tensight.graph import Layers
+from tensight.graph import Layers, iteration_of, step_of
 from tensight.watchpoints import (
     ConditionCheck,
     Hit,
@@ -86,7 +86,7 @@ def check(
     watchpoints: Sequence[Watchpoint],
     *,
     ranks: Collection[int] | None = None,
-    iterations: Collection[int] | None = None,
+    steps: Collection[int] | None = None,
     nodes: ChosenNodes | None = None,
 ) -> list[CheckResult]:
     """Check watchpoints on a dump.
@@ -97,8 +97,8 @@ def check(
         The dump; every tensor is read once at most, however many watchpoints look at it.
     watchpoints : sequence of Watchpoint
         What to look for, and on which tensors.
-    ranks, iterations : collection of int, optional
-        Where to look; everywhere by default.
+    ranks, steps : collection of int, optional
+        Where to look; everywhere by default. The first step is step 1.
     nodes : callable, optional
         Gives for a watchpoint and a rank the names of the nodes to watch, by graph, in place of the watchpoint's
         selection. Tensors that belong to no node are then watched by watchpoints that select everything.
@@ -111,11 +111,12 @@ def check(
     Raises
     ------
     InputError
-        If a rank or an iteration is not in the dump.
+        If a rank or a step is not in the dump.
     """
     dump = analysis.dump
     _require(ranks, dump.ranks, "rank")
-    _require(iterations, dump.iterations(), "iteration")
+    _require(steps, [step_of(iteration) for iteration in dump.iterations()], "step")
+    iterations = None if steps is None else [iteration_of(step) for step in steps]
     watched = _watchable(dump, ranks, iterations)
     requests = []
     for watchpoint in watchpoints:

@@ -86,7 +86,7 @@ class Origin:
         Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
         values were not dumped, or of which too little was recorded to tell.
     arrived : bool
-        True when the node only carries the anomaly in: a network input, a weight from the previous iteration, or what
+        True when the node only carries the anomaly in: a network input, a weight from the previous step, or what
         another rank sent.
     also : tuple of str
         Other nodes where the same anomaly began independently in the same iteration, in execution order.
@@ -120,7 +120,7 @@ class Origin:
     @property
     def sentence(self) -> str:
         """The finding in one sentence."""
-        where = f"iteration {self.address.iteration} in {self.operator}"
+        where = f"step {self.address.step} in {self.operator}"
         if self.from_rank is not None:
             return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
         if self.arrived:

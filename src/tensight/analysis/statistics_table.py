@@ -419,6 +419,7 @@ FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
     ("io", "string", lambda file: file.io),
     ("slot", "int32", lambda file: file.slot),
     ("iteration", "int64", lambda file: file.iteration),
+    ("step", "int64", lambda file: file.step),
     ("timestamp", "int64", lambda file: file.timestamp),
     ("format", "string", lambda file: file.format),
     ("path", "string", lambda file: _utf8(file.path)),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensight.cli import FOUND
-from tensight.cli.opening import numbers, open_analysis
-from tensight.cli.options import CacheDir, DumpArgument, Iterations, Json, Quiet, Ranks, Threads
+from tensight.cli.opening import iterations, numbers, open_analysis
+from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import (
     Format,
     console,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Hit, Watchpoint
 
 CSV_COLUMNS = (
-    "rank", "iteration", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
+    "rank", "step", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
     "actual", "non_finite", "source",
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def check(
         ),
     ] = None,
     ranks: Ranks = None,
-    iterations: Iterations = None,
+    steps: Steps = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the hits.")] = Format.TABLE,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows for each watchpoint in the table.")] = 5,
     advise: Annotated[bool, typer.Option("--advice", help="What to do next, for each watchpoint that hits.")] = False,
@@ -78,10 +78,10 @@ def check(
 
     points = watchpoints_from(watch or [], on or [], recommended=recommended or not watch)
     analysis = open_analysis(dump, cache_dir, threads)
-    some_ranks, some_iterations = numbers(ranks, "--ranks"), numbers(iterations, "--iterations")
+    some_ranks, some_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
     with progress(analysis, quiet=quiet):
-        results = engine.check(analysis, points, ranks=some_ranks, iterations=some_iterations)
-    unwritten = len(analysis.dump.unwritten_tensors(ranks=some_ranks, iterations=some_iterations))
+        results = engine.check(analysis, points, ranks=some_ranks, steps=some_steps)
+    unwritten = len(analysis.dump.unwritten_tensors(ranks=some_ranks, iterations=iterations(steps)))
     if json or output is Format.JSON:
         print_json({**results_data(analysis, results), "unwritten": unwritten})
     elif output is Format.CSV:
@@ -135,7 +135,7 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         out.print(f"  {escape(meaning.summary)} [dim]({escape(describe(point.check))})[/]")
         for step in meaning.steps if steps else ():
             out.print(f"  • {escape(step)}")
-        rows = table("iterations", "node", "slot", "actual", "values", right=("iterations", "slot"))
+        rows = table("steps", "node", "slot", "actual", "values", right=("steps", "slot"))
         for hits in groups[:limit]:
             rows.add_row(*map(escape, _cells(analysis, hits)))
         out.print(rows)
@@ -166,12 +166,12 @@ def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
 
 
 def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Return the hits of each tensor over the iterations, in the order of the first."""
+    """Return the hits of each tensor over the steps, in the order of the first."""
     groups: dict[tuple[object, ...], list[Hit]] = {}
     for hit in hits:
         file: TensorFile = hit.tensor
         groups.setdefault((file.rank, file.graph, node_name(file), file.io, file.slot), []).append(hit)
-    return sorted(groups.values(), key=lambda group: group[0].tensor.iteration)
+    return sorted(groups.values(), key=lambda group: group[0].tensor.step)
 
 
 def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
     told = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
     actual = ", ".join(map(number, told))
     values = values_text(analysis.known, int(analysis.rows_of([file])[0]))
-    return (spans([hit.tensor.iteration for hit in hits]), rank + node_name(file), slot, actual or "–", values)
+    return (spans([hit.tensor.step for hit in hits]), rank + node_name(file), slot, actual or "–", values)
 
 
 def node_name(file: TensorFile) -> str:
@@ -233,7 +233,7 @@ def hit_data(analysis: Analysis, hit: Hit) -> dict[str, object]:
         "op_name": file.op_name,
         "io": file.io,
         "slot": file.slot,
-        "iteration": file.iteration,
+        "step": file.step,
         "actual": dict(hit.actual),
         "parameters_hit": list(hit.parameters_hit),
         "error_code": hit.error_code,
@@ -251,7 +251,7 @@ def csv_rows(analysis: Analysis, hit: Hit) -> list[dict[str, object]]:
     values = point.check.values
     row: dict[str, object] = {
         "rank": file.rank,
-        "iteration": file.iteration,
+        "step": file.step,
         "node": node_name(file),
         "slot": file.slot,
         "io": file.io,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.opening import numbers
-from tensight.cli.options import DumpArgument, Iterations, Json, Ranks
+from tensight.cli.opening import iterations, numbers
+from tensight.cli.options import DumpArgument, Json, Ranks, Steps
 from tensight.cli.output import console, count, print_json, print_problems, problem_data
 from tensight.errors import InputError, Problem, TensightError
 
@@ -29,7 +29,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="Folder to write into.")] = Path(),
     on: Annotated[str, typer.Option("--on", metavar="REGEX", help="With --npz: which nodes.")] = "",
     ranks: Ranks = None,
-    iterations: Iterations = None,
+    steps: Steps = None,
     json: Json = False,
 ) -> None:
     """Write graphs (--xlsx) or tensors (--npz) into a file for other tools."""
@@ -50,7 +50,7 @@ def export(
         pattern = text_pattern(on)
         files = [
             file
-            for file in opened.tensors(ranks=numbers(ranks, "--ranks"), iterations=numbers(iterations, "--iterations"))
+            for file in opened.tensors(ranks=numbers(ranks, "--ranks"), iterations=iterations(steps))
             if pattern.search(file.node or file.op_name)
         ]
         path, problems = write_npz(files, out / f"{os.path.basename(os.path.normpath(opened.path))}.npz", opened.path)

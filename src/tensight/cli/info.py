@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 3
+SUMMARY_FORMAT = 4
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
 def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> None:
-    """Show what a dump holds: framework, graphs, ranks, iterations, files."""
+    """Show what a dump holds: framework, graphs, ranks, steps, files."""
     from tensight.cache import cache_for
     from tensight.dumps import open_dump
 
@@ -56,12 +56,14 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     if unmatched:
         out.print(f"  [yellow]{count(unmatched, 'file')} without a node of the graph[/]")
     rows = table(
-        "rank", "graph", "operators", "parameters", "iterations", "executed", right=("rank", "operators", "parameters")
+        "rank", "graph", "operators", "parameters", "steps", "executed", right=("rank", "operators", "parameters")
     )
     for rank in ranks:
         for graph in rank["graphs"]:
-            dumped = rank["iterations"].get(str(graph["graph_id"]), [])
-            executed = None if rank["history"] is None else rank["history"].get(str(graph["graph_id"]), [])
+            dumped = rank["steps"].get(str(graph["graph_id"]), [])
+            executed = (
+                None if rank["executed_steps"] is None else rank["executed_steps"].get(str(graph["graph_id"]), [])
+            )
             rows.add_row(
                 str(rank["rank"]),
                 escape(graph["name"]),

@@ -90,7 +90,7 @@ def _print_values(out: Console, session: Session, address: TensorAddress) -> Non
     from rich.markup import escape
 
     node, rank, graph = address.node, address.rank, address.graph
-    records = session.tensors(node, rank=rank, graph=graph, iteration=address.iteration)
+    records = session.tensors(node, rank=rank, graph=graph, step=address.step)
     producers = {slot.slot: slot.peer for slot in session.node(node, rank=rank, graph=graph).inputs}
     inputs = [record for record in records if record.io == "input"]
     for record in inputs[:MOST_INPUTS]:

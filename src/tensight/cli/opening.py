@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 1_000_000
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_TENSOR = re.compile(r"(?P<name>.+?)(?::(?P<io>input|output)?\.?(?P<slot>\d{1,9}))?(?:@(?P<iteration>-?\d{1,18}))?")
+_TENSOR = re.compile(r"(?P<name>.+?)(?::(?P<io>input|output)?\.?(?P<slot>\d{1,9}))?(?:@(?P<step>\d{1,18}))?")
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:
@@ -40,6 +40,20 @@ def numbers(text: str | None, option: str) -> list[int] | None:
     return sorted(found)
 
 
+def iterations(text: str | None) -> list[int] | None:
+    """Return which iterations of a dump the steps in a list such as "1,5-9" are; None for None.
+
+    Raises
+    ------
+    InputError
+        If the text is no such list.
+    """
+    from tensight.graph import iteration_of
+
+    steps = numbers(text, "--steps")
+    return None if steps is None else [iteration_of(step) for step in steps]
+
+
 def open_analysis(dump_path: str, cache_dir: Path | None = None, threads: int | None = None) -> Analysis:
     """Open a dump for questions about its tensors."""
     from tensight.analysis import Analysis
@@ -56,7 +70,7 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     dump : Dump
         Where to look.
     text : str
-        A node name, or the end of one, with optional slot and iteration: ``conv1.weight``, ``Conv2D-op61:0@2``,
+        A node name, or the end of one, with optional slot and step: ``conv1.weight``, ``Conv2D-op61:0@2``,
         ``Conv2D-op61:input.1@2``; or a full address with rank and graph.
     rank : int, optional
         The rank; the first one by default.
@@ -75,20 +89,18 @@ def find_tensor(dump: Dump, text: str, rank: int | None) -> TensorFile:
     node = _one_node(files, match["name"])
     side, slot = match["io"] or "output", int(match["slot"] or 0)
     mine = [file for file in files if _name(file) == node]
-    iteration = int(match["iteration"]) if match["iteration"] else max(file.iteration for file in mine)
+    step = int(match["step"]) if match["step"] else max(file.step for file in mine)
     for file in mine:
-        if (file.io, file.slot, file.iteration) == (side, slot, iteration):
+        if (file.io, file.slot, file.step) == (side, slot, step):
             if file in unwritten:
                 raise InputError(
                     f"{node} leaves output {slot} as memory was, and writes to others, or to parameters only"
                 )
             return file
-    there = sorted(
-        {f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.iteration == iteration}
-    )
-    steps = sorted({file.iteration for file in mine})
-    has = f"slots {', '.join(there)}" if there else f"iterations {', '.join(map(str, steps[:20]))}"
-    raise InputError(f"{node} has no {side} {slot} at iteration {iteration} in this dump; it has {has}")
+    there = sorted({f"{'' if file.io == 'output' else 'input.'}{file.slot}" for file in mine if file.step == step})
+    steps = sorted({file.step for file in mine})
+    has = f"slots {', '.join(there)}" if there else f"steps {', '.join(map(str, steps[:20]))}"
+    raise InputError(f"{node} has no {side} {slot} at step {step} in this dump; it has {has}")
 
 
 def _name(file: TensorFile) -> str:

@@ -24,7 +24,7 @@ Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, help="Threads that read. Default: all cores.")
 ]
 Ranks = Annotated[str | None, typer.Option("--ranks", metavar="0,2-4", help="Only these ranks.")]
-Iterations = Annotated[str | None, typer.Option("--iterations", metavar="0,5-9", help="Only these iterations.")]
+Steps = Annotated[str | None, typer.Option("--steps", metavar="1,5-9", help="Only these steps; the first is step 1.")]
 Workspace = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="What a server keeps; one server for each. (default ~/tensight)"),

@@ -146,7 +146,7 @@ def origins_data(
                 "node": entry.address.node,
                 "operator": entry.operator,
                 "op_type": entry.op_type,
-                "iteration": entry.address.iteration,
+                "step": entry.address.step,
                 "certain": entry.certain,
                 "arrived": entry.arrived,
                 "candidates": list(entry.candidates),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 8
 REFRESH_S = 0.1
-NEVER_FOLDED = ("slot", "tensor", "actual", "iterations")
+NEVER_FOLDED = ("slot", "tensor", "actual", "steps")
 """Columns of tables, beside those of numbers, that are of no use in pieces; names are folded instead."""
 WIDTH_OFF_TERMINAL = 400
 

@@ -1,4 +1,4 @@
-"""`tensight show` and `tensight compare-steps`: the values of one tensor, and how it moved between two iterations."""
+"""`tensight show` and `tensight compare-steps`: the values of one tensor, and how it moved between two steps."""
 
 from __future__ import annotations
 
@@ -94,31 +94,29 @@ def _show_recorded(file: TensorFile, recorded: StatisticRow, *, json: bool) -> N
         shown = value if isinstance(value, str) else number(value, 6)
         out.print(f"  {escape(f'{name:20s} {shown}')}")
     if file.older:
-        out.print(f"  [yellow]recorded {len(file.older) + 1} times in this iteration; the newest is shown[/]")
+        out.print(f"  [yellow]recorded {len(file.older) + 1} times in this step; the newest is shown[/]")
 
 
 def compare_steps(
     dump: DumpArgument,
-    node: Annotated[
-        str, typer.Argument(metavar="NODE", help="A tensor without its iteration, for example conv1.weight.")
-    ],
-    first: Annotated[int, typer.Argument(metavar="I", help="The earlier iteration.")],
-    second: Annotated[int, typer.Argument(metavar="J", help="The later iteration.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A tensor without its step, for example conv1.weight.")],
+    first: Annotated[int, typer.Argument(metavar="I", help="The earlier step.")],
+    second: Annotated[int, typer.Argument(metavar="J", help="The later step.")],
     rank: Rank = None,
     json: Json = False,
 ) -> None:
-    """Show how a tensor moved from iteration I to iteration J."""
+    """Show how a tensor moved from step I to step J."""
     from tensight.dumps import open_dump, read_tensor
     from tensight.tensors import changes, statistics
 
     if "@" in node:
-        raise InputError(f"{node!r}: leave out the iteration, it follows as I and J")
+        raise InputError(f"{node!r}: leave out the step, it follows as I and J")
     opened = open_dump(dump)
-    files = [find_tensor(opened, f"{node}@{iteration}", rank) for iteration in (first, second)]
+    files = [find_tensor(opened, f"{node}@{step}", rank) for step in (first, second)]
     before, after = (read_tensor(file) for file in files)
     if before.shape != after.shape:
         raise InputError(
-            f"{node} has shape {before.shape} at iteration {first} and {after.shape} at {second}: nothing to compare"
+            f"{node} has shape {before.shape} at step {first} and {after.shape} at {second}: nothing to compare"
         )
     moved = changes(after, before)
     sides = [statistics(before), statistics(after)]
@@ -135,7 +133,7 @@ def compare_steps(
         return
     out = console()
     _print_heading(out, files[1], after)
-    rows = table("", f"iteration {first}", f"iteration {second}", right=(f"iteration {first}", f"iteration {second}"))
+    rows = table("", f"step {first}", f"step {second}", right=(f"step {first}", f"step {second}"))
     for name in (
         "min",
         "max",
@@ -167,7 +165,7 @@ def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None
     out.print(f"[bold]{escape(str(file.address or file.name))}[/]")
     out.print(f"  {escape(file.op_type)}, {values.dtype}, shape {list(values.shape)}, {size(values.nbytes)}")
     if file.older:
-        out.print(f"  [yellow]dumped {len(file.older) + 1} times in this iteration; the newest is shown[/]")
+        out.print(f"  [yellow]dumped {len(file.older) + 1} times in this step; the newest is shown[/]")
 
 
 def _print_statistics(out: Console, found: TensorStatistics) -> None:

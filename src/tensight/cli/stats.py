@@ -14,7 +14,7 @@ from tensight.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN = ("iteration", "node", "slot", "tensor", "min", "max", "zeros_percent", "non_finite")
+SHOWN = ("step", "node", "slot", "tensor", "min", "max", "zeros_percent", "non_finite")
 _SHOWN_VIEW = """
     select * replace (case io when 'input' then 'input ' else '' end || slot as slot,
                       coalesce(node, op_name) as node),

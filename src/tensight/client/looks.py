@@ -90,7 +90,7 @@ def _entry(entry: TreeEntry) -> Iterator[Cells]:
 
 def _row(row: StatisticsRow) -> Iterator[Cells]:
     slot = f"{'input ' if row.io == 'input' else ''}{row.slot}"
-    yield (row.rank, row.node, slot, row.iteration, row.type, *_statistics(row.statistics))
+    yield (row.rank, row.node, slot, row.step, row.type, *_statistics(row.statistics))
 
 
 def _tensor(tensor: TensorRecord) -> Iterator[Cells]:
@@ -126,9 +126,7 @@ HITS: Look[NodeHits] = Look(
 )
 FOUND: Look[FoundNode] = Look("nodes", ("rank", "graph", "node", "type", "roles", "hits"), _found)
 TREE: Look[TreeEntry] = Look("entries", ("name", "kind", "type", "nodes", "watched", "hits"), _entry)
-STATISTICS: Look[StatisticsRow] = Look(
-    "tensors", ("rank", "node", "slot", "iteration", "type", *_STATISTICS_TITLES), _row
-)
+STATISTICS: Look[StatisticsRow] = Look("tensors", ("rank", "node", "slot", "step", "type", *_STATISTICS_TITLES), _row)
 TENSORS: Look[TensorRecord] = Look(
     "tensors", ("slot", "address", "dtype", "shape", "status", "value", "min", "max", "mean", "hits"), _tensor
 )

@@ -13,6 +13,7 @@ from tensight.client.tensor import Tensor
 from tensight.client.watching import Watching
 from tensight.errors import InputError, TensightError
 from tensight.graph.addresses import TensorAddress
+from tensight.graph.steps import iteration_of
 from tensight.sessions.records import (
     Execution,
     ExecutionPage,
@@ -25,7 +26,7 @@ from tensight.sessions.records import (
     TensorRecord,
 )
 
-_ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<iteration>@-?[0-9]{1,18})?", re.DOTALL)
+_ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<step>@[0-9]{1,18})?", re.DOTALL)
 
 
 class Session(Running, Watching, GraphReading):
@@ -64,26 +65,26 @@ class Session(Running, Watching, GraphReading):
         *,
         rank: int = 0,
         graph: str = "",
-        iteration: int | None = None,
+        step: int | None = None,
         io: Io = "output",
     ) -> Tensor:
         """Return a handle on a tensor, by its address or by its node.
 
-        The handle means the tensor at one iteration, by default the one that is shown now; it does not move when the
+        The handle means the tensor at one step, by default the one that is shown now; it does not move when the
         session goes on.
 
         Parameters
         ----------
         which : str, or a record with an address
-            An address, ``rank/graph/node:slot@iteration`` (the last part may be left out), then nothing else is needed;
+            An address, ``rank/graph/node:slot@step`` (the last part may be left out), then nothing else is needed;
             or the full name of a node.
         slot : int
             Which output, or input, of the node.
         rank : int
         graph : str
             By default the first graph that has the node.
-        iteration : int, optional
-            From 0; -1 for what was there before the first step.
+        step : int, optional
+            From 1; 0 for what was there before the first step.
         io : {"output", "input"}
 
         Raises
@@ -93,21 +94,23 @@ class Session(Running, Watching, GraphReading):
 
         Examples
         --------
-        >>> session.tensor("network.fc2.weight", iteration=2)
-        <tensor 0/kernel_graph0/network.fc2.weight:0@2>
-        >>> session.tensor("0/kernel_graph0/network.fc2.weight:0@2").statistics().shape
+        >>> session.tensor("network.fc2.weight", step=3)
+        <tensor 0/kernel_graph0/network.fc2.weight:0@3>
+        >>> session.tensor("0/kernel_graph0/network.fc2.weight:0@3").statistics().shape
         (3, 10)
         """
         text = address_of(which)
         if match := _ADDRESS.fullmatch(text):
-            text += "" if match["iteration"] else f"@{self._shown(iteration)}"
+            text += "" if match["step"] else f"@{self._shown(step)}"
             return Tensor(self._connection, self._path(), TensorAddress.parse(text), "current")
         if slot < 0 or rank < 0:
             raise InputError(f"slot {slot} of rank {rank} does not exist; both count from 0")
-        where = TensorAddress(rank, graph or self._graph_with(text, rank), text, slot, self._shown(iteration), io)
+        where = TensorAddress(
+            rank, graph or self._graph_with(text, rank), text, slot, iteration_of(self._shown(step)), io
+        )
         return Tensor(self._connection, self._path(), where, "current")
 
-    def tensors(self, node: str, *, rank: int = 0, graph: str = "", iteration: int | None = None) -> Rows[TensorRecord]:
+    def tensors(self, node: str, *, rank: int = 0, graph: str = "", step: int | None = None) -> Rows[TensorRecord]:
         """Return the inputs and outputs of a node, with statistics and hits.
 
         Parameters
@@ -117,17 +120,17 @@ class Session(Running, Watching, GraphReading):
         rank : int
         graph : str
             By default the first graph that has it.
-        iteration : int, optional
+        step : int, optional
             By default the one that is shown.
 
         Examples
         --------
         >>> log = session.nodes(stack="sick_network.py:31")[0].entry.path
-        >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, iteration=2)]
+        >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, step=3)]
         [('input', 'float32'), ('output', 'float32')]
         """
         graph = graph or self._graph_with(node, rank)
-        found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, iteration=iteration)
+        found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
         return Rows.of(found, TENSORS)
 
     def statistics(
@@ -135,11 +138,11 @@ class Session(Running, Watching, GraphReading):
         query: str = "",
         *,
         rank: int | None = None,
-        iteration: int | None = None,
+        step: int | None = None,
         sort: str = "position",
         descending: bool = False,
     ) -> Rows[StatisticsRow]:
-        """Return the statistics of all tensors of an iteration.
+        """Return the statistics of all tensors of a step.
 
         Parameters
         ----------
@@ -147,7 +150,7 @@ class Session(Running, Watching, GraphReading):
             A part of the node's name.
         rank : int, optional
             By default all.
-        iteration : int, optional
+        step : int, optional
             By default the one that is shown.
         sort : str
             ``position`` (order of execution), ``node``, or a statistic such as ``max``.
@@ -155,13 +158,13 @@ class Session(Running, Watching, GraphReading):
 
         Examples
         --------
-        >>> largest = session.statistics(iteration=1, sort="max", descending=True)[0]
+        >>> largest = session.statistics(step=2, sort="max", descending=True)[0]
         >>> largest.statistics.max > 1e6
         True
         """
         wanted = {
             "rank": rank,
-            "iteration": iteration,
+            "step": step,
             "query": query or None,
             "sort": sort,
             "descending": descending,
@@ -216,8 +219,8 @@ class Session(Running, Watching, GraphReading):
         """
         self._connection.tell("DELETE", self._path())
 
-    def _shown(self, iteration: int | None) -> int:
-        return self.summary.step - 1 if iteration is None else iteration
+    def _shown(self, step: int | None) -> int:
+        return self.summary.step if step is None else step
 
     def __repr__(self) -> str:
         """Return id and name; nothing is asked for that could fail."""

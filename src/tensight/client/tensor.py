@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,6 @@ from tensight.client.errors import ServerError
 from tensight.client.looks import STATISTICS, statistics_html
 from tensight.client.rows import Rows
 from tensight.errors import InputError
-from tensight.graph.addresses import TensorAddress
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records import HistogramRecord, Statistics, StatisticsRow, TensorRecord
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from tensight.client.connection import Connection
+    from tensight.graph.addresses import TensorAddress
     from tensight.sessions.records import Which
 
 MOST_ELEMENTS = 1_000_000
@@ -64,12 +65,12 @@ class Values:
 
     @property
     def address(self) -> str:
-        """Where the tensor is: ``rank/graph/node:slot@iteration``.
+        """Where the tensor is: ``rank/graph/node:slot@step``.
 
         Examples
         --------
         >>> tensor.address
-        '0/kernel_graph0/network.fc2.weight:0@1'
+        '0/kernel_graph0/network.fc2.weight:0@2'
         """
         return str(self._where)
 
@@ -253,7 +254,7 @@ class Tensor(Values):
             rank=where.rank,
             graph=where.graph,
             node=where.node,
-            iteration=where.iteration,
+            step=where.step,
         )
         for record in records:
             if (record.slot, record.io) == (where.slot, where.io):
@@ -266,8 +267,8 @@ class Tensor(Values):
 
         Examples
         --------
-        >>> [row.iteration for row in tensor.history()]
-        [-1, 0, 1, 2, 3]
+        >>> [row.step for row in tensor.history()]
+        [0, 1, 2, 3, 4]
         """
         rows = self._get(list[StatisticsRow], "history", address=self.address)
         return Rows.of(rows, STATISTICS)
@@ -279,12 +280,12 @@ class Tensor(Values):
         Examples
         --------
         >>> tensor.previous.address
-        '0/kernel_graph0/network.fc2.weight:0@0'
+        '0/kernel_graph0/network.fc2.weight:0@1'
         """
         where = self._where
-        if where.iteration < 0:
+        if where.step <= 0:
             raise InputError(f"{self.address} is from before the first step; there is nothing before it")
-        before = TensorAddress(where.rank, where.graph, where.node, where.slot, where.iteration - 1, where.io)
+        before = replace(where, iteration=where.iteration - 1)
         return Tensor(self._connection, self._path, before, "current")
 
     def difference(self, tolerance: float = 0.0) -> Difference:
@@ -345,4 +346,4 @@ def _dtype(name: str) -> np.dtype[Any]:
 def _file_name(where: TensorAddress) -> str:
     """Return a name for a file: the last part of the node's name, without what file systems or shells mind."""
     node = "".join(each if each.isalnum() or each in "-_." else "_" for each in where.node.rsplit("/", 1)[-1])
-    return f"{node.lstrip('.')[-150:] or 'tensor'}.{where.io}.{where.slot}.rank{where.rank}.iteration{where.iteration}"
+    return f"{node.lstrip('.')[-150:] or 'tensor'}.{where.io}.{where.slot}.rank{where.rank}.step{where.step}"

@@ -15,6 +15,7 @@ from tensight.dumps.layout import DumpLayout, find_dump
 from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata
 from tensight.dumps.rank_index import RankIndex, identity_of
 from tensight.errors import InputError, Problem
+from tensight.graph import TensorAddress
 
 if TYPE_CHECKING:
     import os
@@ -207,6 +208,26 @@ class Dump:
     ) -> TensorFile | None:
         """Return one tensor by its place; None if it was not dumped."""
         return self._rank(rank).find(graph_id, iteration, ("", node, io, slot))
+
+    def tensor(self, address: TensorAddress | str) -> TensorFile | None:
+        """Return the tensor at an address; None if it was not dumped.
+
+        Parameters
+        ----------
+        address : TensorAddress or str
+            As hits, origins and the page give it: ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, where 2 is the step.
+
+        Raises
+        ------
+        InputError
+            The text is no address, or the dump has no such rank.
+        """
+        where = TensorAddress.parse(address) if isinstance(address, str) else address
+        rank = self._rank(where.rank)
+        graph = rank.graphs_by_name.get(where.graph)
+        if graph is None:
+            return None
+        return rank.find(graph.root_id, where.iteration, (where.graph, where.node, where.io, where.slot))
 
     def previous(self, tensor: TensorFile) -> TensorFile | None:
         """Return the same tensor in the iteration in which its root graph ran last before; None if it is not dumped.

@@ -18,7 +18,7 @@ from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
-from tensight.graph import Graph, parse_graph
+from tensight.graph import Graph, parse_graph, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -357,8 +357,8 @@ class RankIndex:
                 }
                 for graph in self.graphs
             ],
-            "iterations": {str(graph): list(numbers) for graph, numbers in self.folders.iterations.items()},
-            "history": None if history is None else {str(graph): list(ran) for graph, ran in history.items()},
+            "steps": _steps(self.folders.iterations),
+            "executed_steps": None if history is None else _steps(history),
             "tensors": len(files),
             "files": total,
             "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
@@ -370,6 +370,11 @@ class RankIndex:
             "matched_by_order": sum(report.matched_by_order for report in reports),
             "constants_without_node": sum(report.constants_without_node for report in reports),
         }
+
+
+def _steps(iterations: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
+    """Return as steps the iterations of each graph."""
+    return {str(graph): [step_of(iteration) for iteration in of_graph] for graph, of_graph in iterations.items()}
 
 
 def _matching_problems(where: str, reports: list[MatchReport], things: str = "files") -> list[Problem]:

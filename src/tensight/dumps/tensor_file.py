@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, step_of
 
 if TYPE_CHECKING:
     from tensight.dumps.statistic_csv import StatisticRow
@@ -80,6 +80,11 @@ class TensorFile:
         if self.node is None:
             return None
         return TensorAddress(self.rank, self.graph, self.node, self.slot, self.iteration, self.io)
+
+    @property
+    def step(self) -> int:
+        """The step, from 1; 0 for constants and initial values."""
+        return step_of(self.iteration)
 
     @property
     def is_constant(self) -> bool:

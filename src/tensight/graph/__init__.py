@@ -22,6 +22,7 @@ from tensight.graph.parsing import parse_graph, parse_graph_proto
 from tensight.graph.scopes import Scope
 from tensight.graph.search import search, text_pattern
 from tensight.graph.source import SourceFrame, parse_frame
+from tensight.graph.steps import iteration_of, step_of
 from tensight.graph.values import Monad, TensorValue, UnreadableValue
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "holds_integers",
     "is_gradient_scope",
     "is_optimizer",
+    "iteration_of",
     "kinds",
     "numpy_dtype_name",
     "optimizer_states",
@@ -57,6 +59,7 @@ __all__ = [
     "parse_graph",
     "parse_graph_proto",
     "search",
+    "step_of",
     "text_pattern",
     "trainable_weight_names",
     "trainable_weights",

@@ -1,4 +1,4 @@
-"""Where a tensor is: rank, graph, node, slot, iteration, input or output."""
+"""Where a tensor is: rank, graph, node, slot, step, input or output."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tensight.errors import InputError
+from tensight.graph.steps import iteration_of, step_of
 
 _ADDRESS = re.compile(
-    r"(?P<rank>[0-9]{1,9})/(?P<graph>[^/]*)/(?P<node>.+):(?P<io>input\.)?(?P<slot>[0-9]{1,9})@(?P<iteration>-?[0-9]{1,18})",
+    r"(?P<rank>[0-9]{1,9})/(?P<graph>[^/]*)/(?P<node>.+):(?P<io>input\.)?(?P<slot>[0-9]{1,9})@(?P<step>[0-9]{1,18})",
     re.DOTALL,
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TensorAddress:
-    """The address of one tensor in a run.
+    """The address of one tensor in a run; as text it ends with the step, which counts from 1.
 
     Attributes
     ----------
@@ -41,10 +42,15 @@ class TensorAddress:
     iteration: int
     io: Literal["input", "output"] = "output"
 
+    @property
+    def step(self) -> int:
+        """The step, from 1; 0 is before the first."""
+        return step_of(self.iteration)
+
     def __str__(self) -> str:
         """Return for instance ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, for an input ``…:input.0@2``."""
         slot = f"input.{self.slot}" if self.io == "input" else str(self.slot)
-        return f"{self.rank}/{self.graph}/{self.node}:{slot}@{self.iteration}"
+        return f"{self.rank}/{self.graph}/{self.node}:{slot}@{self.step}"
 
     @classmethod
     def parse(cls, text: str) -> TensorAddress:
@@ -58,8 +64,8 @@ class TensorAddress:
         match = _ADDRESS.fullmatch(text)
         if match is None:
             raise InputError(
-                f"{text!r} is no address of a tensor; one reads RANK/GRAPH/NODE:SLOT@ITERATION "
-                "(for an input RANK/GRAPH/NODE:input.SLOT@ITERATION), "
+                f"{text!r} is no address of a tensor; one reads RANK/GRAPH/NODE:SLOT@STEP "
+                "(for an input RANK/GRAPH/NODE:input.SLOT@STEP), "
                 "for instance 0/kernel_graph_0/Default/conv1/Conv2D-op3:0@2"
             )
         return cls(
@@ -67,6 +73,6 @@ class TensorAddress:
             graph=match["graph"],
             node=match["node"],
             slot=int(match["slot"]),
-            iteration=int(match["iteration"]),
+            iteration=iteration_of(int(match["step"])),
             io="input" if match["io"] else "output",
         )

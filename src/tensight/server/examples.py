@@ -6,7 +6,7 @@ from typing import Any
 
 _GRAPH = "kernel_graph_0"
 _NODE = "Default/network/energy/Log-op144"
-_ADDRESS = f"0/{_GRAPH}/{_NODE}:0@2"
+_ADDRESS = f"0/{_GRAPH}/{_NODE}:0@3"
 _FRAME = {"file": "network.py", "line": 31, "code": "return self.log(energy)", "is_user_code": True}
 
 _CAPABILITIES = {
@@ -63,7 +63,7 @@ _ROW = {
     "node": _NODE,
     "slot": 0,
     "io": "output",
-    "iteration": 2,
+    "step": 3,
     "type": "Log",
     "position": 17,
     "statistics": _STATISTICS,
@@ -123,7 +123,6 @@ _TENSOR = {
     "node": _NODE,
     "slot": 0,
     "io": "output",
-    "iteration": 2,
     "step": 3,
     "type": "Log",
     "status": "available",

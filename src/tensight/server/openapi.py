@@ -25,8 +25,8 @@ DESCRIPTION = """
 A *session* is one run being debugged: a training process that is attached, or a dump or recorded run that was opened.
 Which commands a session takes is told by its `capabilities`.
 
-Steps count from 1; step 0 is the state before the first update. What is shown at step N is iteration N - 1. A tensor
-has an address, `RANK/GRAPH/NODE:SLOT@ITERATION`.
+Steps count from 1; step 0 is the state before the first update. A tensor has an address,
+`RANK/GRAPH/NODE:SLOT@STEP`.
 
 Everything that happens in a session is an event with a number. Follow them at `…/events/stream`, a WebSocket that sends
 each event as one JSON text, beginning after the number given as `after`; or ask for them at `…/events`. A gap between

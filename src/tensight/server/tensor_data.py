@@ -335,4 +335,4 @@ def _chosen_part(asked: Headers, file: TensorFile) -> _Part:
 def file_name(address: TensorAddress) -> str:
     """Return what the npy file of a tensor is called; only harmless characters of the node's name are in it."""
     node = _UNSAFE.sub("_", address.node.rpartition("/")[2])[-100:].lstrip(".") or "tensor"
-    return f"{node}.{address.io}.{address.slot}.rank-{address.rank}.iteration-{address.iteration}.npy"
+    return f"{node}.{address.io}.{address.slot}.rank-{address.rank}.step-{address.step}.npy"

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tensight.errors import TensightError
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, iteration_of
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline_thread import AnalysisThread
@@ -241,13 +241,11 @@ class DumpSession(Session):
         """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
         return None if self._opened is None else self._opened.position(rank, graph, node)
 
-    async def tensors_of(
-        self, rank: int, graph: str, node: str, iteration: int | None = None
-    ) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at an iteration, with statistics; only these are read."""
+    async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at a step, with statistics; only these are read."""
         opened = self._required()
         self.graphs(rank)
-        at = TensorAddress(rank, graph, node, 0, self._step - 1 if iteration is None else iteration)
+        at = TensorAddress(rank, graph, node, 0, iteration_of(self._step if step is None else step))
         return await self._thread.run(f"reading {node}", lambda: opened.tensors(at, self.hit_list.abbreviations))
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
@@ -267,22 +265,22 @@ class DumpSession(Session):
         self,
         *,
         rank: int | None = None,
-        iteration: int | None = None,
+        step: int | None = None,
         query: str = "",
         sort: str = "position",
         descending: bool = False,
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of an iteration; what is not known yet is read, which may take long."""
+        """Return the statistics of all tensors of a step; what is not known yet is read, which may take long."""
         opened = self._required()
         ranks = self.ranks if rank is None else (rank,)
         self.graphs(ranks[0])
-        wanted = self._step - 1 if iteration is None else iteration
+        wanted = self._step if step is None else step
         return await self._thread.run(
-            f"reading the statistics of step {wanted + 1}",
+            f"reading the statistics of step {wanted}",
             lambda: opened.statistics(
-                ranks, wanted, query=query, sort=sort, descending=descending, offset=offset, limit=limit
+                ranks, iteration_of(wanted), query=query, sort=sort, descending=descending, offset=offset, limit=limit
             ),
         )
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from tensight.errors import InputError
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, step_of
 from tensight.sessions.graph_index import CONSTANTS, PARAMETERS
 from tensight.sessions.records import Frame, HitPage, HitParameter, HitRecord, NodeHits, TensorHits
 from tensight.watchpoints import ParameterKind
@@ -248,7 +248,7 @@ class _Node:
             graph=self.graph,
             node=self.name,
             type=self.type,
-            step=next(iter(self.tensors))[2] + 1,
+            step=step_of(next(iter(self.tensors))[2]),
             position=self.position,
             line=self.line,
             tensors=tuple(tensors),

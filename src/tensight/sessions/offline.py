@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError, TensightError
+from tensight.graph.steps import iteration_of
 from tensight.sessions.dump_session import DumpSession
 from tensight.sessions.errors import StateError
 from tensight.sessions.hit_history import HitHistory
@@ -208,7 +209,7 @@ class OfflineSession(DumpSession):
         place = self._place
         rank = self._ranks_to_walk(command)[0] if place is None or command.rank is not None else place.rank
         here = place if place is not None and place.rank == rank else None
-        self._stand_at(await asyncio.to_thread(move, here, rank, self._step - 1))
+        self._stand_at(await asyncio.to_thread(move, here, rank, iteration_of(self._step)))
 
     async def _run_to_node(self, command: Command) -> None:
         if not command.node:
@@ -216,7 +217,9 @@ class OfflineSession(DumpSession):
             return
         ranks = self._ranks_to_walk(command)
         self._stand_at(
-            await asyncio.to_thread(self._required().replay.at, ranks, self._step - 1, command.graph, command.node)
+            await asyncio.to_thread(
+                self._required().replay.at, ranks, iteration_of(self._step), command.graph, command.node
+            )
         )
 
     def _ranks_to_walk(self, command: Command) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensight.analysis import check
+from tensight.graph.steps import iteration_of
 from tensight.sessions.hit_list import SessionHit, hit_record
 from tensight.sessions.offline_index import INITIAL, address_of
 from tensight.sessions.offline_statistics import position_of
@@ -71,17 +72,19 @@ def check_step(
     watchpoints : sequence of SessionWatchpoint
         Those that do not look at this step are left out.
     step : int
-        Step 0 is the initial weights, as the operators of iteration 0 saw them.
+        Step 0 is the initial weights, as the operators of step 1 saw them.
     """
     checked = {one.id: one for one in watchpoints if is_checked_at(one, step)}
-    iterations = {max(step - 1, 0)}.intersection(analysis.dump.iterations())
-    if not checked or (step > 0 and not iterations):
+    dumped = iteration_of(max(step, 1)) in analysis.dump.iterations()
+    if not checked or (step > 0 and not dumped):
         return StepCheck(step, ())
 
     def nodes(watchpoint: Watchpoint, rank: int) -> Mapping[str, frozenset[str]]:
         return dict(watchpoint_list.nodes_of(checked[watchpoint.id], rank))
 
-    results = check(analysis, [one.watchpoint for one in checked.values()], iterations=iterations, nodes=nodes)
+    results = check(
+        analysis, [one.watchpoint for one in checked.values()], steps=[max(step, 1)] if dumped else [], nodes=nodes
+    )
     hits = tuple(_session_hit(analysis, index, hit, step) for result in results for hit in result.hits)
     return StepCheck(step, hits, tuple(remark for result in results for remark in _remarks(result)))
 

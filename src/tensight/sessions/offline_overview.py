@@ -92,7 +92,7 @@ class DumpSource:
                 self.tensors[place] = self.tensors[place]._replace(graph=file.graph, graphs=graphs)
             places.append(place)
             listed.append(row)
-            steps.append(file.iteration + 1)
+            steps.append(file.step)
             sizes.append(file.size_bytes)
         self._rows, self._places = np.array(listed, np.int64), np.array(places, np.int64)
         self._steps, self._sizes = np.array(steps, np.int64), np.array(sizes, np.int64)

@@ -74,7 +74,7 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
         node=address.node,
         slot=address.slot,
         io=address.io,
-        iteration=address.iteration,
+        step=address.step,
         type=file.op_type,
         position=position_of(dump, file),
         statistics=statistics,

@@ -9,6 +9,7 @@ import numpy as np
 from tensight.analysis import Analysis, origins
 from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError
+from tensight.graph.steps import step_of
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
@@ -98,8 +99,10 @@ class OpenedDump:
             dump.execution_order(rank)
             self.has_history |= dump.history(rank) is not None
         self.devices: dict[int, Device] = {device.rank: device for device in dump.devices()}
-        self.steps = tuple(iteration + 1 for iteration in dump.iterations())
-        self.steps_of = {rank: frozenset(iteration + 1 for iteration in dump.iterations(rank)) for rank in dump.ranks}
+        self.steps = tuple(step_of(iteration) for iteration in dump.iterations())
+        self.steps_of = {
+            rank: frozenset(step_of(iteration) for iteration in dump.iterations(rank)) for rank in dump.ranks
+        }
         report("listing tensors", 0, 1)
         self.analysis = Analysis(dump, progress=progress, cache_dir=cache_dir)
         self.index = TensorIndex(dump, self.table)
@@ -162,7 +165,7 @@ class OpenedDump:
                 raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
             if node is not None and self.index.is_unwritten(address):
                 raise UnavailableError(f"nobody wrote {address}: operators {node.type} leave this output as memory was")
-            raise UnavailableError(f"{address} was not dumped in step {address.iteration + 1}")
+            raise UnavailableError(f"{address} was not dumped in step {address.step}")
         file = self.table.files[row]
         if file.recorded is not None:
             raise UnavailableError(f"of {address} only statistics were recorded, there are no values")
@@ -257,7 +260,7 @@ class OpenedDump:
             ran += [(iteration, root, iteration in dumped) for iteration in {*dumped, *history.get(root, ())}]
         names = {root: self._names_below(rank, root) for root in {root for _, root, _ in ran}}
         return [
-            Execution(step=iteration + 1, graph=names[root][0], graphs=names[root], has_data=has_data)
+            Execution(step=step_of(iteration), graph=names[root][0], graphs=names[root], has_data=has_data)
             for iteration, root, has_data in sorted(ran)
         ]
 

@@ -38,7 +38,7 @@ def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
         address=str(origin.address),
         node=origin.operator,
         type=origin.op_type,
-        step=origin.address.iteration + 1,
+        step=origin.address.step,
         certain=origin.certain,
         arrived=origin.arrived,
         stack=frames,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensight.graph.steps import step_of
 from tensight.sessions.errors import NotFoundError, StateError
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Replay:
         order = self._executed(rank, iteration)
         index = 0 if place is None else place.index + 1
         if index >= len(order):
-            raise StateError(f"{order[-1][1]} is the last operator of step {iteration + 1}; continue to the next step")
+            raise StateError(
+                f"{order[-1][1]} is the last operator of step {step_of(iteration)}; continue to the next step"
+            )
         return Place(rank, *order[index], index)
 
     def preceding(self, place: Place | None, rank: int, iteration: int) -> Place:
@@ -73,7 +76,7 @@ class Replay:
         order = self._executed(rank, iteration)
         index = len(order) - 1 if place is None else place.index - 1
         if index < 0:
-            raise StateError(f"{order[0][1]} is the first operator of step {iteration + 1}; go back a step")
+            raise StateError(f"{order[0][1]} is the first operator of step {step_of(iteration)}; go back a step")
         return Place(rank, *order[index], index)
 
     def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> Place:
@@ -108,17 +111,18 @@ class Replay:
             return NotFoundError(f"there is no node {node[:200]!r}" + (f" in graph {graph[:200]!r}" if graph else ""))
         if not any(one.node(node).is_operator for _, one in owners):
             return StateError(f"{node} is no operator, so it does not run")
-        ran = {turn + 1 for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
-        steps = ", ".join(map(str, sorted(ran)[:5])) + (", …" if len(ran) > 5 else "")
+        ran = {turn for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
+        steps = ", ".join(str(step_of(turn)) for turn in sorted(ran)[:5]) + (", …" if len(ran) > 5 else "")
         when = f"its graph ran in step {steps}" if ran else "its graph was dumped in no step"
-        return StateError(f"{node} did not run in step {iteration + 1}; {when}")
+        return StateError(f"{node} did not run in step {step_of(iteration)}; {when}")
 
     def _executed(self, rank: int, iteration: int) -> tuple[tuple[str, str], ...]:
         """Return graph and name of the operators that ran in an iteration, in order; at least one."""
         if self._order is None or self._order[0] != (rank, iteration):
             self._order = ((rank, iteration), self._order_of(rank, iteration))
         if not self._order[1]:
-            what = "nothing has run before step 1" if iteration < 0 else f"nothing was dumped of step {iteration + 1}"
+            step = step_of(iteration)
+            what = f"nothing was dumped of step {step}" if step else "nothing has run before step 1"
             raise StateError(f"{what} on rank {rank}; continue, or go to a step that has data")
         return self._order[1]
 

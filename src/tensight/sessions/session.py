@@ -126,7 +126,7 @@ class Session(ABC):
     @property
     @abstractmethod
     def step(self) -> int:
-        """Steps done; iteration ``step - 1`` is what is shown, -1 being the state before the first update."""
+        """Steps done, and the one that is shown; 0 is the state before the first update."""
 
     @property
     @abstractmethod
@@ -146,10 +146,8 @@ class Session(ABC):
         """Return where a node stands in the order of execution, None if that is not known."""
 
     @abstractmethod
-    async def tensors_of(
-        self, rank: int, graph: str, node: str, iteration: int | None = None
-    ) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at an iteration (default: the one that is shown), with statistics."""
+    async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at a step (default: the one that is shown), with statistics."""
 
     @abstractmethod
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
@@ -171,21 +169,21 @@ class Session(ABC):
 
     @abstractmethod
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all iterations where they are known, in order."""
+        """Return the statistics of a tensor at all steps where they are known, in order."""
 
     @abstractmethod
     async def statistics_table(
         self,
         *,
         rank: int | None = None,
-        iteration: int | None = None,
+        step: int | None = None,
         query: str = "",
         sort: str = "position",
         descending: bool = False,
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of an iteration (default: the one shown) that are known."""
+        """Return the statistics of all tensors of a step (default: the one shown) that are known."""
 
     @abstractmethod
     async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:

@@ -130,7 +130,7 @@ def test_the_commands_say_how_many_there_are(folder: Path, tmp_path: Path) -> No
     assert said in CliRunner().invoke(app, ["info", path, *cache]).stdout
     checked = CliRunner().invoke(app, ["check", path, *cache, "--watch", "tensor_overflow"])
     assert (checked.exit_code, said in checked.stdout) == (0, True), checked.output
-    one_step = CliRunner().invoke(app, ["check", path, *cache, "--iterations", "0", "--json"])
+    one_step = CliRunner().invoke(app, ["check", path, *cache, "--steps", "1", "--json"])
     # MindSpore numbers the steps of the second network from 1 on.
     assert json.loads(one_step.stdout)["unwritten"] == ADAM // STEPS
     update = next(file.node for file in open_dump(path).unwritten_tensors() if file.op_type == "Adam")

@@ -160,7 +160,7 @@ def test_ranks_of_msrun_stop_together_where_the_data_of_one_is_bad_and_arrive_wh
     # The average over the ranks takes it to all of them.
     assert {rank for rank, node in hits if node == "first.weight"} == {0, 1}
     assert (origin.address.partition("/")[0], origin.arrived) == ("1", True), origin
-    assert came.sentence == f"NaN came from rank 1 at iteration 4 in {came.node}"
+    assert came.sentence == f"NaN came from rank 1 at step 5 in {came.node}"
     assert places(ended) == [(0, State.FINISHED, 8), (1, State.FINISHED, 8)]
     assert results == undisturbed
     assert [len(lines) for lines in results] == [9, 9]

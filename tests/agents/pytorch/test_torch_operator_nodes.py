@@ -98,10 +98,9 @@ def test_what_ran_so_far_in_the_step_has_values(torch_server: RunningServer) -> 
     def person(session: Session) -> tuple[Any, ...]:
         session.step(2).wait(PATIENCE_S)
         record = session.run_to("Default/relu-op0").wait(PATIENCE_S)
-        iteration = record.step - 1
-        before = session.tensor("Default/first/addmm-op0", iteration=iteration).numpy()
-        now = session.tensor("Default/relu-op0", iteration=iteration).numpy()
-        inputs = session.tensor("input0", iteration=iteration).numpy()
+        before = session.tensor("Default/first/addmm-op0", step=record.step).numpy()
+        now = session.tensor("Default/relu-op0", step=record.step).numpy()
+        inputs = session.tensor("input0", step=record.step).numpy()
         return record.node, before, now, inputs
 
     node, before, now, inputs = debugged(torch_server, person, "values so far")

@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'
 import { keys, path } from '~/api/queries'
 import type { Condition, HitPage, HitRecord, NodeHits } from '~/api/types'
-import { useView, withoutIteration, type NodeChoice } from '~/state/store'
+import { useView, withoutStep, type NodeChoice } from '~/state/store'
 import classes from './Advice.module.css'
 import { adviceText } from './adviceText'
 import { conditionTexts } from './conditionTexts'
@@ -46,13 +46,13 @@ export function useNodeHits(node: NodeChoice | null): NodeHits | undefined {
 export function Advice(props: { address: string } | { node: NodeChoice | null }) {
   const { t } = useTranslation(conditionTexts)
   const heading = useId()
-  const address = 'address' in props ? withoutIteration(props.address) : null
+  const address = 'address' in props ? withoutStep(props.address) : null
   const parsed = address === null ? null : parseAddress(address)
   const node =
     'node' in props ? props.node : parsed && { rank: parsed.rank, graph: parsed.graph, name: parsed.node }
   const found = useNodeHits(node)
   const tensors = (found?.tensors ?? []).filter(
-    (one) => address === null || withoutIteration(one.address) === address,
+    (one) => address === null || withoutStep(one.address) === address,
   )
   const conditions = new Map<string, HitRecord[]>()
   for (const hit of tensors.flatMap((one) => one.hits)) {

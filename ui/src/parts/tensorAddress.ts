@@ -7,9 +7,9 @@ export interface TensorAddress {
   slot: number
 }
 
-const ADDRESS = /^(\d{1,9})\/([^/]*)\/(.+):(input\.)?(\d{1,9})(?:@-?\d{1,18})?$/s
+const ADDRESS = /^(\d{1,9})\/([^/]*)\/(.+):(input\.)?(\d{1,9})(?:@\d{1,18})?$/s
 
-/** The parts of an address, with or without an iteration; null if the text is none. */
+/** The parts of an address, with or without a step; null if the text is none. */
 export function parseAddress(text: string): TensorAddress | null {
   const match = ADDRESS.exec(text)
   if (!match) return null

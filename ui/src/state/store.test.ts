@@ -4,7 +4,7 @@ import { emptyView, useView } from './store'
 const view = () => useView.getState()
 beforeEach(() => useView.setState({ ...emptyView, run: '1' }))
 
-test('a tensor has one tab, whatever its iteration', () => {
+test('a tensor has one tab, whatever its step', () => {
   view().openTensor('0/g/n:0@4')
   view().openTensor('0/g/n:0')
   expect(view()).toMatchObject({ tensors: ['0/g/n:0'], tab: 'tensor:0/g/n:0' })

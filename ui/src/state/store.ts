@@ -2,7 +2,7 @@ import { create } from 'zustand'
 
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
-/** What the middle shows; a tensor tab is named by the address of its tensor, without an iteration. */
+/** What the middle shows; a tensor tab is named by the address of its tensor, without a step. */
 export type MainTab = 'overview' | 'graph' | 'tensors' | `tensor:${string}`
 
 /** A node, wherever it was selected: tree, graph, table, hit list. */
@@ -58,9 +58,9 @@ export const emptyView: View = {
   linkedStep: null,
 }
 
-/** The address of a tensor without its iteration: it names the tensor at whatever step is shown. */
-export function withoutIteration(address: string): string {
-  return address.replace(/@-?\d+$/, '')
+/** The address of a tensor without its step: it names the tensor at whatever step is shown. */
+export function withoutStep(address: string): string {
+  return address.replace(/@\d+$/, '')
 }
 
 export const useView = create<View & Actions>()((set) => ({
@@ -71,7 +71,7 @@ export const useView = create<View & Actions>()((set) => ({
     set(node === null ? { node } : { node, rank: node.rank, ...(tab === undefined ? {} : { tab }) }),
   openTensor: (address) =>
     set((view) => {
-      const tensor = withoutIteration(address)
+      const tensor = withoutStep(address)
       const tensors = view.tensors.includes(tensor) ? view.tensors : [...view.tensors, tensor].slice(-8)
       return { tensors, tab: `tensor:${tensor}` }
     }),

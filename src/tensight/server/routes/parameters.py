@@ -98,13 +98,13 @@ ScopePath = Annotated[
     ),
 ]
 Watchpoint = Annotated[int | None, Query(ge=1, le=LARGEST, description="Number of a watchpoint.", examples=[1])]
-Iteration = Annotated[
+Step = Annotated[
     int | None,
     Query(
-        ge=-1,
+        ge=0,
         le=LARGEST,
-        description="Counts from 0, -1 is before the first; by default the one shown, which is `step - 1`.",
-        examples=[0],
+        description="Counts from 1, 0 is the state before the first; by default the one shown.",
+        examples=[1],
     ),
 ]
 Offset = Annotated[int, Query(ge=0, le=2**31, description="How many to skip.", examples=[0])]
@@ -162,8 +162,8 @@ async def _address(
             min_length=1,
             max_length=LONGEST_NAME,
             description=(
-                "Address of the tensor: `RANK/GRAPH/NODE:SLOT@ITERATION`, for an input `…:input.SLOT@ITERATION`. "
-                "Without `@ITERATION` the iteration that is shown."
+                "Address of the tensor: `RANK/GRAPH/NODE:SLOT@STEP`, for an input `…:input.SLOT@STEP`. "
+                "Without `@STEP` the step that is shown."
             ),
             examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
         ),
@@ -171,7 +171,7 @@ async def _address(
 ) -> TensorAddress:
     _, colon, end = address.rpartition(":")
     if _SLOT_AT_END.fullmatch(colon + end):
-        address = f"{address}@{session.step - 1}"
+        address = f"{address}@{session.step}"
     return TensorAddress.parse(address)
 
 

@@ -17,12 +17,12 @@ from tensight.server.routes.parameters import (
     AnyRank,
     CurrentSession,
     GraphName,
-    Iteration,
     Limit,
     NodeName,
     Offset,
     Rank,
     Slice,
+    Step,
     Text,
     Tolerance,
     WhichTensor,
@@ -157,10 +157,10 @@ class TensorStatisticsRecord(Record):
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
 async def list_tensors(
-    session: CurrentSession, node: NodeName, rank: Rank = 0, graph: GraphName = "", iteration: Iteration = None
+    session: CurrentSession, node: NodeName, rank: Rank = 0, graph: GraphName = "", step: Step = None
 ) -> JsonResponse:
     """Return the inputs and outputs of a node with their statistics, and whether their values can be seen."""
-    return await json_response(await session.tensors_of(rank, graph_of(session, rank, graph), node, iteration))
+    return await json_response(await session.tensors_of(rank, graph_of(session, rank, graph), node, step))
 
 
 @router.get(
@@ -253,7 +253,7 @@ async def get_statistics(
 
 @router.get("/tensor/history", response_model=list[StatisticsRow], summary="Follow a tensor over the steps")
 async def get_history(session: CurrentSession, address: Address) -> JsonResponse:
-    """Return the statistics of a tensor at every iteration where they are known, in order."""
+    """Return the statistics of a tensor at every step where they are known, in order."""
     return await json_response(await session.statistics_over_steps(address))
 
 
@@ -286,7 +286,7 @@ async def get_file(session: CurrentSession, address: Address, request: Request) 
 async def list_statistics(
     session: CurrentSession,
     rank: AnyRank = None,
-    iteration: Iteration = None,
+    step: Step = None,
     query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
     sort: Annotated[
         str, Query(max_length=40, description="Name of a column: `position`, `max`, `nan_count`…", examples=["max"])
@@ -295,10 +295,10 @@ async def list_statistics(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> JsonResponse:
-    """Return the statistics of all tensors of an iteration, as far as they are known."""
+    """Return the statistics of all tensors of a step, as far as they are known."""
     page = await session.statistics_table(
         rank=rank,
-        iteration=iteration,
+        step=step,
         query=query,
         sort=sort,
         descending=descending,

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tensight.graph.steps import step_of
 from tensight.sessions.records import Execution, ExecutionPage
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def execution_page(
         family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
         found.append(
             Execution(
-                step=iteration + 1,
+                step=step_of(iteration),
                 graph=root.name if root else "",
                 graphs=tuple(family),
                 has_data=iteration in with_data,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, iteration_of
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.online.questions import Asked, Question
 from tensight.sessions.online.statistics_store import TensorKey, ToldRow, statistics_of, told_of
@@ -275,19 +275,19 @@ class Inspection:
     # --- inputs and outputs of a node ---
 
     async def tensors_of(
-        self, rank: int, graph_name: str, node_name: str, iteration: int | None
+        self, rank: int, graph_name: str, node_name: str, step: int | None
     ) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at an iteration, with statistics; see `Session.tensors_of`."""
+        """Return the inputs and outputs of a node at a step, with statistics; see `Session.tensors_of`."""
         process = self._session.process_of(rank)
         graph, node = self._node(process, graph_name, node_name)
         shown = self._session.iteration_of(process)
-        at = TensorAddress(rank, graph.name, node.name, 0, shown if iteration is None else iteration)
+        at = TensorAddress(rank, graph.name, node.name, 0, shown if step is None else iteration_of(step))
         slots = [replace(at, io="input", slot=slot) for slot in range(min(len(graph.flat_producers(node)), MOST_SLOTS))]
         slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
         found = [self._tensor(process, graph, node, address) for address in slots]
         tensors = [tensor for tensor in found if tensor is not None]
         known = await self._statistics(tensors)
-        if iteration is None and any(map(self._is_open, tensors)):
+        if step is None and any(map(self._is_open, tensors)):
             tensors = [self._as_it_is(tensor, known) for tensor in tensors]
             known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
         return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
@@ -381,8 +381,7 @@ class Inspection:
             node=address.node,
             slot=address.slot,
             io=address.io,
-            iteration=address.iteration,
-            step=address.iteration + 1,
+            step=address.step,
             type=tensor.producer.type,
             status=status,
             dtype=numbers.dtype if numbers is not None else declared.dtype if declared is not None else "",
@@ -395,7 +394,7 @@ class Inspection:
         )
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all iterations where they are known, in order."""
+        """Return the statistics of a tensor at all steps where they are known, in order."""
         tensor = self._find(address)
         store = self._session.recording.statistics
         for key in tensor.keys:

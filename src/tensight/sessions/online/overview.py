@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, step_of
 from tensight.sessions.loss import find_loss
 from tensight.sessions.online.statistics_store import TensorKey
 from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn
@@ -38,7 +38,7 @@ class ToldSource:
 
     def __init__(self, store: StatisticsStore, rank: int, offset: int = 0) -> None:
         self._store = store
-        self._first_step = offset + 1
+        self._first_step = offset + step_of(0)
         self.rank = rank
         told = store.tensors_of(rank)
         self._place_of_id = np.zeros(max((row[0] for row in told), default=0) + 1, np.int64)
@@ -83,7 +83,7 @@ def known_steps(
     present : int
         The step at which the run stands.
     """
-    first_step = process.offset + 1
+    first_step = process.offset + step_of(0)
     source = ToldSource(store, process.rank, process.offset)
     at_source: set[int] = set()
     if process.is_live:
@@ -104,7 +104,7 @@ def known_steps(
         values=[iteration + first_step for iteration in kept | at_source],
         hits=hits,
         graphs_at=graphs_at,
-        loss=_loss(source, store, graphs, first_step),
+        loss=_loss(source, store, graphs, process.offset),
     )
 
 
@@ -114,7 +114,7 @@ def _name(graphs: RankGraphs, root_id: int | None) -> str:
 
 
 def _loss(
-    source: ToldSource, store: StatisticsStore, graphs: RankGraphs, first_step: int
+    source: ToldSource, store: StatisticsStore, graphs: RankGraphs, offset: int
 ) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
     found = find_loss(source.tensors, {graph.name: graph for graph in graphs.graphs})
     if found is None:
@@ -123,7 +123,7 @@ def _loss(
     for graph in found.graphs:
         rows += store.history(TensorKey(source.rank, graph, found.node, found.io, found.slot))[-MOST_LOSSES:]
     address = TensorAddress(source.rank, found.graph, found.node, found.slot, 0, found.io)
-    return str(address).rpartition("@")[0], {row.iteration + first_step: value_of(row.statistics) for row in rows}
+    return str(address).rpartition("@")[0], {row.step + offset: value_of(row.statistics) for row in rows}
 
 
 def value_of(statistics: Any) -> tuple[float | None, int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight import wire
 from tensight.errors import TensightError
+from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.answers import Answers
 from tensight.sessions.online.executions import Executions
@@ -161,7 +162,7 @@ class TrainingProcess:
     @property
     def iteration(self) -> int:
         """The iteration whose values it holds; -1 before the first."""
-        return self.step - 1
+        return iteration_of(self.step)
 
     @property
     def is_live(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tensight import wire
 from tensight.analysis.collectives import across_ranks
 from tensight.analysis.origin import urgency
+from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
 from tensight.sessions.online.executions import execution_page
@@ -165,7 +166,7 @@ class OnlineSession(Session):
 
     def iteration_of(self, process: TrainingProcess) -> int:
         """Return the iteration of a process that is shown."""
-        return process.iteration if self.shown.step is None else self.shown.step - process.offset - 1
+        return process.iteration if self.shown.step is None else iteration_of(self.shown.step - process.offset)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -339,11 +340,9 @@ class OnlineSession(Session):
 
     # --- tensors ---
 
-    async def tensors_of(
-        self, rank: int, graph: str, node: str, iteration: int | None = None
-    ) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at an iteration (default: the one that is shown), with statistics."""
-        return await self.inspection.tensors_of(rank, graph, node, iteration)
+    async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at a step (default: the one that is shown), with statistics."""
+        return await self.inspection.tensors_of(rank, graph, node, step)
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
         """Return a tensor, as a read-only map of a file. NotFoundError, UnavailableError, StateError, StorageError."""
@@ -359,24 +358,24 @@ class OnlineSession(Session):
         return result if result is not None else await super().view(address, view, which)
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all iterations where they are known, in order."""
+        """Return the statistics of a tensor at all steps where they are known, in order."""
         return await self.inspection.statistics_over_steps(address)
 
     async def statistics_table(
         self,
         *,
         rank: int | None = None,
-        iteration: int | None = None,
+        step: int | None = None,
         query: str = "",
         sort: str = "position",
         descending: bool = False,
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of an iteration (default: the one shown) that are known."""
+        """Return the statistics of all tensors of a step (default: the one shown) that are known."""
         return await asyncio.to_thread(
             self.recording.statistics.page,
-            self.step - 1 if iteration is None else iteration,
+            iteration_of(self.step if step is None else step),
             rank=rank,
             query=query,
             sort=sort,

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError
+from tensight.graph.steps import step_of
 from tensight.sessions.errors import StateError
 from tensight.sessions.hit_list import HitList
 from tensight.sessions.records import State
@@ -100,9 +101,11 @@ class ShownStep:
     def _known_steps(self, present: int) -> list[int]:
         """Return the steps of which anything is known, in order; the one at which the training stands is the last."""
         session = self._session
-        steps = {iteration + 1 for iteration in session.recording.statistics.iterations()}
-        steps.update(session.reported.history.snapshot(), (one + 1 for one in session.inspection.kept.iterations()))
+        steps = {step_of(iteration) for iteration in session.recording.statistics.iterations()}
+        steps.update(
+            session.reported.history.snapshot(), (step_of(one) for one in session.inspection.kept.iterations())
+        )
         for process in session.live:
             if process.oldest is not None:
-                steps.update(range(process.oldest + 1 + process.offset, present))
+                steps.update(range(step_of(process.oldest) + process.offset, present))
         return sorted({step for step in steps if 0 <= step < present} | {present})

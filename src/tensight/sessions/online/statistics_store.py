@@ -17,7 +17,7 @@ import numpy as np
 
 from tensight.analysis.anomalies import EXPLOSION_LIMIT
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES
-from tensight.graph import TensorAddress
+from tensight.graph import TensorAddress, step_of
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
@@ -496,7 +496,7 @@ def _row(found: tuple[Any, ...]) -> StatisticsRow:
         node=node,
         slot=slot,
         io=io,
-        iteration=iteration,
+        step=step_of(iteration),
         type=kind,
         position=position,
         statistics=Statistics(

@@ -32,7 +32,7 @@ class OverviewRow(Record):
     """A row of an overview: a tensor, or neighbours in the order of execution."""
 
     address: str
-    """Of the (first) tensor, ``rank/graph/node:slot`` without an iteration."""
+    """Of the (first) tensor, ``rank/graph/node:slot`` without a step."""
     node: str
     slot: int
     io: Io
@@ -87,7 +87,7 @@ class LossCurve(Record):
     """The loss at each place of a timeline."""
 
     address: str
-    """Of its tensor, without an iteration."""
+    """Of its tensor, without a step."""
     values: tuple[float | None, ...]
     """At the last step of each place of which it is known; None where it is not, or is not finite."""
     marks: tuple[int, ...]

@@ -20,7 +20,7 @@ class State(str, Enum):
     SENDING = "sending"
     """A command is waiting to be fetched by the process."""
     RUNNING = "running"
-    """The training runs, or an offline session checks iterations."""
+    """The training runs, or an offline session checks steps."""
     MISMATCH = "mismatch"
     """The process speaks a version of the protocol that is not supported; it can only be terminated."""
     FINISHED = "finished"
@@ -103,7 +103,7 @@ class SessionRecord(Record):
     message: str = ""
     """Why the session is in this state, for a person; empty if there is nothing to say."""
     step: int = 0
-    """Steps done; 0 is the state before the first update. Iteration ``step - 1`` is what is shown."""
+    """Steps done, and the one that is shown; 0 is the state before the first update."""
     present_step: int | None = None
     """While an earlier step of a training is shown: the one at which the training stands."""
     total_steps: int | None = None

@@ -44,15 +44,15 @@ class TensorRecord(Record):
     """One tensor at one step."""
 
     address: str
-    """``rank/graph/node:slot@iteration``."""
+    """``rank/graph/node:slot@step``."""
     rank: int
     graph: str
     node: str
     slot: int
     io: Io
     """Of the node that was asked about: whether this is one of its inputs or outputs."""
-    iteration: int
     step: int
+    """From 1; 0 is the state before the first step, and that of constants."""
     type: str = ""
     """Type of the operator that produces it."""
     status: TensorStatus
@@ -76,7 +76,7 @@ class StatisticsRow(Record):
     node: str
     slot: int
     io: Io
-    iteration: int
+    step: int
     type: str = ""
     position: int | None = None
     statistics: Statistics

@@ -8,8 +8,8 @@ export function foundActions(actions: Action[], query: string): Action[] {
     .sort((a, b) => Number(a.disabled !== undefined) - Number(b.disabled !== undefined))
 }
 
-/** A tensor address that was pasted, without its iteration; null if it is none. */
+/** A tensor address that was pasted, without its step; null if it is none. */
 export function pastedAddress(query: string): string | null {
-  const match = /^(\d+\/[^/]+\/.+:(?:input\.|output\.)?\d+)(?:@-?\d+)?$/.exec(query.trim())
+  const match = /^(\d+\/[^/]+\/.+:(?:input\.|output\.)?\d+)(?:@\d+)?$/.exec(query.trim())
   return match?.[1] ?? null
 }

@@ -11,7 +11,7 @@ export const headerTexts = texts(
     step: 'Step {{step}}',
     stepOf: 'Step {{step}} / {{last}}',
     aboutStep:
-      'Steps that are done: 0 is the state before the first update. At step N you see iteration N − 1.',
+      'Steps that are done; 0 is the state before the first update.',
     pastStep: 'An earlier step is shown; the training stands at step {{present}}.',
     stoodAt: 'Stands at operator {{node}}; click to select it.',
     goTo: 'Go to step',
@@ -76,7 +76,7 @@ export const headerTexts = texts(
     rankN: '卡 {{rank}}',
     step: '第 {{step}} 步',
     stepOf: '第 {{step}} / {{last}} 步',
-    aboutStep: '已完成的步数：0 表示首次更新之前的初始状态。第 N 步显示的是第 N − 1 次迭代的数据。',
+    aboutStep: '已完成的步数；0 表示首次更新之前的初始状态。',
     pastStep: '当前显示的是较早的步；训练停在第 {{present}} 步。',
     stoodAt: '停在算子 {{node}}；点击可选中。',
     goTo: '跳转到某一步',

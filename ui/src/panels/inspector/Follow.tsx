@@ -7,7 +7,7 @@ import { get } from '~/api/client'
 import { keys, path, useSession } from '~/api/queries'
 import type { StatisticsRow, TensorRecord } from '~/api/types'
 import { short } from '~/parts/numbers'
-import { useView, withoutIteration } from '~/state/store'
+import { useView, withoutStep } from '~/state/store'
 import { pointsOf, segments, STATISTICS, type Point, type StatisticName } from './history'
 import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
@@ -21,7 +21,7 @@ export function Follow({ record }: { record: TensorRecord }) {
   const run = useView((view) => view.run)
   const { data: session } = useSession()
   const [statistic, setStatistic] = useState<StatisticName>('abs_mean')
-  const address = withoutIteration(record.address)
+  const address = withoutStep(record.address)
   // While a run goes on its history would be read over and over; it is read again when the run stands.
   const at = session?.state === 'running' ? 'running' : `${session?.step ?? 0} ${session?.node ?? ''}`
   const { data, isPending } = useQuery({

@@ -6,7 +6,7 @@ import { apiUrl } from '~/api/client'
 import { path } from '~/api/queries'
 import type { NodeRecord, Slot, TensorRecord } from '~/api/types'
 import { bytes, count, shapeText, short } from '~/parts/numbers'
-import { useView, withoutIteration } from '~/state/store'
+import { useView, withoutStep } from '~/state/store'
 import { useTensorViews } from '../tensor/views'
 import { tensorTexts } from '../tensor/texts'
 import styles from './inspector.module.css'
@@ -213,7 +213,7 @@ function Buttons({ record, name }: { record: TensorRecord; name: string }) {
   const openTensor = useView((view) => view.openTensor)
   const change = useTensorViews((views) => views.change)
   const isThere = record.status === 'available' || record.status === 'at_source'
-  const address = withoutIteration(record.address)
+  const address = withoutStep(record.address)
   const size = record.size_bytes ? bytes(record.size_bytes) : ''
   const download = !isThere
     ? tensor('noDownload')

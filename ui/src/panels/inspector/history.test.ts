@@ -2,18 +2,18 @@ import { expect, it } from 'vitest'
 import type { StatisticsRow } from '~/api/types'
 import { pointsOf, segments } from './history'
 
-const row = (iteration: number, statistics: object) =>
+const row = (step: number, statistics: object) =>
   ({
-    iteration,
+    step,
     statistics: { count: 8, nan_count: 0, pos_inf_count: 0, neg_inf_count: 0, unknown: [], ...statistics },
   }) as unknown as StatisticsRow
 
 it('draws no line where a number is not known', () => {
   const rows = [
-    row(0, { mean: 1 }),
-    row(1, { mean: 2 }),
-    row(2, { mean: null, nan_count: 8 }),
-    row(3, { mean: 3 }),
+    row(1, { mean: 1 }),
+    row(2, { mean: 2 }),
+    row(3, { mean: null, nan_count: 8 }),
+    row(4, { mean: 3 }),
   ]
   const points = pointsOf(rows, 'mean')
   expect(points[2]).toEqual({ step: 3, value: null, hasNan: true, hasInf: false })
@@ -21,6 +21,6 @@ it('draws no line where a number is not known', () => {
 })
 
 it('takes a count that was not recorded for unknown, not for 0', () => {
-  const rows = [row(0, { zero_count: 4 }), row(1, { zero_count: 0, unknown: ['zero_count'] })]
+  const rows = [row(1, { zero_count: 4 }), row(2, { zero_count: 0, unknown: ['zero_count'] })]
   expect(pointsOf(rows, 'zeros').map((one) => one.value)).toEqual([50, null])
 })

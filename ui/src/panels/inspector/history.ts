@@ -22,8 +22,8 @@ export interface Point {
 }
 
 export function pointsOf(rows: readonly StatisticsRow[], statistic: StatisticName): Point[] {
-  return rows.map(({ iteration, statistics }) => ({
-    step: iteration + 1,
+  return rows.map(({ step, statistics }) => ({
+    step,
     value: numberOf(statistics, statistic),
     hasNan: statistics.nan_count > 0,
     hasInf: statistics.pos_inf_count + statistics.neg_inf_count > 0,

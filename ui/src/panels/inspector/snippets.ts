@@ -15,15 +15,10 @@ values = tensor.numpy()
 
 /** Python that reads a tensor from a dump, without a server. */
 export function dumpSnippet(record: TensorRecord, dump: string): string {
-  const side = record.io === 'input' ? ', io="input"' : ''
-  return `from tensight.debugger import DumpAnalyzer
-from tensight.dumps import read_tensor
+  return `from tensight.dumps import open_dump, read_tensor
 
-analyzer = DumpAnalyzer(${quoted(dump)})  # where the dump is
-name = ${quoted(record.node)}
-nodes = analyzer.select_nodes(name, ranks=${record.rank})
-[node] = [each for each in nodes if each.name == name and each.graph_name == ${quoted(record.graph)}]
-tensor = analyzer.dump.find(${record.rank}, node.root_graph_id, ${record.iteration}, name, ${record.slot}${side})
+dump = open_dump(${quoted(dump)})  # where the dump is
+tensor = dump.tensor(${quoted(record.address)})
 values = read_tensor(tensor)
 `
 }

@@ -124,7 +124,7 @@ export const nodesTexts = texts(
     reveal: '在树中定位选中的节点',
     noneSelected: '未选中节点',
     noGraph: '暂无计算图',
-    noGraphWhy: '训练在第一个迭代发送计算图后，节点将显示在这里。',
+    noGraphWhy: '训练在第一步发送计算图后，节点将显示在这里。',
     kind: {
       graph: '计算图',
       scope: '作用域',

@@ -8,7 +8,7 @@ function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
   return {
     anomaly,
     sentence: '',
-    address: `0/g/Default/${anomaly}-op0:0@51`,
+    address: `0/g/Default/${anomaly}-op0:0@52`,
     node: `Default/${anomaly}-op0`,
     type: 'log',
     step: 52,
@@ -47,7 +47,7 @@ function node(name: string, ...hits: HitRecord[]): NodeHits {
     step: 52,
     position: 1,
     line: null,
-    tensors: [{ slot: 0, io: 'output', address: `0/g/${name}:0@51`, hits }],
+    tensors: [{ slot: 0, io: 'output', address: `0/g/${name}:0@52`, hits }],
   }
 }
 
@@ -71,7 +71,7 @@ describe('what the banner names', () => {
     )
     expect(kinds(found)).toEqual(['gradient_growth'])
     expect(found.map(nodeOf)).toEqual([{ rank: 0, graph: 'g', name: 'a' }])
-    expect(found.map(addressOf)).toEqual(['0/g/a:0@51'])
+    expect(found.map(addressOf)).toEqual(['0/g/a:0@52'])
   })
   it('is an error before a warning, and never a check that could not be made', () => {
     const nodes = [
@@ -87,7 +87,7 @@ describe('what the banner names', () => {
   })
   it('of an optimizer is the operator, not the parameter that shows it', () => {
     const [found] = findings(
-      [origin('nan', { address: '0/g/fc.weight:0@51', node: 'Optimizer/sgd-op0' })],
+      [origin('nan', { address: '0/g/fc.weight:0@52', node: 'Optimizer/sgd-op0' })],
       [],
     )
     expect(found && nodeOf(found)).toEqual({ rank: 0, graph: 'g', name: 'Optimizer/sgd-op0' })

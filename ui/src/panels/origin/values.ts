@@ -9,11 +9,11 @@ import { nodeOf, stepOf, type Finding } from './findings'
 export function useValues(finding: Finding) {
   const run = useView((view) => view.run)
   const { name, rank, graph } = nodeOf(finding)
-  const iteration = stepOf(finding) - 1
+  const step = stepOf(finding)
   return useQuery({
-    queryKey: keys.step(run, 'origin', name, rank, graph, iteration),
+    queryKey: keys.step(run, 'origin', name, rank, graph, step),
     queryFn: ({ signal }) =>
-      get<TensorRecord[]>(path(run, '/tensors'), { node: name, rank, graph, iteration }, signal),
+      get<TensorRecord[]>(path(run, '/tensors'), { node: name, rank, graph, step }, signal),
     enabled: run !== '',
   })
 }

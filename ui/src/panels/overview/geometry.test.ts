@@ -76,13 +76,13 @@ test('round steps are written, as many as have room', () => {
 test('where it began is the origin, also in a row of several tensors, else the first hit', () => {
   const origin = (address: string, step: number) => ({ address, step, node: '' }) as Origin
   expect(beginningOf(data, [])).toMatchObject({ row: 1, column: 1, step: 3, isOrigin: false })
-  expect(beginningOf(data, [origin('0/g/c:0@6', 7)])).toMatchObject({
+  expect(beginningOf(data, [origin('0/g/c:0@7', 7)])).toMatchObject({
     row: 2,
     column: 2,
     name: 'c',
     isOrigin: true,
   })
-  expect(beginningOf(data, [origin('0/g/merged/x:0@2', 3)])).toMatchObject({
+  expect(beginningOf(data, [origin('0/g/merged/x:0@3', 3)])).toMatchObject({
     row: 1,
     name: 'merged/x',
     isOrigin: true,

@@ -31,7 +31,7 @@ export function Absent({ record, reason }: { record: TensorRecord; reason: strin
       get<StatisticsRow[]>(path(run, '/tensor/history'), { address: record.address }, signal),
     enabled: reason !== 'at_source',
   })
-  const steps = (history ?? []).map((row) => row.iteration + 1).filter((step) => step !== record.step)
+  const steps = (history ?? []).map((row) => row.step).filter((step) => step !== record.step)
   const shown = steps.slice(-MOST_STEPS).join(', ')
   return (
     <Notice
@@ -48,7 +48,6 @@ export function Absent({ record, reason }: { record: TensorRecord; reason: strin
       <Text c="var(--quiet)" ta="center" maw={520}>
         {t(explanation(record, reason, session), {
           step: record.step,
-          iteration: record.iteration,
           state: session?.state,
         })}
       </Text>

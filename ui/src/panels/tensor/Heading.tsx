@@ -54,13 +54,7 @@ export function Heading({ record, which }: { record: TensorRecord; which: Which 
         </span>
       </div>
       <div className={styles.facts}>
-        <Tooltip
-          label={
-            record.step === 0
-              ? t('initial')
-              : t('iteration', { step: record.step, iteration: record.iteration })
-          }
-        >
+        <Tooltip label={t('initial')} disabled={record.step > 0}>
           <Badge size="sm" radius="sm" variant="light" tt="none" data-testid="tensor-step">
             {t('step', { step: record.step })}
           </Badge>

@@ -7,7 +7,7 @@ import { useView } from '~/state/store'
 
 /** A value that is asked for: a tensor at its step, or the difference to the step before. */
 export interface Asked {
-  /** With its iteration, so that an answer can never be of another step than the one it is shown for. */
+  /** With its step, so that an answer can never be of another step than the one it is shown for. */
   address: string
   which: Which
   tolerance: number

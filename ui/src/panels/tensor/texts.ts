@@ -20,7 +20,6 @@ export const tensorTexts = texts(
     tableLong: 'Show the tensor as a table',
     histogramLong: 'Show how the values are distributed',
     step: 'step {{step}}',
-    iteration: 'Step {{step}} is iteration {{iteration}} of the dump and of addresses.',
     initial: 'Step 0 is the state before the first update.',
     shown: { previous: 'shown: the step before', difference: 'shown: what changed since the step before' },
     elements_one: '{{text}} element',
@@ -145,7 +144,7 @@ export const tensorTexts = texts(
         'Its node has not run yet in this step, or the process did not keep it. What is watched is kept; so is what the training records (record="ring:20").',
       notKeptStart:
         'Before the first step there are only weights and constants. Do a step to see this tensor.',
-      notKeptDump: 'The dump has no file of this tensor at iteration {{iteration}}.',
+      notKeptDump: 'The dump has no file of this tensor at step {{step}}.',
       notKeptRecorded:
         'While this run went on, neither the value nor its statistics were recorded at this step.',
       previous: 'There is no value of the step before',
@@ -172,7 +171,6 @@ export const tensorTexts = texts(
     tableLong: '以表格显示张量',
     histogramLong: '显示数值分布',
     step: '第 {{step}} 步',
-    iteration: '第 {{step}} 步对应 dump 与地址中的迭代 {{iteration}}。',
     initial: '第 0 步是首次更新之前的状态。',
     shown: { previous: '显示的是上一步的值', difference: '显示的是相对上一步的变化' },
     elements_one: '{{text}} 个元素',
@@ -290,7 +288,7 @@ export const tensorTexts = texts(
       notKeptLive:
         '该节点在本步尚未执行，或进程没有保留它。被监测的张量会保留，训练记录的步（record="ring:20"）也会保留。',
       notKeptStart: '第一步之前只有权重和常量。执行一步后即可看到该张量。',
-      notKeptDump: 'dump 中没有该张量在迭代 {{iteration}} 的文件。',
+      notKeptDump: 'dump 中没有该张量在第 {{step}} 步的文件。',
       notKeptRecorded: '运行时本步既没有记录值，也没有记录统计信息。',
       previous: '没有上一步的值',
       previousStart: '第 {{step}} 步是最早有该张量的一步，之前没有值。',

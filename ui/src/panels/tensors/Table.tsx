@@ -3,7 +3,7 @@ import { IconArrowDown, IconArrowUp } from '@tabler/icons-react'
 import { useRef, useState, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { StatisticsRow } from '~/api/types'
-import { useView, withoutIteration } from '~/state/store'
+import { useView, withoutStep } from '~/state/store'
 import { badOf, COLUMNS, WIDTH, type Column } from './columns'
 import { useRows, type TableQuery } from './queries'
 import classes from './tensors.module.css'
@@ -113,7 +113,7 @@ function select({ rank, graph, node }: StatisticsRow) {
 
 function open(row: StatisticsRow) {
   select(row)
-  useView.getState().openTensor(withoutIteration(row.address))
+  useView.getState().openTensor(withoutStep(row.address))
 }
 
 function Heading({
