@@ -52,13 +52,14 @@ def goes_on(scene: Scene, steps: int = 100) -> None:
 def test_a_server_that_comes_late_finds_the_training(tmp_path: Path, train: Callable[..., Scene]) -> None:
     with running_server(tmp_path / "first") as server:
         address = str(server.debugger)
-    scene = train(address, connect_within_s=0.2, job="late")
+    scene = train(address, connect_within_s=None, recommended=True, job="late")
     goes_on(scene)
     with (
         running_server(tmp_path / "second", "--debugger-port", address.rpartition(":")[2]) as server,
         tensight.connect(server.url) as person,
     ):
         session = session_named(person, "late")
+        until(lambda: scene.debugger.agent.watches.any, "the recommended watchpoints are set")
         assert session.pause().wait(30).state is State.PAUSED
         assert session.tensor(FORWARD[1]).numpy().shape == (32, 16)
         session.terminate()

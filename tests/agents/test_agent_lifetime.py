@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from agent_stage import Scene, ended_session, session_named, settings_for
+from agent_stage import Scene, ended_session, session_named
 from numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
 
 from tensight.agents.program import Program
+from tensight.agents.settings import AgentSettings
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
@@ -84,19 +86,30 @@ debugger = NumpyDebugger(Network(), AgentSettings.from_environment(connect_withi
 """
 
 
-def without_server(**chosen: object) -> NumpyDebugger:
-    return NumpyDebugger(Network(), settings_for(None, connect_within_s=0.2, **chosen))
-
-
-def test_without_a_server_the_training_goes_on_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
-    debugger = without_server()
+def test_without_a_server_the_training_begins_at_once_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    debugger = NumpyDebugger(Network(), AgentSettings(host="127.0.0.1", port=1))
+    begun_s = time.monotonic()
     debugger.attach()
+    assert time.monotonic() - begun_s < 3.0
     debugger.train(3)
     debugger.agent.close()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("tensight: no debug server at 127.0.0.1:1 ")
-    assert "goes on" in lines[0]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "tensight: no debug server at 127.0.0.1:1 (Connection refused);"
+        " the training goes on, and attaches when there is one"
+    )
+
+
+@pytest.mark.parametrize("chosen", [{"break_at_start": True}, {"connect_within_s": 0.5}])
+def test_a_training_that_is_to_wait_for_a_server_begins_later(
+    chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensight.agents.attachment._WAIT_S", 0.5)
+    debugger = NumpyDebugger(Network(), AgentSettings(host="127.0.0.1", port=1, **chosen))
+    begun_s = time.monotonic()
+    debugger.attach()
+    debugger.agent.close()
+    assert time.monotonic() - begun_s >= 0.5
 
 
 def test_a_debugged_training_has_the_same_weights_as_one_alone(debug: Debug) -> None:

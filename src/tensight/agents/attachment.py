@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import ContentHash, Metadata
 
 _LOOK_EVERY_S = 0.5
+_ANSWER_WITHIN_S = 1.0
+"""Where nothing listens, that is known at once; a network that swallows what is sent delays a training by this."""
+
+_WAIT_S = 5.0
 _DONE_WITHIN_S = 1.0
 
 
@@ -84,19 +88,19 @@ class Attachment:
     # --- coming ---
 
     def begin(self, standing: Standing) -> None:
-        """Look for the server, for as long as the settings say."""
+        """Look for the server; without one the training begins, unless the settings have it wait."""
         self._standing = standing
         if not self.connection.is_usable:
             return
         settings = self._settings
         address = self.connection.address
-        why = self._find(settings.connect_within_s)
+        why = self._find(self._patience_s(_WAIT_S if settings.break_at_start else 0.0))
         if why and settings.on_disconnect == "wait":
-            say(f"no debug server at {address} ({why[:200]}); the training waits for one")
+            say(f"no debug server at {address} ({why}); the training waits for one")
             self._find(None)
             why = ""
         if why:
-            say(f"no debug server at {address} ({why[:200]}); the training goes on, and attaches when there is one")
+            say(f"no debug server at {address} ({why}); the training goes on, and attaches when there is one")
         elif self._announce(run_at_start=not settings.break_at_start):
             waits = "; it waits there for a command before the first step" if settings.break_at_start else ""
             say(f"the training is attached to the debug server at {address}{waits}")
@@ -110,7 +114,7 @@ class Attachment:
         if time.monotonic() < self._look_again_s or not self._announce(run_at_start=True):
             self.background.absent()
             return False
-        say(f"attached to the debug server at {self.connection.address}")
+        say(f"attached to the debug server at {self.connection.address}, from step {standing.step + 1} on")
         return True
 
     def wait(self, standing: Standing) -> None:
@@ -123,12 +127,16 @@ class Attachment:
             if not self._announce(run_at_start=True):
                 time.sleep(_LOOK_EVERY_S)
 
+    def _patience_s(self, otherwise_s: float) -> float:
+        chosen = self._settings.connect_within_s
+        return otherwise_s if chosen is None else chosen
+
     def _find(self, within_s: float | None) -> str:
         """Look for a server again and again; return why there is none, empty if there is one."""
         end_s = None if within_s is None else time.monotonic() + within_s
         while True:
             left_s = _LOOK_EVERY_S if end_s is None else end_s - time.monotonic()
-            why = self._introduction.find_out(self.connection, timeout_s=max(min(left_s, 5.0), 0.2))
+            why = self._introduction.find_out(self.connection, timeout_s=max(min(left_s, 5.0), _ANSWER_WITHIN_S))
             if not why or (end_s is not None and time.monotonic() >= end_s):
                 return why
             time.sleep(min(0.1, max(left_s, 0.0)))
@@ -193,9 +201,9 @@ class Attachment:
         self.is_attached = False
         self.background.absent()
         waits = self._settings.on_disconnect == "wait"
-        within_s = None if waits else self._settings.connect_within_s
+        within_s = None if waits else self._patience_s(_WAIT_S)
         patience = "" if within_s is None else f" {within_s:g} s"
-        say(f"lost the debug server at {self.connection.address} ({why[:200]}); the training waits for it{patience}")
+        say(f"lost the debug server at {self.connection.address} ({why}); the training waits for it{patience}")
         if not self._find(within_s) and self._announce(run_at_start=False):
             say(f"attached to the debug server at {self.connection.address}")
             return True
@@ -211,9 +219,7 @@ class Attachment:
         self._look_again_s = time.monotonic() + min(2.0**self._refusals, 60.0)
         self.is_attached = False
         self.background.absent()
-        say_once(
-            f"the debug server at {self.connection.address} refuses the training ({why[:200]}); it goes on without"
-        )
+        say_once(f"the debug server at {self.connection.address} refuses the training ({why}); it goes on without")
 
     def lose(self) -> None:
         """Note that the server is gone, while the training runs."""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 POLL_EVERY_S = 0.2
 BEAT_EVERY_S = 30.0
 LOOK_EVERY_S = 2.0
-"""How often it is looked whether a server that is gone is there again."""
+"""How often it is looked whether there is a server, again or at last; more often at first, for one that is starting."""
+
+_LOOK_SOON_S, _SOON_FOR_S = 0.2, 10.0
 
 _REST_S = 0.5
 _RETRY_S = 0.5
@@ -63,7 +65,7 @@ class Background(threading.Thread):
         self._wake = threading.Event()
         self._over = self._is_attached = self._runs = self._rests = False
         self._epoch = 0
-        self._beat_s = self._poll_s = 0.0
+        self._beat_s = self._poll_s = self._look_soon_until_s = 0.0
         self._failed_beats = self._failed_polls = 0
 
     # --- what the training tells ---
@@ -78,6 +80,8 @@ class Background(threading.Thread):
 
     def absent(self) -> None:
         """Note that there is no server; it is looked for from now on."""
+        if self._is_attached:
+            self._look_soon()
         self._is_attached, self.is_lost, self.is_back = False, True, False
         self._telemetry.forget()
 
@@ -98,6 +102,7 @@ class Background(threading.Thread):
 
     def run(self) -> None:
         """Talk with the server until the end."""
+        self._look_soon()
         while not self._over:
             pause_s = LOOK_EVERY_S
             with contextlib.suppress(Exception):
@@ -106,12 +111,15 @@ class Background(threading.Thread):
             self._wake.wait(pause_s)
             self._wake.clear()
 
+    def _look_soon(self) -> None:
+        self._look_soon_until_s = time.monotonic() + _SOON_FOR_S
+
     def _once(self) -> float:
         """Do what is due; return after how many seconds to look again."""
         if not self._is_attached:
             if not self.is_back:
                 self.is_back = not self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
-            return LOOK_EVERY_S
+            return _LOOK_SOON_S if time.monotonic() < self._look_soon_until_s else LOOK_EVERY_S
         if time.monotonic() >= self._beat_s:
             self._beat()
         if not (self._runs and self._introduction.is_ours):
@@ -138,7 +146,7 @@ class Background(threading.Thread):
             self._failed_polls += 1
             self._poll_s += _RETRY_S
             if self._failed_polls >= _MOST_FAILED_POLLS:
-                self._lose(f"{outcome.code} {outcome.details}")
+                self._lose(outcome.problem)
 
     def _beat(self) -> None:
         message = Heartbeat(message=_ALIVE, period=int(BEAT_EVERY_S))
@@ -150,15 +158,16 @@ class Background(threading.Thread):
         self._failed_beats += 1
         self._beat_s = time.monotonic() + _RETRY_S
         if self._failed_beats >= _MOST_FAILED_BEATS:
-            self._lose(f"{outcome.code} {outcome.details}")
+            self._lose(outcome.problem)
 
     def _lose(self, why: str) -> None:
         """Take the server to be gone: the training waits for nothing from it any more."""
         if not self._is_attached or self._over:
             return
         self._is_attached = False
+        self._look_soon()
         self._telemetry.forget()
         self.is_lost = True
         if self._runs:
-            say(f"lost the debug server at {self._connection.address} ({why.strip()[:200]})")
+            say(f"lost the debug server at {self._connection.address} ({why})")
         self._connection.abandon()

@@ -131,7 +131,7 @@ class CommandLoop:
             outcome = self._connection.call("WaitCMD", where(), timeout_s=None)
             reply = outcome.reply
             if reply is None:
-                raise LostError(f"{outcome.code} {outcome.details}".strip())
+                raise LostError(outcome.problem)
             if reply.status != EventReply.OK:
                 failures += 1
                 self._after_failure(failures, reply)

@@ -43,6 +43,7 @@ _STREAMS: dict[str, tuple[str, Any]] = {
 }
 
 _SLICE_S = 0.2
+_MOST_WORDS = 200
 _FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
 
 
@@ -61,6 +62,16 @@ class Outcome(NamedTuple):
     reply: Any
     code: str = ""
     details: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, in a few words; empty if nothing did."""
+        if self.code == "DEADLINE_EXCEEDED":
+            return "no answer"
+        if self.code == "UNAVAILABLE":
+            # Of a connection that failed gRPC says everything that it tried; the system's own words are the last.
+            return self.details.rpartition(": ")[2].strip(" []") or self.code
+        return f"{self.code} {self.details}".strip()[:_MOST_WORDS]
 
     @property
     def is_unknown_call(self) -> bool:

@@ -80,7 +80,7 @@ class Introduction:
         """Find out which server there is; return why none answers, empty if one does."""
         outcome = connection.call("Poll", PollRequest(), timeout_s=timeout_s, wait_for_ready=wait_for_ready)
         if outcome.reply is None and not outcome.is_unknown_call:
-            return f"{outcome.code} {outcome.details}".strip()
+            return outcome.problem
         self.is_ours = outcome.reply is not None
         return ""
 
@@ -200,5 +200,5 @@ class Introduction:
 def _words(outcome: Outcome) -> str:
     """Return why an answer is none that one wished for."""
     if outcome.reply is None:
-        return f"{outcome.code} {outcome.details}".strip()
+        return outcome.problem
     return text(outcome.reply.message) or "the server refused without a reason"

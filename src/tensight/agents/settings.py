@@ -33,10 +33,10 @@ class AgentSettings:
     certificates : str
         File with the certificates that are trusted, PEM, if the server speaks TLS; empty for a connection without.
     on_disconnect : {"continue", "wait"}
-        What the training does while no server answers. Without a server from the beginning it always goes on after
-        `connect_within_s`, unless this is "wait".
-    connect_within_s : float
-        How long the start of the training waits for a server.
+        What the training does while no server answers.
+    connect_within_s : float or None
+        How long the first step waits for a server that is not there yet, unless `on_disconnect` is "wait". None means
+        5 s with `break_at_start`, else not at all: the training begins, and attaches when there is one.
     break_at_start : bool
         Wait for a person before the first step.
     recommended : bool
@@ -67,7 +67,7 @@ class AgentSettings:
     token: str = ""
     certificates: str = ""
     on_disconnect: OnDisconnect = "continue"
-    connect_within_s: float = 5.0
+    connect_within_s: float | None = None
     break_at_start: bool = False
     recommended: bool = False
     capture: Capture = "modules"
