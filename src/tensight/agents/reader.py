@@ -39,8 +39,8 @@ class TensorReader(Protocol):
     def describe(self, tensor: Any) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
 
-    def size_bytes(self, tensor: Any) -> int:
-        """Return the size in bytes; asked for every tensor that is kept, so it must be fast."""
+    def size_bytes(self, tensor: Any) -> int | None:
+        """Return the size in bytes, None if there are no values; asked for every tensor that is kept, so it is fast."""
 
     def version(self, tensor: Any) -> int:
         """Return a number that grows whenever the tensor is written to in place."""
@@ -49,7 +49,7 @@ class TensorReader(Protocol):
         """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
 
     def copy(self, tensor: Any, into: Any = None) -> Any:
-        """Return a tensor of its own with the same values, on the same device.
+        """Return a tensor of its own with the same values, on the same device; None if they cannot be read.
 
         `into` is what an earlier call returned and nobody needs any more: it is written to and returned if it is of
         the same kind and shape, which saves making memory.

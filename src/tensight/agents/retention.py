@@ -101,14 +101,19 @@ class Retention:
             self._current.others.setdefault(same, set()).add(place)
             return
         size = self._size_of(tensor)
+        if size is None:
+            return
         if size > self.budget_bytes:
             self._current.dropped.add(place)
+            return
+        copy = self._reader.copy(tensor, self._spare.pop(place, None)) if is_copied else None
+        if is_copied and copy is None:
             return
         self.kept_bytes += size
         if self.kept_bytes > self.budget_bytes:
             self._make_room()
         if is_copied:
-            values[place] = (self._reader.copy(tensor, self._spare.pop(place, None)), 0, size, True)
+            values[place] = (copy, 0, size, True)
         else:
             values[place] = (tensor, version, size, False)
             self._by_identity[identity] = place

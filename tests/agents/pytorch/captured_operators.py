@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import pytest
 import torch
 
 from tensight.agents.agent import Agent
 from tensight.agents.reader import Framework
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery
 from tensight.agents.torch.names import Names
 from tensight.agents.torch.operators import OperatorCapture
@@ -71,13 +73,19 @@ def captured(*models: nn.Module) -> Iterator[Captured]:
     agent.columns.current_iteration = 0
     names = Names()
     Discovery(names, models)
-    capture = OperatorCapture(agent, names)
+    boundary = Boundary(_fail)
+    capture = OperatorCapture(agent, names, boundary)
     capture.start()
     try:
         yield Captured(agent, capture)
     finally:
         capture.stop()
+        boundary.leave()
         agent.close()
+
+
+def _fail(error: Exception) -> NoReturn:
+    pytest.fail(f"in a hook: {error!r}")
 
 
 def operators(trace: Trace) -> dict[str, TracedNode]:

@@ -7,11 +7,13 @@ device have their statistics computed there (`device`).
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
@@ -79,13 +81,16 @@ class TorchReader:
                 return "", (), 0
             return NUMPY_NAMES.get(stored.dtype, ""), tuple(stored.shape), stored.nbytes
 
-    def size_bytes(self, tensor: torch.Tensor) -> int:
-        """Return the size in bytes; asked for every tensor that is kept, so it must be fast."""
-        try:
-            size: int = tensor.nbytes
-        except (RuntimeError, NotImplementedError):
-            size = self.describe(tensor)[2]
-        return size
+    def size_bytes(self, tensor: torch.Tensor) -> int | None:
+        """Return the size in bytes, None if there are no values; asked for every tensor that is kept, so it is fast."""
+        if type(tensor) in _PLAIN:
+            try:
+                size: int = tensor.nbytes
+            except (RuntimeError, NotImplementedError):
+                # Sparse and nested tensors have no such thing.
+                return self.describe(tensor)[2]
+            return size
+        return None if _held(tensor) is None else self.describe(tensor)[2]
 
     def version(self, tensor: torch.Tensor) -> int:
         """Return a number that grows whenever the tensor is written to in place."""
@@ -101,7 +106,7 @@ class TorchReader:
                 and tensor.dtype in NUMPY_NAMES
                 and not tensor._is_zerotensor()
             ):
-                return _array(tensor)
+                return _array(tensor) if _is_in_memory(tensor) else None
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
@@ -110,16 +115,21 @@ class TorchReader:
                 stored = _stored(tensor)
                 if stored is None or stored.dtype not in NUMPY_NAMES:
                     return None
+                if not _is_in_memory(stored):
+                    return None
                 if not stored.is_cpu:
                     stored = stored.detach().cpu()
                 return np.ascontiguousarray(_array(stored)).reshape(tuple(stored.shape))
             except (RuntimeError, NotImplementedError):
                 return None
 
-    def copy(self, tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor:
+    def copy(self, tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor | None:
         """Return a tensor of its own with the same values, on the same device; written over an older one if it fits."""
         with _unnoticed():
-            source = tensor.detach()
+            held = _held(tensor)
+            if held is None or not _is_in_memory(held):
+                return None
+            source = held.detach()
             if (
                 into is not None
                 and into.shape == source.shape
@@ -194,13 +204,43 @@ class _unnoticed:  # noqa: N801 - used like a function
         self._function.__exit__(*error)
 
 
+def _held(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor of PyTorch's own kind that holds the elements; None if none in this process is known to.
+
+    Under a class with operators of its own there is no memory, or not what it shows. Of those only distributed tensors
+    are known: they have their part in this process.
+    """
+    if type(tensor) in _PLAIN:
+        return tensor
+    if type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        return None if is_lazy(tensor) else tensor
+    distributed = sys.modules.get("torch.distributed.tensor")
+    if distributed is None or not isinstance(tensor, distributed.DTensor):
+        return None
+    local = tensor._local_tensor
+    return local if type(local) in _PLAIN else None
+
+
+def _is_in_memory(tensor: torch.Tensor) -> bool:
+    """Whether all elements of a tensor are where it says: memory may be given back before its tensors are gone."""
+    if torch._is_functional_tensor(tensor):
+        return False
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return True
+    try:
+        size_bytes = tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):
+        return False
+    last = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return not tensor.numel() or (last + 1) * tensor.itemsize <= size_bytes
+
+
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the plain tensor that holds the elements; None if there is none in this process."""
-    if type(tensor) not in _PLAIN and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        # What a distributed tensor has here; other wrappers may compute what they show.
-        tensor = getattr(tensor, "_local_tensor", None)
-        if type(tensor) not in _PLAIN:
-            return None
+    """Return a plain tensor with the elements; None if there is none in this process."""
+    held = _held(tensor)
+    if held is None:
+        return None
+    tensor = held
     if tensor.is_meta or tensor.is_nested:
         return None
     if tensor.is_quantized:

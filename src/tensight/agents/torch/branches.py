@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.agents.call_stack import user_stack
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.calls import Call, Operation, Slot, tensors_in
-from tensight.agents.torch.names import ROOT_SCOPE
+from tensight.agents.torch.names import ROOT_SCOPE, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ class Branch:
         if name.is_leaf:
             operation = self._operation(name.scope, name.type)
             call.inputs = tuple(self._input(operation, tensor, returned, container) for tensor in given)
-            self._read_weights(operation, module, record.name.is_compiled)
+            self._read_weights(operation, module)
             call.operation = operation
             outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
         else:
@@ -197,13 +197,9 @@ class Branch:
         self._counts[scope, type_] = number + 1
         return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), user_stack())
 
-    def _read_weights(self, operation: Operation, module: torch.nn.Module, all_of_them: bool) -> None:
-        if all_of_them:
-            tensors = [*module.parameters(), *module.buffers()][:_MOST_SOURCES]
-        else:
-            tensors = [*module._parameters.values(), *module._buffers.values()]
-        for tensor in tensors:
-            if tensor is not None and (name := self._weights.get(id(tensor))) is not None:
+    def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
+        for tensor in tensors_of(module)[:_MOST_SOURCES]:
+            if (name := self._weights.get(id(tensor))) is not None:
                 operation.sources.append((name, 0))
                 if tensor.requires_grad:
                     operation.parameters.append(name)

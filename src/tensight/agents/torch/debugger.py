@@ -16,6 +16,7 @@ from tensight.agents.meeting import as_one_job
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery, live_instances
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, unwrapped
@@ -26,6 +27,8 @@ from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
@@ -65,29 +68,53 @@ class Debugger(TrainingDebugger):
                 )
         self._capture: Capture | None = None
         self._steps: Steps | None = None
-        self._waiting: Any = None
+        self._boundary = Boundary(self._give_up)
+        self._waiting: RemovableHandle | None = None
         self._backward = Replacements()
 
     # --- beginning and end ---
 
+    def close(self) -> None:
+        """End debugging; the training goes on without it."""
+        if self._steps is not None and not self._is_over:
+            self._boundary.call(self._steps.note_compiled_update)
+        super().close()
+
     def _begin(self) -> None:
-        """Attach at once if models are known, else as soon as one is called."""
+        """Attach at once if models are known, else as soon as one is called, or updated."""
         if self._models:
             with self._guarded():
                 self._attach(self._models[0])
-        else:
-            self._waiting = module_hooks.register_module_forward_pre_hook(self._attach_at)
+            return
+        self._waiting = module_hooks.register_module_forward_pre_hook(self._boundary.hook(self._attach_at))
+        self._boundary.follow_steps(self._attach_before, lambda *_: None)
 
     def _attach_at(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Begin at the first call of a model with parameters, in the thread that makes it."""
         if self._waiting is None or not any(True for _ in module.parameters()):
             return
-        self._waiting.remove()
-        self._waiting = None
+        self._wait_no_more()
         with self._guarded():
             self._attach(module)
             if isinstance(self._capture, ModuleCapture):
                 self._capture.enter(module, arguments)
+
+    def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Begin at the first update of a model of which no call was seen: it may be called by compiled code."""
+        if self._waiting is None:
+            return
+        updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        owners = (one for one in live_instances(nn.Module) if any(id(weight) in updated for weight in one.parameters()))
+        model = next(owners, None)
+        if model is not None:
+            self._wait_no_more()
+            with self._guarded():
+                self._attach(model)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.remove()
+            self._waiting = None
 
     def _attach(self, first: nn.Module) -> None:
         names = Names()
@@ -107,7 +134,7 @@ class Debugger(TrainingDebugger):
             self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []
-        self._steps = Steps(self._parameters, capture, self._update_done, self._loss_scaled)
+        self._steps = Steps(self._parameters, capture, self._boundary, self._update_done, self._loss_scaled)
         agent.running_program = lambda: self._programs.running(capture.preview())
         self._parameters.observe()
         agent.attach(self._programs.preview(capture.preview()))
@@ -118,25 +145,26 @@ class Debugger(TrainingDebugger):
         self._leave_children()
 
     def _detach(self) -> None:
-        if self._waiting is not None:
-            self._waiting.remove()
-            self._waiting = None
+        self._wait_no_more()
         if self._capture is not None:
             self._capture.stop()
         if self._steps is not None:
             self._steps.remove()
         self._backward.take_back()
+        self._boundary.leave()
 
     def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
         def passes_over(module: nn.Module) -> bool:
+            if self._steps is not None:
+                self._steps.note_compiled_update()
             return self._is_evaluated_beside and discovery.is_evaluation(module)
 
         on_outermost = self._forward_done if self._settings.step_on == "forward" else None
         if self._settings.capture == "ops":
             from tensight.agents.torch.operators import OperatorCapture
 
-            return OperatorCapture(agent, names, passes_over, on_outermost)
-        return ModuleCapture(agent, names, passes_over=passes_over, on_outermost=on_outermost)
+            return OperatorCapture(agent, names, self._boundary, passes_over, on_outermost)
+        return ModuleCapture(agent, names, self._boundary, passes_over=passes_over, on_outermost=on_outermost)
 
     @property
     def _is_evaluated_beside(self) -> bool:
@@ -166,11 +194,14 @@ class Debugger(TrainingDebugger):
 
     def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
         """Notice from which tensors a backward pass begins."""
+        self._boundary.call(self._before_backward, tensors)
+        return original(tensors, *arguments, **named)
+
+    def _before_backward(self, tensors: Any) -> None:
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
-        return original(tensors, *arguments, **named)
 
 
 def _framework(model: nn.Module) -> Framework:

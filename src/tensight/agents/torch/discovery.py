@@ -62,7 +62,8 @@ def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) ->
     owners: dict[int, nn.Module] = {}
     modules = live_instances(nn.Module) if alive is None else [one for one in alive if _is_module(one)]
     for owner in modules:
-        for child in owner._modules.values():
+        # One that is only half made has none.
+        for child in vars(owner).get("_modules", {}).values():
             if child is not None:
                 owners.setdefault(id(child), owner)
     seen = {id(module)}

@@ -22,7 +22,7 @@ from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
-from tensight.agents.torch.names import unwrapped
+from tensight.agents.torch.names import tensors_of, unwrapped
 from tensight.agents.torch.traces import trace_of
 from tensight.agents.traced_programs import Trace
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensight.agents.agent import Agent
+    from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.names import Names
 
 MOST_TRACES = 32
@@ -42,7 +43,6 @@ _PASSED_OVER = Record(None)
 _BACKWARD = Record(None)
 
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
-_is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 _thread = threading.get_ident
 
 
@@ -53,6 +53,7 @@ class ModuleCapture:
     ----------
     agent : Agent
     names : Names
+    boundary : Boundary
     passes_over : callable (module) -> bool
         Asked for each call of an outermost module: whether it is no part of a step, but an evaluation beside it.
     on_outermost : callable () -> None
@@ -63,6 +64,7 @@ class ModuleCapture:
         self,
         agent: Agent,
         names: Names,
+        boundary: Boundary,
         *,
         passes_over: Callable[[torch.nn.Module], bool],
         on_outermost: Callable[[], None] | None = None,
@@ -72,6 +74,7 @@ class ModuleCapture:
         self._places = agent.places
         self._needs = agent.places.needs
         self._names = names
+        self._boundary = boundary
         self._passes_over = passes_over
         self._on_outermost = on_outermost
         self._thread = _thread()
@@ -151,7 +154,7 @@ class ModuleCapture:
             for module in () if model is None else model.modules():
                 name = self._names.modules.get(id(module))
                 if name is not None and name.is_leaf:
-                    own = [weights.get(id(tensor)) for tensor in module._parameters.values() if tensor is not None]
+                    own = [weights.get(id(tensor)) for tensor in tensors_of(module)]
                     sources = tuple((weight, 0) for weight in own if weight is not None)
                     operators.append(TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources))
         unique = {node.name: node for node in operators}
@@ -173,75 +176,64 @@ class ModuleCapture:
         self._before_forward(module, arguments)
 
     def _before_forward(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-        if _is_compiling() or _thread() != self._thread or _backward_task() != -1:
+        if _thread() != self._thread or _backward_task() != -1:
             return
-        try:
-            record = self._records.get(id(module))
-            if record is None:
-                record = self._record(module)
-            if self._passing is not None and self._passing is not record:
-                return
-            stack = self._stack
-            if record in stack:
-                self._left(record)
-            if record.is_passed_over or (not stack and self._passes_over(module)):
-                self._passing = record
-                return
-            self._passing = None
-            if self._branch is not None:
-                self._branch.enter(stack[-1] if stack else None, arguments)
-            stack.append(record)
-            if record.name.is_compiled:
-                self._hide(module)
-        except Exception as error:
-            self._give_up(error)
+        record = self._records.get(id(module))
+        if record is None:
+            record = self._record(module)
+        if self._passing is not None and self._passing is not record:
+            return
+        stack = self._stack
+        if record in stack:
+            self._left(record)
+        if record.is_passed_over or (not stack and self._passes_over(module)):
+            self._passing = record
+            return
+        self._passing = None
+        if self._branch is not None:
+            self._branch.enter(stack[-1] if stack else None, arguments)
+        stack.append(record)
+        if record.name.is_compiled:
+            self._hide(module)
 
     def _after_forward(
         self, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
     ) -> None:
-        if _is_compiling() or _thread() != self._thread:
+        if _thread() != self._thread:
             return
-        try:
-            if _backward_task() != -1:
-                self._see_again(module, output)
-                return
-            record = self._records.get(id(module))
-            if self._passing is not None:
-                if record is self._passing:
-                    self._passing = None
-                return
-            stack = self._stack
-            if record is None or not self._left(record):
-                return
-            call = self._at.following
-            if call is None or call.record is not record or not self._walk(call, arguments, named, output):
-                self._leave(record, module, arguments, named, output)
-            if not stack and self._on_outermost is not None:
-                self._on_outermost()
-        except Exception as error:
-            self._give_up(error)
+        if _backward_task() != -1:
+            self._see_again(module, output)
+            return
+        record = self._records.get(id(module))
+        if self._passing is not None:
+            if record is self._passing:
+                self._passing = None
+            return
+        stack = self._stack
+        if record is None or not self._left(record):
+            return
+        call = self._at.following
+        if call is None or call.record is not record or not self._walk(call, arguments, named, output):
+            self._leave(record, module, arguments, named, output)
+        if not stack and self._on_outermost is not None:
+            self._on_outermost()
 
     def before_backward(self, roots: Sequence[torch.Tensor]) -> None:
         """Note that a backward pass begins."""
         if not self._handles or _thread() != self._thread or _backward_task() != -1 or self._passing is not None:
             return
-        try:
-            call = self._at.following
-            if call is None or not call.is_backward or not self._fits_backward(call, roots):
-                call = next(
-                    (one for one in self._at.others if one.is_backward and self._fits_backward(one, roots)), None
-                )
-            if call is None:
-                call = self._branch_here().grow_backward(self._at, _BACKWARD, roots)
-                self._append(call)
-            self._at.following = call
-            self._at = call
-            for (slot, _), tensor in zip(call.outputs, roots, strict=True):
-                if slot is not None and (need := self._needs[slot.place]):
-                    self._observe(slot.place, tensor, need)
-            self._finished(call)
-        except Exception as error:
-            self._give_up(error)
+        call = self._at.following
+        if call is None or not call.is_backward or not self._fits_backward(call, roots):
+            call = next((one for one in self._at.others if one.is_backward and self._fits_backward(one, roots)), None)
+        if call is None:
+            call = self._branch_here().grow_backward(self._at, _BACKWARD, roots)
+            self._append(call)
+        self._at.following = call
+        self._at = call
+        for (slot, _), tensor in zip(call.outputs, roots, strict=True):
+            if slot is not None and (need := self._needs[slot.place]):
+                self._observe(slot.place, tensor, need)
+        self._finished(call)
 
     # --- the known way ---
 
@@ -381,22 +373,19 @@ class ModuleCapture:
         agent, needs, observe = self._agent, self._needs, self._observe
 
         def see(gradients: Any) -> None:
-            try:
-                gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
-                if gradient is None:
-                    return
-                place = slot.gradient_place
-                if place < 0:
-                    place = self._place_gradient(slot, gradient)
-                need = needs[place]
-                if need:
-                    observe(place, gradient, need)
-                if agent.stops_at_nodes:
-                    agent.node_done(agent.places[place].node)
-            except Exception as error:
-                self._give_up(error)
+            gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
+            if gradient is None or not self._is_started:
+                return
+            place = slot.gradient_place
+            if place < 0:
+                place = self._place_gradient(slot, gradient)
+            need = needs[place]
+            if need:
+                observe(place, gradient, need)
+            if agent.stops_at_nodes:
+                agent.node_done(agent.places[place].node)
 
-        return see
+        return self._boundary.hook(see)
 
     def _place_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
         if slot.consumer is not None:
@@ -440,8 +429,8 @@ class ModuleCapture:
             # PyTorch warns people who compile modules of hooks that are not theirs.
             warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks")
             self._handles = [
-                hooks.register_module_forward_pre_hook(self._before_forward),
-                hooks.register_module_forward_hook(self._after_forward, with_kwargs=True),
+                hooks.register_module_forward_pre_hook(self._boundary.hook(self._before_forward)),
+                hooks.register_module_forward_hook(self._boundary.hook(self._after_forward), with_kwargs=True),
             ]
 
     def _remove(self) -> None:
@@ -464,12 +453,7 @@ class ModuleCapture:
             if output is not None:
                 self._after_forward(module, arguments, named, output)
 
-        handle = module.register_forward_hook(reveal, with_kwargs=True, always_call=True)
-
-    def _give_up(self, error: Exception) -> None:
-        """Let the training go on without us: whatever went wrong here is no reason to disturb it."""
-        self.stop()
-        say_once(f"modules are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")
+        handle = module.register_forward_hook(self._boundary.hook(reveal), with_kwargs=True, always_call=True)
 
 
 def _is_compiled_somewhere() -> bool:

@@ -85,14 +85,14 @@ class TensorEntry(NamedTuple):
 
     Attributes
     ----------
-    holder : dict of str to Tensor or None
+    holder : mapping of str to Tensor or None
     key : str
     name : str
         ``layer1.conv1.weight``.
     is_parameter : bool
     """
 
-    holder: dict[str, torch.Tensor | None]
+    holder: dict[str, torch.Tensor | None] | _ScriptedTensors
     key: str
     name: str
     is_parameter: bool
@@ -197,12 +197,16 @@ class Names:
         if model is None:
             return
         entries: list[TensorEntry] = []
+        scripted: tuple[str, ...] = ()
         for path, module in model.named_modules():
             steps = [step.replace("/", "_") for step in path.split(".") if step and step not in _WRAPPED]
-            if id(module) not in root.modules:
+            # What TorchScript runs is one module to Python: those within are never called.
+            if not path.startswith(scripted) and id(module) not in root.modules:
                 root.modules.add(id(module))
                 self.modules.setdefault(id(module), _name_of(module, "/".join([root.scope, *steps]), root))
                 weakref.finalize(module, self._forget_module, weakref.ref(self), root, id(module)).atexit = False
+            if is_scripted(module):
+                scripted = (*scripted, f"{path}." if path else "")
             entries += _entries_of(module, root.prefix + "".join(f"{step}." for step in steps))
         self._entries[id(root)] = entries
         self.generation += 1
@@ -254,9 +258,23 @@ def _is_compiled(module: nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" and _wrapped_by(module) is not None
 
 
+def is_scripted(module: nn.Module) -> bool:
+    """Whether a module is one of TorchScript, scripted or traced."""
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """Return the weights and buffers of a module of one piece: its own, or with them those of all within."""
+    if is_scripted(module) or _is_compiled(module):
+        return [*module.parameters(), *module.buffers()]
+    return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
+
+
 def _name_of(module: nn.Module, scope: str, root: Root) -> ModuleName:
     if _is_compiled(module):
         return ModuleName(scope, type(unwrapped(module)).__name__, root, True, False, True)
+    if is_scripted(module):
+        return ModuleName(scope, str(module.original_name).replace("/", "_"), root, True, False)
     wrapper = _wrapped_by(module) is not None
     is_leaf = not wrapper and not any(True for _ in module.children())
     is_plain = wrapper or (isinstance(module, _PLAIN_CONTAINERS) and type(module).__module__.startswith("torch."))
@@ -265,7 +283,26 @@ def _name_of(module: nn.Module, scope: str, root: Root) -> ModuleName:
     return ModuleName(scope, class_.__name__.replace("/", "_"), root, is_leaf and not is_plain, is_plain)
 
 
+class _ScriptedTensors:
+    """Where TorchScript holds the weights or the buffers of a module: as a dictionary has them."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+
+    def __getitem__(self, key: str) -> torch.Tensor | None:
+        tensor: torch.Tensor | None = self._held[key]
+        return tensor
+
+    def get(self, key: str) -> torch.Tensor | None:
+        # It has no method of this name.
+        return self._held[key] if key in self._held else None  # noqa: SIM401
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held.keys())
+
+
 def _entries_of(module: nn.Module, prefix: str) -> Iterator[TensorEntry]:
-    for holder, is_parameter in ((module._parameters, True), (module._buffers, False)):
+    for held, is_parameter in ((module._parameters, True), (module._buffers, False)):
+        holder = _ScriptedTensors(held) if is_scripted(module) else held
         for key in holder:
             yield TensorEntry(holder, key, prefix + key, is_parameter)

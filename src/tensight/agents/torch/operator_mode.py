@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tensight.agents.torch.operator_steps import Operator
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import CodeType
 
-    from tensight.agents.torch.operator_steps import Operator
+_modes_below: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 
 
 def _hide_from_compiler(code: CodeType) -> bool:
@@ -34,18 +37,25 @@ class OperatorMode(TorchDispatchMode):
     """Compares each operator with the one that is expected at its position.
 
     It stays at the bottom of the thread's stack of modes, below those of the user: these may come and go while it is
-    there, and what they turn operators into is what runs.
+    there, and what they turn operators into is what runs. Below it are only the modes with which PyTorch traces, or
+    works on fake tensors; of what they get nothing is seen.
+
+    Whatever happens in the debugger, each operator runs once and its result is returned; its own exceptions pass.
 
     Parameters
     ----------
     needs : bytearray
         `Need` bits of each place.
-    unexpected : callable (func, types, args, kwargs) -> result
-        Runs an operator that is not the expected one.
+    unexpected : callable (func, types, args, kwargs) -> Operator, callable or None
+        Asked about an operator that is not the expected one, before it runs: returns the operator of the step that it
+        is, what is to be told its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
+        of a class of its own how it does that.
     ran : callable (operator, result, args, kwargs)
         Told of an expected operator that has run, if something may be wanted of it.
     reads : callable (externals, args, kwargs)
         Told of tensors from outside that an expected operator is about to read.
+    failed : callable (error)
+        Told of an exception in one of the others.
     waiting, keep : list, callable
         What to do first before the next operator runs, if anything is in the list.
 
@@ -71,6 +81,7 @@ class OperatorMode(TorchDispatchMode):
         unexpected: Callable[..., Any],
         ran: Callable[..., None],
         reads: Callable[..., None],
+        failed: Callable[[Exception], None],
         waiting: list[Any],
         keep: Callable[[], None],
     ) -> None:
@@ -85,6 +96,7 @@ class OperatorMode(TorchDispatchMode):
         self._unexpected = unexpected
         self._ran = ran
         self._reads = reads
+        self._failed = failed
         self._waiting = waiting
         self._keep = keep
 
@@ -96,24 +108,36 @@ class OperatorMode(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run an operator."""
-        operator = self.expected[self.position]
-        if operator.func is not func or operator.scope is not self.scope or types or get_ident() != self.thread:
-            return self._unexpected(func, types, args, kwargs)
-        return self.run(operator, func, args, kwargs)
-
-    def run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
-        """Run the operator that is expected now."""
-        if self._waiting:
-            self._keep()
-        if operator.externals:
-            self._reads(operator.externals, args, kwargs)
+        operator: Any = None
+        if self.thread and not _modes_below() and _tracing_state() is None:
+            try:
+                operator = self.expected[self.position]
+                if operator.func is not func or operator.scope is not self.scope or types or get_ident() != self.thread:
+                    operator = self._unexpected(func, types, args, kwargs)
+                    if operator is NotImplemented:
+                        return NotImplemented
+                if operator.__class__ is Operator:
+                    if self._waiting:
+                        self._keep()
+                    if operator.externals:
+                        self._reads(operator.externals, args, kwargs)
+            except Exception as error:
+                operator = None
+                self._failed(error)
         result = func(*args, **kwargs) if kwargs else func(*args)
-        position = self.position
-        self.position = position + 1
-        self.seen[position] = id(result) if operator.is_single else identities(result)
-        place = operator.place
-        if self.stops or (self._needs[place] if place >= 0 else operator.outputs):
-            self._ran(operator, result, args, kwargs)
+        if operator is not None:
+            try:
+                if operator.__class__ is Operator:
+                    position = self.position
+                    self.position = position + 1
+                    self.seen[position] = id(result) if operator.is_single else identities(result)
+                    place = operator.place
+                    if self.stops or (self._needs[place] if place >= 0 else operator.outputs):
+                        self._ran(operator, result, args, kwargs)
+                else:
+                    operator(result)
+            except Exception as error:
+                self._failed(error)
         return result
 
     @classmethod

@@ -7,11 +7,14 @@ the step is traced, and the step is another graph of the run.
 
 from __future__ import annotations
 
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import optimizer as optimizer_hooks
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from tensight.agents.notices import say_once
 from tensight.agents.torch.framework_frames import loads_data
@@ -22,18 +25,18 @@ from tensight.agents.torch.operator_steps import END, OperatorStep, tensor_at
 from tensight.agents.torch.operator_tracing import StepTracer
 from tensight.agents.torch.pairing import accumulated_weight
 from tensight.agents.torch.scopes import ROOT_SCOPE, ModuleScopes
-from tensight.agents.torch.steps import LEFT_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import nn
-    from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.agent import Agent
     from tensight.agents.program import Source
+    from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.names import Names
     from tensight.agents.torch.operator_steps import External, Operator
+    from tensight.agents.torch.operator_tracing import Started
     from tensight.agents.traced_programs import Trace
 
 _TRACED_AT_FIRST = 2
@@ -42,6 +45,7 @@ _TRACED_AT_FIRST = 2
 _MOST_STEPS = 64
 _NOTHING = [END]
 _LOADING = "enumerate(DataLoader)"
+_NO_VALUES = (FakeTensor, FunctionalTensor, UninitializedParameter, UninitializedBuffer)
 
 
 class OperatorCapture:
@@ -52,6 +56,7 @@ class OperatorCapture:
     agent : Agent
     names : Names
         Of the models.
+    boundary : Boundary
     passes_over : callable (module) -> bool, optional
         Whether a call of a module that no other one called is no part of a step, such as an evaluation.
     on_outermost : callable, optional
@@ -62,11 +67,13 @@ class OperatorCapture:
         self,
         agent: Agent,
         names: Names,
+        boundary: Boundary,
         passes_over: Callable[[nn.Module], bool] | None = None,
         on_outermost: Callable[[], None] | None = None,
     ) -> None:
         self._agent = agent
         self._names = names
+        self._boundary = boundary
         self._passes_over = passes_over
         self._on_outermost = on_outermost
         self._observer = OperatorObserver(agent)
@@ -75,11 +82,12 @@ class OperatorCapture:
             self._unexpected,
             self._observer.ran,
             self._reads,
+            self._lose_step,
             self._observer.waiting,
             self._observer.keep,
         )
-        self._scopes = ModuleScopes(names.scope, self._enter_scope, self._outermost)
-        self._handles: list[RemovableHandle] = []
+        self._scopes = ModuleScopes(names.scope, self._enter_scope, self._outermost, boundary)
+        self._follows_optimizers = False
         self._step = OperatorStep((), {})
         self._steps = [self._step]
         self._tracer: StepTracer | None = None
@@ -105,23 +113,14 @@ class OperatorCapture:
     def start(self) -> None:
         """See the step that begins now, and those that follow."""
         self._is_started = True
-        if not self._handles:
-            # They stay until the end: PyTorch does not bear that hooks come and go while it calls them.
-            self._handles = [
-                optimizer_hooks.register_optimizer_step_pre_hook(self._begin_optimizer),
-                optimizer_hooks.register_optimizer_step_post_hook(self._end_optimizer),
-            ]
+        if not self._follows_optimizers:
+            self._follows_optimizers = True
+            self._boundary.follow_steps(self._begin_optimizer, self._end_optimizer)
         self.begin_step()
 
     def stop(self) -> None:
         """Remove everything from PyTorch."""
         self._is_started = self._is_captured = False
-        if self._optimizer is not None:
-            LEFT_HOOKS.extend(self._handles)
-        else:
-            for handle in self._handles:
-                handle.remove()
-        self._handles.clear()
         self._leave()
 
     def begin_step(self) -> None:
@@ -145,7 +144,7 @@ class OperatorCapture:
             return self._step.trace
         self._is_captured = False
         self._captured_steps += 1
-        self._guarded(self._observer.keep)
+        self._observer.keep()
         mode = self._mode
         mode.thread = 0
         if self._repeats or self._loading:
@@ -240,7 +239,7 @@ class OperatorCapture:
             return
         self._optimizer = optimizer
         if self._tracer is not None:
-            self._guarded(self._tracer.begin_optimizer, optimizer)
+            self._tracer.begin_optimizer(optimizer)
 
     def _end_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if optimizer is self._optimizer:
@@ -252,30 +251,25 @@ class OperatorCapture:
 
     def _unexpected(
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
-    ) -> Any:
-        """Run an operator that is not the one at this position, or none of the step at all."""
+    ) -> Operator | Callable[[Any], None] | None:
+        """Say what an operator is that is not the one at this position, as `OperatorMode` asks it."""
         if types and any(is_made_of_others(type_) for type_ in types):
-            # A tensor that is made of others works with those, and that is seen.
-            return NotImplemented
-        mode = self._mode
-        is_ours = (
-            bool(mode.thread)
-            and self._is_ours()
-            and not self._concerns_no_tensor(func, args)
-            and not self._belongs_to_search()
-        )
+            # A tensor that is made of others works with those, and that is seen; some are made of nothing.
+            return None if any(issubclass(type_, _NO_VALUES) for type_ in types) else NotImplemented
+        is_ours = self._is_ours() and not self._concerns_no_tensor(func, args) and not self._belongs_to_search()
         if not is_ours or self._loading or self._is_lost:
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return None
         if func in ACCUMULATING and self._is_unseen(func, types):
-            result = func(*args, **kwargs) if kwargs else func(*args)
-            self._guarded(self._follow_unseen, func, args, result)
-            return result
+            return partial(self._follow_unseen, func, args)
         if not self._goes_on(func):
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return None
         if self._tracer is None or self._repeats:
             # The operator that is expected now is this one.
-            return mode.run(mode.expected[mode.position], func, args, kwargs)
-        return self._trace(self._tracer, func, args, kwargs)
+            return self._mode.expected[self._mode.position]
+        self._observer.keep()
+        started = self._tracer.start(func, self._mode.scope, args, kwargs)
+        self._observer.reads(started.externals, args, kwargs)
+        return partial(self._traced, self._tracer, started, args, kwargs)
 
     @staticmethod
     def _is_unseen(func: Any, types: tuple[type, ...]) -> bool:
@@ -296,17 +290,13 @@ class OperatorCapture:
                 self._tracer.accumulate(weight, origin)
             self._tracer.same(result, origin)
 
-    def _trace(self, tracer: StepTracer, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
-        self._guarded(self._observer.keep)
-        started = self._guarded(tracer.start, func, self._mode.scope, args, kwargs)
-        if started is not None:
-            self._guarded(self._observer.reads, started.externals, args, kwargs)
-        result = func(*args, **kwargs) if kwargs else func(*args)
-        if started is not None:
-            operator = self._guarded(tracer.finish, started, result, args, kwargs)
-            if operator is not None:
-                self._guarded(self._observer.ran, operator, result, args, kwargs)
-        return result
+    def _traced(
+        self, tracer: StepTracer, started: Started, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, result: Any
+    ) -> None:
+        """Add an operator that has run to the step that is traced."""
+        operator = tracer.finish(started, result, args, kwargs)
+        if operator is not None:
+            self._observer.ran(operator, result, args, kwargs)
 
     def _is_ours(self) -> bool:
         """Whether this thread is the one that trains, or the one that runs its backward pass."""
@@ -371,8 +361,8 @@ class OperatorCapture:
             self._is_lost = True
             mode.expect(_NOTHING)
             return False
-        self._guarded(self._begin_tracing)
-        return self._tracer is not None
+        self._begin_tracing()
+        return True
 
     def _begin_tracing(self) -> None:
         """Trace the rest of the step; how it began is known."""
@@ -436,16 +426,12 @@ class OperatorCapture:
                 return step
         return self._add(OperatorStep(operators, self._step.gradient_sources, self._step.evaluation))
 
-    def _guarded(self, call: Any, *arguments: Any) -> Any:
-        """Call something of ours; if it fails the rest of the step is not followed, and the training goes on."""
-        try:
-            return call(*arguments)
-        except Exception as error:
-            say_once(f"operators cannot be followed to the end of this step: {error!r}")
-            self._tracer = None
-            self._is_lost = True
-            self._mode.expect(_NOTHING)
-            return None
+    def _lose_step(self, error: Exception) -> None:
+        """Follow the rest of the step no more, because something of ours has failed; the next one is followed."""
+        say_once(f"operators cannot be followed to the end of this step: {error!r}")
+        self._tracer = None
+        self._is_lost = True
+        self._mode.expect(_NOTHING)
 
 
 _OTHER_THREADS = (

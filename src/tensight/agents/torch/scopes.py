@@ -6,7 +6,6 @@ import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.nn.modules import module as global_hooks
 
 if TYPE_CHECKING:
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
+
+    from tensight.agents.torch.boundary import Boundary
 
 ROOT_SCOPE = "Default"
 
@@ -29,6 +30,7 @@ class ModuleScopes:
         Told whenever the scope is another one. Equal scopes are one object.
     outermost : callable (module, begins)
         Told when a module begins or ends that no other module called.
+    boundary : Boundary
 
     Attributes
     ----------
@@ -41,10 +43,12 @@ class ModuleScopes:
         scope_of: Callable[[nn.Module], str],
         entered: Callable[[str], None],
         outermost: Callable[[nn.Module, bool], None],
+        boundary: Boundary,
     ) -> None:
         self._scope_of = scope_of
         self._entered = entered
         self._outermost = outermost
+        self._boundary = boundary
         self._running: list[tuple[int, str]] = []
         self._known = {ROOT_SCOPE: ROOT_SCOPE}
         self.thread = 0
@@ -64,8 +68,8 @@ class ModuleScopes:
                 "ignore", "Using `torch.compile\\(module\\)` when there are global hooks", UserWarning
             )
             self._handles = [
-                global_hooks.register_module_forward_pre_hook(self._before),
-                global_hooks.register_module_forward_hook(self._after, always_call=True),
+                global_hooks.register_module_forward_pre_hook(self._boundary.hook(self._before)),
+                global_hooks.register_module_forward_hook(self._boundary.hook(self._after), always_call=True),
             ]
             self._entered(self.scope)
 
@@ -77,18 +81,19 @@ class ModuleScopes:
         self._running.clear()
 
     def _before(self, module: nn.Module, args: Any) -> None:  # noqa: ARG002 - given by torch
-        if torch.compiler.is_compiling() or get_ident() != self.thread:
+        if get_ident() != self.thread:
             return
         if not self._running:
             self._outermost(module, True)
+            if not self._handles:
+                # With a step that has ended here.
+                return
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
         self._running.append((id(module), scope))
         self._entered(scope)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG002 - given by torch
-        if torch.compiler.is_compiling():
-            return
         running = self._running
         if get_ident() != self.thread or not running:
             return

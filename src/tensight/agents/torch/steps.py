@@ -10,9 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import optimizer as optimizer_hooks
 
-from tensight.agents.notices import say_once
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 
@@ -20,15 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from torch.utils.hooks import RemovableHandle
-
+    from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.parameters import Parameters
 
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+_OPTIMIZERS_CALL = 4
+"""Frames from a hook to PyTorch's function that calls it: between are those of the boundary."""
 
-LEFT_HOOKS: list[RemovableHandle] = []
-"""Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does."""
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Steps:
@@ -39,6 +36,7 @@ class Steps:
     parameters : Parameters
         Knows which optimizers train the models.
     capture : Capture
+    boundary : Boundary
     on_step : callable (skipped) -> None
         Told when a step has ended, and whether a loss scaler has left out its update.
     on_scaling : callable () -> None
@@ -49,17 +47,18 @@ class Steps:
         self,
         parameters: Parameters,
         capture: Capture,
+        boundary: Boundary,
         on_step: Callable[[bool], None],
         on_scaling: Callable[[], None],
     ) -> None:
         self._parameters = parameters
         self._capture = capture
+        self._boundary = boundary
         self._on_step = on_step
         self._on_scaling = on_scaling
         self._is_active = False
-        self._is_within = False
         self._thread = threading.get_ident()
-        self._handles: list[Any] = []
+        self._is_installed = False
         self._foreign: set[int] = set()
         self._foreign_generation = -1
         self._running: list[FrameType] = []
@@ -70,15 +69,11 @@ class Steps:
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
-        while LEFT_HOOKS:
-            LEFT_HOOKS.pop().remove()
         self._thread = threading.get_ident()
         self._is_active = True
-        if not self._handles:
-            self._handles = [
-                optimizer_hooks.register_optimizer_step_pre_hook(self._before),
-                optimizer_hooks.register_optimizer_step_post_hook(self._after),
-            ]
+        if not self._is_installed:
+            self._is_installed = True
+            self._boundary.follow_steps(self._before, self._after)
             self._scaler.put(torch.amp.GradScaler, "step", self._scaler_step)
             self._scaler.put(torch.amp.GradScaler, "scale", self._scaler_scale)
 
@@ -87,13 +82,6 @@ class Steps:
         self._is_active = False
         self._running.clear()
         self._scaler.take_back()
-        # PyTorch is going through its hooks while one of ours runs: those must stay, and do nothing.
-        if self._is_within:
-            LEFT_HOOKS.extend(self._handles)
-        else:
-            for handle in self._handles:
-                handle.remove()
-        self._handles.clear()
 
     # --- optimizers ---
 
@@ -102,59 +90,56 @@ class Steps:
     ) -> _Arguments | None:
         if threading.get_ident() != self._thread or not self._is_active:
             return None
-        self._is_within = True
-        try:
-            frame = sys._getframe(1)
-            self._running = [other for other in self._running if _is_running(other, frame)]
-            is_inner = bool(self._running)
-            self._running.append(frame)
-            if is_inner or not self._knows(optimizer):
-                return None
-            self._evaluations = 0
-            self._parameters.note_update(optimizer)
-            found = _closure(arguments, named)
-            if found is None:
-                self._parameters.observe_gradients(optimizer)
-                return None
-            closure, replace = found
-            return replace(self._followed(optimizer, closure))
-        except Exception as error:
-            self._give_up(error)
+        frame = sys._getframe(_OPTIMIZERS_CALL)
+        self._running = [other for other in self._running if _is_running(other, frame)]
+        is_inner = bool(self._running)
+        self._running.append(frame)
+        if is_inner or not self._knows(optimizer):
             return None
-        finally:
-            self._is_within = False
+        self._evaluations = 0
+        self._parameters.note_update(optimizer)
+        found = _closure(arguments, named)
+        if found is None:
+            self._parameters.observe_gradients(optimizer)
+            return None
+        closure, replace = found
+        return replace(self._followed(optimizer, closure))
 
     def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:  # noqa: ARG002 - given by torch
         if threading.get_ident() != self._thread or not self._is_active:
             return
-        self._is_within = True
-        try:
-            if self._running:
-                self._running.pop()
-            if self._running or not self._knows(optimizer):
-                return
+        if self._running:
+            self._running.pop()
+        if self._running or not self._knows(optimizer):
+            return
+        self._updates += 1
+        skipped = getattr(optimizer, "found_inf", None)
+        self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
+
+    def note_compiled_update(self) -> None:
+        """Take note, before something else runs, if compiled code has run an optimizer's step."""
+        optimizer, self._boundary.compiled_update = self._boundary.compiled_update, None
+        if optimizer is not None and self._is_active and self._knows(optimizer):
             self._updates += 1
-            skipped = getattr(optimizer, "found_inf", None)
-            self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
-        except Exception as error:
-            self._give_up(error)
-        finally:
-            self._is_within = False
+            self._update_done(optimizer, skipped=False)
 
     def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that does the same: its evaluations belong to one step."""
 
         def evaluate() -> Any:
-            if self._evaluations:
-                self._capture.begin_evaluation()
-            else:
-                self._capture.mark_evaluation()
-            self._evaluations += 1
+            self._boundary.call(self._begin_evaluation)
             result = closure()
-            self._parameters.observe_gradients(optimizer)
+            self._boundary.call(self._parameters.observe_gradients, optimizer)
             return result
 
         return evaluate
+
+    def _begin_evaluation(self) -> None:
+        if self._evaluations:
+            self._capture.begin_evaluation()
+        else:
+            self._capture.mark_evaluation()
+        self._evaluations += 1
 
     def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
         self._rounds.learn(self._parameters.optimizers)
@@ -183,28 +168,24 @@ class Steps:
         before = self._updates
         result = original(scaler, optimizer, *arguments, **named)
         if self._updates == before:
-            self._after_scaler(optimizer)
+            self._boundary.call(self._after_scaler, optimizer)
         return result
-
-    def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:
-        if self._is_active and scaler.is_enabled() and threading.get_ident() == self._thread:
-            self._on_scaling()
-        return original(scaler, *arguments, **named)
 
     def _after_scaler(self, optimizer: Any) -> None:
         if not self._is_active or threading.get_ident() != self._thread:
             return
-        try:
-            if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
-                self._updates += 1
-                self._parameters.observe_gradients(optimizer)
-                self._update_done(optimizer, skipped=True)
-        except Exception as error:
-            self._give_up(error)
+        if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
+            self._updates += 1
+            self._parameters.observe_gradients(optimizer)
+            self._update_done(optimizer, skipped=True)
 
-    def _give_up(self, error: Exception) -> None:
-        self.remove()
-        say_once(f"steps are no longer followed, because of an error in the debugger: {type(error).__name__}: {error}")
+    def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:
+        self._boundary.call(self._before_scaling, scaler)
+        return original(scaler, *arguments, **named)
+
+    def _before_scaling(self, scaler: Any) -> None:
+        if self._is_active and scaler.is_enabled() and threading.get_ident() == self._thread:
+            self._on_scaling()
 
 
 def _is_running(frame: FrameType, innermost: FrameType) -> bool:

@@ -1,0 +1,234 @@
+"""What PyTorch does with a training besides training it: traces, exports, compiles, distributes. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import trainings
+from networks import Mlp
+from seen_steps import Seen
+from test_torch_tensor_kinds import Doubled
+from torch import distributed, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.fx.experimental.proxy_tensor import make_fx
+from trainings import Training
+from watched_training import Person, debug
+
+if TYPE_CHECKING:
+    from running import RunningServer
+
+    from tensight.client import Session
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of what PyTorch has not finished, or gives up
+CAPTURES = ("modules", "ops")
+
+
+def watch(session: Session) -> None:
+    session.watch_recommended()
+    session.watch("weight_change_too_large", abs_mean_update_ratio_gt=1e30)
+
+
+def fake(model: nn.Module, inputs: torch.Tensor) -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model(inputs).sum()
+        other = nn.Linear(2, 2)
+        other(torch.ones(2)).sum().backward()
+        torch.optim.AdamW(other.parameters()).step()
+
+
+TRANSFORMATIONS: dict[str, Callable[[nn.Module, torch.Tensor], Any]] = {
+    "trace": torch.jit.trace,
+    "script": lambda model, inputs: torch.jit.script(nn.Sequential(nn.Linear(16, 2), nn.ReLU()))(inputs),
+    "symbolic trace": lambda model, inputs: torch.fx.symbolic_trace(model),
+    "trace of operators": lambda model, inputs: make_fx(lambda given: model(given))(inputs),
+    "trace of fake operators": lambda model, inputs: make_fx(
+        lambda given: model(given), tracing_mode="fake", _allow_non_fake_inputs=True
+    )(inputs),
+    "export": lambda model, inputs: torch.export.export(model, (inputs,)),
+    "fake": fake,
+    "functionalize": lambda model, inputs: torch.func.functionalize(lambda given: model(given))(inputs),
+}
+
+
+def transformed() -> Training:
+    """A training that has something else done with its model before each step, one after the other."""
+    torch.manual_seed(trainings.SEED)
+    batch = trainings.batches_of(*trainings.points(), 16)
+    model = Mlp(16, 32, 32, trainings.CLASSES)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    todo = list(TRANSFORMATIONS.values())
+
+    def loss_of(number: int) -> torch.Tensor:
+        inputs, labels = batch(number)
+        todo[number % len(todo)](model, inputs)
+        return nn.functional.cross_entropy(model(inputs), labels)
+
+    return trainings.descend(model, optimizer, loss_of)
+
+
+def of_ones_own_tensors() -> Training:
+    """A training whose weights are tensors of a class with operators of its own, and no memory."""
+    torch.manual_seed(trainings.SEED)
+    model = nn.Linear(4, 2, bias=False)
+    model.weight = nn.Parameter(Doubled(model.weight.detach()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return trainings.descend(model, optimizer, lambda _: model(Doubled(torch.randn(3, 4))).square().mean())
+
+
+def lazy() -> Training:
+    """A training of modules that learn their shapes from the first batch."""
+    torch.manual_seed(trainings.SEED)
+    model = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(2))
+    optimizers: list[torch.optim.Optimizer] = []
+
+    def step(_: int) -> torch.Tensor:
+        loss = model(torch.randn(3, 4)).square().mean()
+        if not optimizers:
+            optimizers.append(torch.optim.SGD(model.parameters(), lr=0.1))
+        optimizers[0].zero_grad()
+        loss.backward()
+        optimizers[0].step()
+        return loss
+
+    return Training((model,), (), step)
+
+
+def sharded() -> Training:
+    """FSDP2."""
+    torch.manual_seed(trainings.SEED)
+    model = Mlp(16, 32, 32, trainings.CLASSES)
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return trainings.supervised(model, optimizer, trainings.batches_of(*trainings.points(), 16))
+
+
+def tensor_parallel() -> Training:
+    """Tensor parallelism."""
+    torch.manual_seed(trainings.SEED)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, trainings.CLASSES))
+    parallelize_module(model, init_device_mesh("cpu", (1,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return trainings.supervised(model, optimizer, trainings.batches_of(*trainings.points(), 16))
+
+
+def bits(training: Training) -> list[bytes]:
+    """What it arrived at; of distributed tensors the part that is here."""
+    found = []
+    for tensor in training.tensors():
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        local = local.data.inner if isinstance(local.data, Doubled) else local
+        found.append(local.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return [*found, torch.get_rng_state().numpy().tobytes()]
+
+
+@contextmanager
+def one_rank() -> Iterator[None]:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def trains_as_alone(server: RunningServer, make: Callable[[], Training], capture: str, steps: int) -> None:
+    alone = make()
+    alone.run(steps)
+    training = make()
+    finding = debug(server, training, steps, person=Person(watch), capture=capture)
+    assert finding.ended, finding.summary()
+    assert finding.step == steps
+    assert bits(training) == bits(alone)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_model_is_traced_exported_and_faked_in_a_training(torch_server: RunningServer, capture: str) -> None:
+    trains_as_alone(torch_server, transformed, capture, 2 * len(TRANSFORMATIONS))
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("make", [of_ones_own_tensors, lazy])
+def test_tensors_without_memory_are_left_alone(
+    torch_server: RunningServer, make: Callable[[], Training], capture: str
+) -> None:
+    trains_as_alone(torch_server, make, capture, 6)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("make", [sharded, tensor_parallel])
+def test_distributed_tensors_are_read_where_their_part_is(
+    torch_server: RunningServer, make: Callable[[], Training], capture: str
+) -> None:
+    with one_rank():
+        trains_as_alone(torch_server, make, capture, 6)
+
+
+def test_the_part_of_a_distributed_weight_has_statistics() -> None:
+    with one_rank():
+        training = tensor_parallel()
+        weight = training.models[0][0].weight
+        with Seen(*training.models, *training.optimizers) as seen:
+            training.run(2)
+            assert seen.steps[1].of("0.weight").mean == pytest.approx(float(weight.to_local().double().mean()))
+
+
+def scripted() -> nn.Module:
+    return torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+
+
+def traced() -> nn.Module:
+    return torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(1, 4))
+
+
+@pytest.mark.parametrize("make", [scripted, traced])
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_what_torchscript_runs_is_one_node_with_all_its_weights(
+    torch_server: RunningServer, make: Callable[[], nn.Module], capture: str
+) -> None:
+    def training() -> Training:
+        torch.manual_seed(trainings.SEED)
+        model = nn.Sequential(make(), nn.Linear(4, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        return trainings.descend(model, optimizer, lambda _: model(torch.randn(3, 4)).square().mean())
+
+    trains_as_alone(torch_server, training, capture, 6)
+    again = training()
+    with Seen(*again.models, *again.optimizers) as seen:
+        again.run(2)
+    step = seen.steps[1]
+    assert step.names("Default/0") == ["Default/0/Sequential-op0"]
+    assert {("0.0.weight", 0), ("0.0.bias", 0)} <= set(step.node("Default/0/Sequential-op0").inputs)
+    assert step.of("0.0.weight").nan_count == 0
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_compiled_update_ends_a_step_and_computes_the_same(torch_server: RunningServer, capture: str) -> None:
+    def training() -> Training:
+        torch._dynamo.reset()
+        torch.manual_seed(trainings.SEED)
+        model = Mlp(16, 32, 32, trainings.CLASSES)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        batch = trainings.batches_of(*trainings.points(), 16)
+        update = torch.compile(optimizer.step, backend="aot_eager")
+
+        def step(number: int) -> torch.Tensor:
+            inputs, labels = batch(number)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            update()
+            return loss
+
+        return Training((model,), (optimizer,), step)
+
+    trains_as_alone(torch_server, training, capture, 6)
