@@ -160,3 +160,23 @@ def test_any_text_is_an_order_or_a_history_or_refused(text: str) -> None:
     except ValueError:
         return
     assert list(history) == sorted(set(history))
+
+
+@pytest.mark.parametrize(
+    ("second_ran", "expected"),
+    [
+        ((1,), {"Default/Add-op1": 1, "Default/Mul-op2": 2, "w": 3, "Default/Exp-op3": 1, "v": 2}),
+        ((0, 1), {"Default/Add-op1": 1, "Default/Mul-op2": 2, "Default/Exp-op3": 3, "w": 4, "v": 5}),
+    ],
+    ids=["in steps of its own", "in the same step"],
+)
+def test_nodes_are_numbered_within_their_step(
+    writer: DumpWriter, second_ran: tuple[int, ...], expected: dict[str, int]
+) -> None:
+    writer.graph(GraphWriter(name="kernel_graph_1", root="1").parameter("v").operator("Default/Exp-op3"), 1)
+    writer.tensor(0, "Add.Add-op1")
+    for iteration in second_ran:
+        writer.tensor(iteration, "Exp.Exp-op3", graph_id=1)
+    dump = open_dump(writer.root)
+    nodes = [node for graph in dump.graphs(0) for node in graph.nodes]
+    assert {node.name: dump.node_number(0, node) for node in nodes} == expected

@@ -103,6 +103,13 @@ def test_a_tensor_is_followed_over_the_steps(session: Opened, log: str, planted:
 # --- slices ---
 
 
+def test_an_iteration_is_not_taken_for_a_step(session: Opened) -> None:
+    for path, node in (("/tensors", {"node": "Default/x"}), ("/statistics", {})):
+        answer = session.ask("GET", path, params={"iteration": 0, **node})
+        assert answer.status_code == 422 or answer.status_code == 400
+        assert "counts from 1" in answer.text
+
+
 def test_an_address_without_step_is_that_of_the_step_shown(
     session: Opened, log: str, dumped: Callable[[str, int], NDArray[Any]]
 ) -> None:

@@ -454,6 +454,6 @@ def test_sources_and_the_order_of_execution_come_with_the_graph(on_stage: Play) 
         assert kind(await agent.calls.send_graph(agent.caller, stream(chunks), False)) == "nothing"
         session = stage.session()
         assert await session.source_text("/home/me/train.py") == "x = 'é'"
-        assert [session.position(0, GRAPH, node) for node in (RELU, CONV, WEIGHT)] == [0, 1, 2]
+        assert [session.position(0, GRAPH, node) for node in (RELU, CONV, WEIGHT)] == [1, 2, 3]
 
     on_stage(scene)

@@ -86,8 +86,9 @@ def show_training(scenario: str, *, stay: bool) -> bool:
         if not record.hits:
             out.print(f"[yellow]The training ended at step {record.step}, and nothing hit.[/]")
             return False
-        said = f"; the last it printed: [dim]{escape(training.last_line)}[/]" if training.last_line else ""
-        out.print(f"[red]■[/] stopped at step {record.step}{said}\n")
+        where = f"within step {record.step}, before it printed anything" if record.node else f"at step {record.step}"
+        said = f"; the last line printed: [dim]{escape(training.last_line)}[/]" if training.last_line else ""
+        out.print(f"[red]■[/] stopped {where}{said}\n")
         print_findings(out, session)
         if stay:
             _stay(out, address, session)

@@ -142,6 +142,10 @@ class Dump:
         """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`."""
         return self._rank(rank).order.position(node)
 
+    def node_number(self, rank: int, node: Node) -> int | None:
+        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        return self._rank(rank).order.number(node)
+
     def tensors(
         self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
     ) -> Sequence[TensorFile]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tensight.dumps.layout import RankFolder
     from tensight.dumps.storage import Storage
@@ -43,7 +43,8 @@ class ExecutionOrder:
     """Positions of the nodes of a rank's graphs.
 
     Constants come first (negative positions), then operators as they ran, then parameters, whose files hold the
-    values at the end of an iteration.
+    values at the end of an iteration. `position` sorts the nodes of all graphs; `number` is what a person reads: where
+    a node stands among those of its step.
 
     Parameters
     ----------
@@ -51,9 +52,16 @@ class ExecutionOrder:
         Sorted by id.
     orders : mapping of int to tuple of str
         Operators by graph id as the dump lists them; a graph without a list is taken in topological order.
+    ran : mapping of int to collection of int, optional
+        The iterations of root graphs. By default each ran in steps of its own.
     """
 
-    def __init__(self, graphs: Sequence[Graph], orders: Mapping[int, tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        orders: Mapping[int, tuple[str, ...]],
+        ran: Mapping[int, Collection[int]] | None = None,
+    ) -> None:
         names: list[str] = []
         self._positions: dict[Node, int] = {}
         self.unknown: dict[int, int] = {}
@@ -75,10 +83,41 @@ class ExecutionOrder:
                     position += 1
         constants = [node for graph in graphs for node in graph.constants]
         self._positions.update((node, index - len(constants)) for index, node in enumerate(constants))
+        self._numbers = self._numbers_in_steps(graphs, _ran_together(ran or {}))
 
     def position(self, node: Node) -> int:
         """Return where a node stands."""
         return self._positions.get(node, UNMATCHED)
+
+    def number(self, node: Node) -> int | None:
+        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        return self._numbers.get(node)
+
+    def _numbers_in_steps(self, graphs: Sequence[Graph], together: Mapping[int, set[int]]) -> dict[Node, int]:
+        """Return the place of each node among those of the graphs that ran in the same steps, from 1."""
+        own: dict[int, list[Node]] = {}
+        for graph in graphs:
+            own.setdefault(graph.root_id, []).extend((*graph.operators, *graph.parameters))
+        numbers: dict[Node, int] = {}
+        for root, nodes in own.items():
+            roots = {root, *together.get(root, ())}.intersection(own)
+            in_step = sorted(self._positions[node] for other in roots for node in own[other])
+            places = {position: place for place, position in enumerate(in_step, 1)}
+            numbers.update((node, places[self._positions[node]]) for node in nodes)
+        return numbers
+
+
+def _ran_together(ran: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
+    """Return for each root graph those that ran in an iteration in which it ran."""
+    in_iteration: dict[int, set[int]] = {}
+    for root, iterations in ran.items():
+        for iteration in iterations:
+            in_iteration.setdefault(iteration, set()).add(root)
+    together: dict[int, set[int]] = {}
+    for roots in map(frozenset, in_iteration.values()):
+        for root in roots:
+            together.setdefault(root, set()).update(roots)
+    return together
 
 
 def read_execution_files(storage: Storage, rank: RankFolder, problems: list[Problem]) -> ExecutionFiles:

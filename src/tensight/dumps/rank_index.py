@@ -146,7 +146,7 @@ class RankIndex:
     @cached_property
     def order(self) -> ExecutionOrder:
         """The order in which operators ran."""
-        order = ExecutionOrder(self.graphs, self._files.orders)
+        order = ExecutionOrder(self.graphs, self._files.orders, self.history or self.folders.iterations)
         for graph_id, count in order.unknown.items():
             where = self._folder.child("execution_order", f"ms_execution_order_graph_{graph_id}.csv")
             total = len(self._files.orders[graph_id])

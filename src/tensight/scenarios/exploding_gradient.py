@@ -39,8 +39,8 @@ def main():
         loss = likelihood_loss(mean, variance, temperature)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
         print(f"step {step}  loss {loss.item():.4f}", flush=True)
+        optimizer.step()
 
 
 if __name__ == "__main__":

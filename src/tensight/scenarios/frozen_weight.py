@@ -33,8 +33,8 @@ def main():
         loss = nn.functional.cross_entropy(model(images, step), kinds)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
         print(f"step {step}  loss {loss.item():.4f}", flush=True)
+        optimizer.step()
 
 
 if __name__ == "__main__":

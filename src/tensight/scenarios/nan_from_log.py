@@ -35,8 +35,8 @@ def main():
         loss = cross_entropy(model(images), kinds)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
         print(f"step {step}  loss {loss.item():.4f}", flush=True)
+        optimizer.step()
 
 
 if __name__ == "__main__":

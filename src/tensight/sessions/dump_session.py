@@ -238,7 +238,7 @@ class DumpSession(Session):
         return self._texts
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
+        """Return the place of a node in its step, from 1; None for constants, and for unknown ones."""
         return None if self._opened is None else self._opened.position(rank, graph, node)
 
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:

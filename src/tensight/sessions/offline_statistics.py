@@ -9,7 +9,6 @@ import numpy as np
 
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES, NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
-from tensight.dumps.execution import UNMATCHED
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import DERIVED
@@ -33,9 +32,10 @@ _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
 
 
 def position_of(dump: Dump, file: TensorFile) -> int | None:
-    """Return where a tensor's node stands in the order of execution; None for constants and what has no node."""
-    position = dump.execution_position(file)
-    return position if 0 <= position < UNMATCHED else None
+    """Return the place of a tensor's node in its step, from 1; None for constants and what has no node."""
+    graph = dump.graph_of(file)
+    node = None if graph is None or file.node is None else graph.get(file.node)
+    return None if node is None else dump.node_number(file.rank, node)
 
 
 def statistics_record(table: StatisticsTable, row: int) -> Statistics | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.analysis import Analysis, origins
-from tensight.dumps.execution import UNMATCHED
 from tensight.errors import InputError
 from tensight.graph.steps import step_of
 from tensight.sessions.errors import NotFoundError, UnavailableError
@@ -118,10 +117,9 @@ class OpenedDump:
         return self.analysis.known
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return where a node stands in the order of execution; None for constants, and for unknown ones."""
+        """Return the place of a node in its step, from 1; None for constants, and for unknown ones."""
         found = self.index.node(rank, graph, node)
-        position = -1 if found is None else self.dump.node_position(rank, found)
-        return position if 0 <= position < UNMATCHED else None
+        return None if found is None else self.dump.node_number(rank, found)
 
     def hints(self, step: int, most_drawn_nodes: int) -> list[str]:
         """Return what a person should know who sees nothing of a step, or less of the dump than expected."""

@@ -143,7 +143,7 @@ class Session(ABC):
 
     @abstractmethod
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return where a node stands in the order of execution, None if that is not known."""
+        """Return the place of a node in the order of execution of its step, from 1; None if that is not known."""
 
     @abstractmethod
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Path, Query
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
@@ -98,15 +98,27 @@ ScopePath = Annotated[
     ),
 ]
 Watchpoint = Annotated[int | None, Query(ge=1, le=LARGEST, description="Number of a watchpoint.", examples=[1])]
-Step = Annotated[
-    int | None,
-    Query(
-        ge=0,
-        le=LARGEST,
-        description="Counts from 1, 0 is the state before the first; by default the one shown.",
-        examples=[1],
-    ),
-]
+
+
+async def _step(
+    request: Request,
+    step: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=LARGEST,
+            description="Counts from 1, 0 is the state before the first; by default the one shown.",
+            examples=[1],
+        ),
+    ] = None,
+) -> int | None:
+    if "iteration" in request.query_params:
+        # Left out, it would be answered with another step than was meant.
+        raise InputError("there is no parameter 'iteration': ask for the step, which counts from 1")
+    return step
+
+
+Step = Annotated[int | None, Depends(_step)]
 Offset = Annotated[int, Query(ge=0, le=2**31, description="How many to skip.", examples=[0])]
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="How many at most.", examples=[100])]
 Text = Annotated[str, Query(max_length=LONGEST_QUERY)]

@@ -157,7 +157,7 @@ class TensorStatisticsRecord(Record):
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
 async def list_tensors(
-    session: CurrentSession, node: NodeName, rank: Rank = 0, graph: GraphName = "", step: Step = None
+    session: CurrentSession, node: NodeName, step: Step, rank: Rank = 0, graph: GraphName = ""
 ) -> JsonResponse:
     """Return the inputs and outputs of a node with their statistics, and whether their values can be seen."""
     return await json_response(await session.tensors_of(rank, graph_of(session, rank, graph), node, step))
@@ -285,8 +285,8 @@ async def get_file(session: CurrentSession, address: Address, request: Request) 
 @router.get("/statistics", response_model=StatisticsPage, summary="List the statistics of all tensors")
 async def list_statistics(
     session: CurrentSession,
+    step: Step,
     rank: AnyRank = None,
-    step: Step = None,
     query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
     sort: Annotated[
         str, Query(max_length=40, description="Name of a column: `position`, `max`, `nan_count`…", examples=["max"])

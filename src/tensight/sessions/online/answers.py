@@ -214,7 +214,7 @@ class Answers:
         if told is None:
             return None
         self.here.add((question.key, question.iteration))
-        position = self._process.graphs.position(question.node)
+        position = self._process.graphs.number(question.node)
         return ToldRow(question.key, question.iteration, told, question.node.type, position)
 
     async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:

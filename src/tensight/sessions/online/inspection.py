@@ -327,7 +327,7 @@ class Inspection:
         except TensightError:
             # Dropped in the meantime, or of a type without statistics.
             return None
-        position = tensor.process.graphs.position(tensor.node)
+        position = tensor.process.graphs.number(tensor.node)
         # What cannot be kept can be computed again.
         with suppress(StorageError):
             row = ToldRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)

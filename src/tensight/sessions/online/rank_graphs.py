@@ -90,6 +90,10 @@ class RankGraphs:
         position = self._order.position(node)
         return position if 0 <= position < UNMATCHED else None
 
+    def number(self, node: Node) -> int | None:
+        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        return None if self._order is None else self._order.number(node)
+
     def line(self, node: Node) -> Frame | None:
         """Return the person's line of code behind a node; kept, for nodes that hit once hit again.
 

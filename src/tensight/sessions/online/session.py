@@ -185,10 +185,10 @@ class OnlineSession(Session):
         return self.process_of(rank).graphs.graphs
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return where a node stands in the order of execution, None if that is not known."""
+        """Return the place of a node in the order of execution of its step, from 1; None if that is not known."""
         graphs = self.process_of(rank).graphs
         found = graphs.node(graph, node)
-        return graphs.position(found[1]) if found else None
+        return graphs.number(found[1]) if found else None
 
     def record(self) -> SessionRecord:
         """Return the session at a glance."""

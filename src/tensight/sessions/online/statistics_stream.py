@@ -63,8 +63,12 @@ class StatisticsStream:
     def _meant(self, tensor: BlockTensor) -> ToldTensor:
         process = self._process
         found = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
-        graph, node, kind = (found[0].name, found[1].name, found[1].type) if found else (*tensor[1:3], "")
-        return ToldTensor(TensorKey(process.rank, graph, node, tensor.io, tensor.slot), kind, tensor.position)
+        if found is None:
+            key = TensorKey(process.rank, tensor.graph, tensor.node, tensor.io, tensor.slot)
+            return ToldTensor(key, "", tensor.position + 1)
+        graph, node = found
+        key = TensorKey(process.rank, graph.name, node.name, tensor.io, tensor.slot)
+        return ToldTensor(key, node.type, process.graphs.number(node))
 
     def _rows(self, batch: StatisticsRows) -> list[ToldRow]:
         rows: list[ToldRow] = []

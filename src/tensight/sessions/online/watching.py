@@ -188,7 +188,7 @@ def session_hits(
                 iteration=iteration,
                 hit=causes[number].record(hit, with_actual=not hit.error_code or identity.is_agent),
                 io=hit.io,
-                position=graphs.position(node) if node else None,
+                position=graphs.number(node) if node else None,
                 type=node.type if node else "",
                 line=graphs.line(node) if node else None,
             )

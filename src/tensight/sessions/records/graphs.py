@@ -126,7 +126,7 @@ class NodeRecord(Record):
     value: str = ""
     """The value of a constant, as text."""
     position: int | None = None
-    """Place in the order of execution, if known."""
+    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
 
 
 class GraphEdge(Record):

@@ -42,6 +42,7 @@ class OverviewRow(Record):
     """All in which the same node was seen: a training that changes is recorded as several graphs."""
     type: str = ""
     position: int | None = None
+    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
     tensors: int = 1
     """How many are merged into this row."""
 

@@ -79,6 +79,7 @@ class StatisticsRow(Record):
     step: int
     type: str = ""
     position: int | None = None
+    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
     statistics: Statistics
 
 

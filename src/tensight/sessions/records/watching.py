@@ -155,7 +155,7 @@ class NodeHits(Record):
     type: str = ""
     step: int
     position: int | None = None
-    """Place in the order of execution, if known."""
+    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
     line: Frame | None = None
     """The person's line of code behind it."""
     tensors: tuple[TensorHits, ...]

@@ -117,7 +117,7 @@ function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
           ))}
           {node.kind === 'operator' && typeof node.position === 'number' && (
             <Tooltip label={t('positionLong')}>
-              <span>· {t('position', { position: count(node.position + 1) })}</span>
+              <span>· {t('position', { position: count(node.position) })}</span>
             </Tooltip>
           )}
           <span className={styles.quiet}>

@@ -17,7 +17,7 @@ export const inspectorTexts = texts(
     },
     rank: 'rank {{rank}}',
     position: 'operator {{position}} of the step',
-    positionLong: 'Its place in the order of execution, counted from 1.',
+    positionLong: 'Its place in the order of execution of the step, counted from 1.',
     copyName: 'Copy the name of the node',
     copyAddress: 'Copy the address of this tensor',
     value: 'Value',

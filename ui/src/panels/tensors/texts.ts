@@ -37,7 +37,7 @@ export const tensorsTexts = texts(
       count: 'Elements',
     },
     columnHelp: {
-      position: 'Place in the order of execution',
+      position: 'Place in the order of execution of the step, counted from 1',
       node: 'Name of the node',
       type: 'Type of the operator',
       io: 'Output or input of the node, and which',
@@ -100,7 +100,7 @@ export const tensorsTexts = texts(
       count: '元素数',
     },
     columnHelp: {
-      position: '执行顺序中的位置',
+      position: '本步执行顺序中的位置，从 1 数起',
       node: '节点名称',
       type: '算子类型',
       io: '节点的输出或输入及其序号',
