@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
+PROGRAMS := .venvs/programs
 PROTOS := $(wildcard src/tensight/*/*.proto)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 NPM := $(BIN)/python build_page.py npm --silent
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test coverage lint format page api node browser mindspores screenshots bench fixtures conformance lock clean
+.PHONY: help demo test coverage lint format page api node browser mindspores screenshots bench healthy fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -102,6 +103,16 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures that the README quotes
 	$(BIN)/python benchmarks/mindspore_overhead.py
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/ui.py
+
+# The models' packages lie in a folder of their own, so that the environment of the tests does not grow.
+$(PROGRAMS): requirements/programs.txt $(FRAMEWORKS)
+	@echo "Installing torchvision, timm, diffusers and peft (once) ..."
+	@rm -rf $(PROGRAMS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $(PROGRAMS) -r requirements/programs.txt
+	@touch $@
+
+healthy: $(PROGRAMS) ## Train many healthy programs with the recommended watchpoints: none may be stopped or changed
+	$(BIN)/python benchmarks/healthy_programs.py $(if $(ONLY),$(ONLY))
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10

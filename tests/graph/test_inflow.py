@@ -76,6 +76,13 @@ def test_a_state_that_has_only_the_form_of_words_is_no_mask(maker: str) -> None:
     assert found.sources == (("Default/inlet", 0), ("Default/state", 0))
 
 
+@pytest.mark.parametrize("maker", ["new_zeros", "zeros_like", "ZerosLike", "randn_like"])
+def test_what_has_only_the_form_of_a_layer_is_no_part_of_the_network(maker: str) -> None:
+    state = operator("state", maker, "Default/inlet")
+    layers = find_layers((*PARAMETERS, INLET, state, operator("head", "mm", "Default/state", "head.weight")))
+    assert "Default/state" not in layers.hidden
+
+
 def test_indices_are_no_zeros() -> None:
     assert inflow("embedding", operator("embedding", "embedding", "inlet.weight", "words")).sources == (
         ("inlet.weight", 0),

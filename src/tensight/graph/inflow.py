@@ -42,6 +42,11 @@ _MAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
 """Ends of the names of operators that take nothing but the form of what they read."""
 
 
+def takes_only_form(type_: str) -> bool:
+    """Whether operators of a type take nothing but shape and dtype of what they read: ``zeros_like``, ``new_zeros``."""
+    return plain_type(type_).endswith(_MAKERS)
+
+
 class Inflow(NamedTuple):
     """What decides whether an operator that puts out zeros only hands them on.
 
@@ -132,7 +137,7 @@ def _masks(nodes: Sequence[LayerNode]) -> set[str]:
     masks: set[str] = set()
     for node in nodes:
         from_masks = node.kind == "operator" and bool(node.inputs) and masks.issuperset(node.inputs)
-        if node.is_integer or (from_masks and not plain_type(node.type).endswith(_MAKERS)):
+        if node.is_integer or (from_masks and not takes_only_form(node.type)):
             masks.add(node.name)
     return masks
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.dataflow import VIRTUAL_TYPES
-from tensight.graph.inflow import Inflow, find_inflows
+from tensight.graph.inflow import Inflow, find_inflows, takes_only_form
 from tensight.graph.kinds import activation_name
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.type_names import plain_type
@@ -190,6 +190,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     takes_weights: set[str] = set()
     depths: dict[str, int] = {}
     for position, node in enumerate(forward):
+        if takes_only_form(node.type):
+            continue
         inputs = [name for name in node.inputs if name not in constants]
         taken = [name for name in inputs if name in of_weights]
         depths.update((name, position) for name in taken)
