@@ -93,11 +93,51 @@ def test_what_reads_something_that_nobody_sees_is_not_judged() -> None:
     assert inflow("gated", INLET, operator("gated", "Cell", "Default/inlet", "")) == Inflow()
 
 
-def test_the_last_matrix_and_adapters_may_begin_at_zero() -> None:
-    forward = INLET, operator("head", "mm", "Default/inlet", "head.weight")
-    assert find_layers((*PARAMETERS, *forward)).inner_matrices == {"inlet.weight", "again.weight"}
+def inner_matrices(*forward: LayerNode, more: tuple[LayerNode, ...] = ()) -> frozenset[str]:
+    return find_layers((*PARAMETERS, *more, *forward)).inner_matrices
+
+
+def test_the_last_matrix_and_what_nobody_reads_may_begin_at_zero() -> None:
+    assert inner_matrices(INLET, operator("head", "mm", "Default/inlet", "head.weight")) == {"inlet.weight"}
+
+
+def test_what_stands_beside_another_branch_may_begin_at_zero() -> None:
+    branch = operator("branch", "mm", "Default/inlet", "again.weight")
+    last = operator("head", "mm", "Default/sum", "head.weight")
+    alone = operator("sum", "relu", "Default/branch")
+    assert inner_matrices(INLET, branch, alone, last) == {"inlet.weight", "again.weight"}
+    beside = operator("sum", "add", "Default/inlet", "Default/branch")
+    assert inner_matrices(INLET, branch, beside, last) == {"inlet.weight"}
+
+
+def test_what_modules_read_unseen_goes_round_others() -> None:
+    base = operator("block/base", "Linear", "Default/inlet", "base.weight")
+    branch = operator("block/branch/op", "Linear", "Default/inlet", "again.weight")
+    block = operator("block", "Block", "Default/block/branch/op")
+    head = operator("head", "Linear", "Default/block", "head.weight")
+    assert inner_matrices(INLET, branch, block, head) == {"inlet.weight", "again.weight"}
+    unread = LayerNode("Default/block/base/op", base.type, base.inputs, "operator")
+    around = LayerNode("Default/block/op", "Block", block.inputs, "operator")
+    head = operator("head", "Linear", "Default/block/op", "head.weight")
+    more = LayerNode("base.weight", "Parameter", (), "frozen", (8, 8))
+    assert inner_matrices(INLET, unread, branch, around, head, more=(more,)) == {"inlet.weight"}
+
+
+def test_a_frozen_layer_does_not_hide_that_another_one_begins_at_zero() -> None:
     frozen = LayerNode("base.weight", "Parameter", (), "frozen", (8, 8))
-    assert not find_layers((*PARAMETERS, frozen, *forward)).inner_matrices
+    base = operator("base", "mm", "Default/inlet", "base.weight")
+    last = operator("head", "mm", "Default/base", "head.weight")
+    assert inner_matrices(INLET, base, last, more=(frozen,)) == {"inlet.weight"}
+
+
+@pytest.mark.parametrize(("type_", "found"), [("add", set()), ("mul", set()), ("conv2d", {"gain"})])
+def test_a_shift_or_a_gain_for_channels_is_no_matrix(type_: str, found: set[str]) -> None:
+    gain = LayerNode("gain", "Parameter", (), "weight", (1, 8, 1, 1))
+    forward = (
+        operator("gained", type_, "Default/inlet", "gain"),
+        operator("head", "mm", "Default/gained", "head.weight"),
+    )
+    assert inner_matrices(INLET, *forward, more=(gain,)) == {"inlet.weight", *found}
 
 
 @pytest.mark.parametrize("type_", ["gt", "Greater", "LogicalAnd", "is_nan", "IsFinite"])

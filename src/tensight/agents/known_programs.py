@@ -56,7 +56,7 @@ class KnownPrograms:
         """Take note of what ran; return whether the server was told of something new."""
         self.latest = program
         known = self._programs.get(program.number)
-        if known is program or (known is not None and len(known.nodes) == len(program.nodes)):
+        if known is program or (known is not None and _says_the_same(known, program)):
             return False
         if known is None and len(self._programs) >= MOST_PROGRAMS:
             say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
@@ -75,3 +75,9 @@ class KnownPrograms:
         if problem:
             say_once(f"the debug server refuses the graph {program.name}: {problem}")
         return True
+
+
+def _says_the_same(program: Program, other: Program) -> bool:
+    """Whether two states of one program have as many nodes, and these are the same to the network."""
+    nodes, others = program.nodes, other.nodes
+    return len(nodes) == len(others) and all(one.role == two.role for one, two in zip(nodes, others, strict=True))

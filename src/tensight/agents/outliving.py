@@ -74,7 +74,9 @@ class OutlivingTensors(ABC):
     Attributes
     ----------
     generation : int
-        Grows whenever there is something new among them.
+        Grows whenever there is something new among them, or a weight turns out to be trained, or not.
+    idle : set of str
+        Names of trained weights that no update of this step has a gradient for: it says nothing about them.
     """
 
     def __init__(self, agent: Agent, outline: Callable[[Any], OutputSlot]) -> None:
@@ -86,7 +88,12 @@ class OutlivingTensors(ABC):
         self._states: list[_Held] = []
         self._updated: dict[int, list[Updated | None]] = {}
         self._stacks: dict[int, tuple[StackFrame, ...]] = {}
+        self._owned: set[int] = set()
+        self._trained: set[str] = set()
+        self._reached: set[str] = set()
+        self._knows_gradients = False
         self.generation = 0
+        self.idle: set[str] = set()
 
     # --- what an adapter says of its framework ---
 
@@ -111,9 +118,13 @@ class OutlivingTensors(ABC):
     def _states_of(self, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
         """Yield the states of an optimizer, named after their weights, whose names are given by identity."""
 
-    def _has_gradient(self, weight: Any) -> bool:  # noqa: ARG002 - for those who know more
-        """Whether an optimizer reads a gradient of a weight."""
-        return True
+    @abstractmethod
+    def _has_gradient(self, weight: Any) -> bool:
+        """Whether an optimizer may read a gradient of a weight."""
+
+    def _holds_gradient(self, weight: Any) -> bool | None:  # noqa: ARG002 - for those who know
+        """Whether a backward pass has reached a weight that no optimizer updates; None where nobody can know."""
+        return None
 
     # --- optimizers ---
 
@@ -145,13 +156,20 @@ class OutlivingTensors(ABC):
             self._look()
         return self._updated.get(id(optimizer), ())
 
+    def reached(self, weight: Updated) -> None:
+        """Note that a backward pass has reached a weight that an optimizer is about to update."""
+        self._reached.add(weight.name)
+        self._trained.add(weight.name)
+
     # --- values ---
 
     def observe(self) -> None:
         """Observe weights, buffers and states as they are now."""
         self._look()
         if not self._agent.capturing:
+            self._reached.clear()
             return
+        self._decide_roles()
         needs, observe = self._agent.places.needs, self._agent.observe
         for held in (self._tensors, self._states):
             for place, tensor_now, _, _, _ in held:
@@ -190,16 +208,25 @@ class OutlivingTensors(ABC):
                 yield TracedNode(_gradient_name(name), "AccumulateGrad", "operator", own, outputs, stack)
 
     def update_nodes(self) -> Iterator[TracedNode]:
-        """Yield the nodes of the optimizers' updates: weight, states, gradient."""
+        """Yield the nodes of the optimizers' updates: weight, states, gradient.
+
+        A weight that was frozen before it was ever trained has an update that reads no gradient: the optimizer was
+        given it. One that was frozen later has none.
+        """
         states: dict[str, list[Source]] = {}
         for held in self._states:
             states.setdefault(held.name.partition(".")[2], []).append((held.name, 0))
         numbers: dict[str, int] = {}
-        for optimizer, (_, _, weight) in self._updates():
+        for optimizer, (_, tensor_now, weight) in self._updates():
+            tensor = tensor_now()
+            reads_gradient = tensor is None or self._has_gradient(tensor)
+            if not reads_gradient and weight in self._trained:
+                continue
             type_ = f"Apply{type(optimizer).__name__}"
             name = f"Optimizer/{weight.replace('.', '/')}/{type_}-op"
             numbers[name] = numbers.get(name, -1) + 1
-            inputs = ((weight, 0), *states.get(weight, ()), (_gradient_name(weight), 0))
+            read = ((_gradient_name(weight), 0),) if reads_gradient else ()
+            inputs = ((weight, 0), *states.get(weight, ()), *read)
             stack = self._stacks.get(id(optimizer), ())
             yield TracedNode(f"{name}{numbers[name]}", type_, "operator", inputs, stack=stack)
 
@@ -221,8 +248,8 @@ class OutlivingTensors(ABC):
         self._seen = now
         self.generation += 1
         named = {id(tensor): one for one in self._named() if (tensor := one.tensor()) is not None}
-        updated = {id(weight) for optimizer in optimizers for weight in self._weights_of(optimizer)}
-        found = [self._held(one, identity in updated) for identity, one in named.items()]
+        self._owned = {id(weight) for optimizer in optimizers for weight in self._weights_of(optimizer)}
+        found = [self._held(one) for one in named.values()]
         self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))
         self._states, self._updated = [], {}
         names = {identity: one.name for identity, one in named.items()}
@@ -230,17 +257,42 @@ class OutlivingTensors(ABC):
             weights = [named.get(id(weight)) for weight in self._weights_of(optimizer)]
             self._updated[id(optimizer)] = [None if one is None else self._with_gradient(one) for one in weights]
             self._states += [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
+        self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
-    def _held(self, one: Named, is_updated: bool) -> _Held:
-        role: Role = "buffer"
-        if one.is_parameter:
-            role = "weight" if is_updated or one.tensor().requires_grad else "frozen_weight"
+    def _decide_roles(self) -> None:
+        """Find out which weights are trained, by the gradients that there were and what optimizers were given."""
+        changed: dict[str, Role] = {}
+        for index, held in enumerate(self._tensors):
+            tensor = None if held.role == "buffer" else held.tensor()
+            if tensor is None:
+                continue
+            if id(tensor) not in self._owned and held.name not in self._reached and self._holds_gradient(tensor):
+                self._reached.add(held.name)
+                self._trained.add(held.name)
+            role = self._role(tensor, held.name)
+            if role != held.role:
+                self._tensors[index] = held._replace(role=role)
+                changed[held.name] = role
+        self.idle = self._trained - self._reached if self._knows_gradients else set()
+        self._reached.clear()
+        if changed:
+            self.generation += 1
+            self._agent.places.change_roles(changed)
+
+    def _role(self, weight: Any, name: str) -> Role:
+        """Tell whether a weight is trained, as far as that is known."""
+        if not weight.requires_grad:
+            return "frozen_weight"
+        is_trained = id(weight) in self._owned or name in self._trained or not self._knows_gradients
+        return "weight" if is_trained or self._holds_gradient(weight) is None else "frozen_weight"
+
+    def _held(self, one: Named) -> _Held:
+        role: Role = self._role(one.tensor(), one.name) if one.is_parameter else "buffer"
         return self._new(one.tensor, one.name, role)
 
     def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
         places = self._agent.places
         place = places.place(places.node(name, "Parameter", role), 0)
-        places.change_role(name, role)
         return _Held(place, tensor, name, role, self._outline(tensor()))
 
     def _with_gradient(self, weight: Named) -> Updated:

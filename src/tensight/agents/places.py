@@ -10,7 +10,7 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tensight.agents.program import Role
 
@@ -90,14 +90,18 @@ class PlaceTable:
             self._by_name[name] = known
         return known
 
-    def change_role(self, name: str, role: Role) -> None:
-        """Correct what a node is, now that more of the network is known."""
-        known = self._by_name.get(name)
-        if known is not None and known.role != role:
-            changed = known._replace(role=role)
-            self._nodes[known.number] = self._by_name[name] = changed
+    def change_roles(self, roles: Mapping[str, Role]) -> None:
+        """Correct what some nodes are, by their names, now that more of the network is known."""
+        changed: dict[int, DeclaredNode] = {}
+        for name, role in roles.items():
+            known = self._by_name.get(name)
+            if known is not None and known.role != role:
+                node = changed[known.number] = known._replace(role=role)
+                self._nodes[known.number] = self._by_name[name] = node
+        if changed:
             self._places[:] = [
-                place._replace(node=changed) if place.node.number == known.number else place for place in self._places
+                place._replace(node=changed[place.node.number]) if place.node.number in changed else place
+                for place in self._places
             ]
 
     def find_node(self, name: str) -> DeclaredNode | None:

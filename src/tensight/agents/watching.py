@@ -30,7 +30,7 @@ from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,12 +69,16 @@ class Watches:
     loss_scaled : bool
         Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
         the update has been skipped. Set by whoever sees it; the end of the step takes it back.
+    idle : collection of str
+        Names of weights of which this step says nothing, because no update of it was to change them. Set by whoever
+        knows, in each step.
     """
 
     def __init__(
         self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False, keep_values: bool = False
     ) -> None:
         self.loss_scaled = False
+        self.idle: Collection[str] = ()
         self._places = places
         self._check_at_nodes = check_at_nodes
         self._keep_values = keep_values
@@ -95,6 +99,8 @@ class Watches:
         self._reported_in = 0
         self._skipped = 0
         self._is_backward = False
+        self._initial: tuple[NDArray[np.int64], StepTable] | None = None
+        self._waits_for_layers = False
         places.decide_needs(self._decide)
         self._decide_again()
 
@@ -126,7 +132,8 @@ class Watches:
     def learn(self, program: Program) -> None:
         """Take note of how the network is layered that a program runs; once for each program."""
         operators = {node.name for node in program.nodes if node.role == "operator"}
-        if any(source and source[0] in operators for node in program.nodes for source in node.inputs):
+        forward = {name for name in operators if not _is_after_forward(name)}
+        if any(source and source[0] in forward for node in program.nodes for source in node.inputs):
             # Before anything ran an adapter may tell of operators, and not yet of what they do with each other.
             self._known |= operators
         self._layers_of[program.name] = layers_of(program)
@@ -209,7 +216,19 @@ class Watches:
     # --- what hits ---
 
     def check_initial(self, columns: StatisticsColumns, retention: Retention | None = None) -> list[AgentHit]:
-        """Check what looks only at the state before the first step."""
+        """Check what looks only at the state before the first step.
+
+        What the layers of the network decide waits for the first step, which shows them; it is checked as it was.
+        """
+        weights = [number for number in range(len(self._places)) if self._places[number].node.role == "weight"]
+        columns.reserve(len(self._places))
+        places = np.array(weights, np.int64)
+        with np.errstate(all="ignore"):
+            self._initial = (
+                places,
+                StepTable(columns.take(places), columns.iteration[places] == columns.current_iteration),
+            )
+        self._waits_for_layers = not self._known
         return self._check(columns, retention, columns.current_iteration, initial=True)
 
     def check_step(
@@ -249,7 +268,8 @@ class Watches:
             self._skipped = self._skipped + 1 if scaled_skip else 0
             self.loss_scaled = False
             self._is_backward = False
-        hits = self._check(columns, retention, iteration, order=order, again=again)
+        hits = self._check_layers_of_initial(columns, iteration, again=again)
+        hits += self._check(columns, retention, iteration, order=order, again=again)
         if self._skipped and self._skipped <= MOST_SKIPPED:
             unscaled = set(self._before_gradients(order))
             hits = [hit for hit in hits if hit.place.number in unscaled]
@@ -279,6 +299,23 @@ class Watches:
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
                     hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
+        return hits
+
+    def _check_layers_of_initial(self, columns: StatisticsColumns, iteration: int, *, again: bool) -> list[AgentHit]:
+        """Check the state before the first step, once the first step has shown how the network is layered."""
+        if not again and not self._waits_for_layers:
+            self._initial = None
+        if self._initial is None or not self._known:
+            return []
+        if not again:
+            self._waits_for_layers = False
+        places, table = self._initial
+        hits: list[AgentHit] = []
+        with np.errstate(all="ignore"):
+            for watch in self._watches.values():
+                if watch.initial_only and watch.selects.depends_on_layers:
+                    chosen = np.flatnonzero(np.isin(places, watch.places))
+                    hits += self._hits(watch, table, columns, places, chosen, None, iteration)
         return hits
 
     def _before_gradients(self, order: Sequence[int]) -> Iterator[int]:
@@ -331,8 +368,16 @@ class Watches:
                     watch.begin(table)
             for watch in checked:
                 watch.compare_norms(table, again=again)
-                hits += self._hits(watch, table, columns, rows, watch.chosen, retention, iteration, order, again=again)
+                chosen = self._without_idle(watch, rows)
+                hits += self._hits(watch, table, columns, rows, chosen, retention, iteration, order, again=again)
         return hits
+
+    def _without_idle(self, watch: Watch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the places of a watchpoint are, for one that asks for updates without those that had none."""
+        if not self.idle or not watch.rule.compares_steps:
+            return watch.chosen
+        idle = [place for name in self.idle if (place := self._places.find(name, 0)) is not None]
+        return watch.chosen[~np.isin(rows[watch.chosen], idle)]
 
     def _rows(self) -> NDArray[np.int64]:
         """Return all places that watchpoints look at, in the order of their numbers."""
@@ -452,7 +497,12 @@ def _units_hit(judged: Judged, columns: Columns) -> bool:
 
 def _is_of_gradients(node: DeclaredNode) -> bool:
     """Whether a node computes gradients, which carry the scale of the loss, or works on them."""
-    return is_gradient_scope(node.name) or node.name.startswith(OPTIMIZER_SCOPE)
+    return _is_after_forward(node.name)
+
+
+def _is_after_forward(name: str) -> bool:
+    """Whether the name of an operator is that of one of the backward pass, or of an optimizer."""
+    return is_gradient_scope(name) or name.startswith(OPTIMIZER_SCOPE)
 
 
 def _hit(watch: Watch, check: ConditionCheck, place: Place, evaluation: Evaluation, row: int) -> AgentHit:

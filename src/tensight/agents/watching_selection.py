@@ -50,6 +50,11 @@ class Selection:
             return True
         return node.role != "operator" and node.name in self._tails
 
+    @property
+    def depends_on_layers(self) -> bool:
+        """Whether the layers of the network decide which weights are watched."""
+        return self._rule.selector is not None and self._rule.selector.kind is SelectorKind.INNER_MATRICES
+
     def may_turn_out(self, place: Place) -> bool:
         """Whether a place may be watched once it is known what its node is to the network."""
         selector = self._rule.selector

@@ -23,7 +23,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Underscores and case do not count.
-_SUMS = _words(
+SUMS = _words(
     """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
     indexput maskedscatter scatter indexadd indexcopy"""
 )
@@ -83,7 +83,7 @@ def find_inflows(nodes: Sequence[LayerNode], of_weights: Collection[str], fed: C
         Operators whose results come from weights.
     """
     by_name = {node.name: node for node in nodes}
-    masks = _masks(nodes)
+    masks = find_masks(nodes)
     absorbed = _absorbed(nodes, fed)
     return {
         node.name: _inflow(node, by_name, of_weights, fed, masks, node.name in absorbed)
@@ -117,7 +117,7 @@ def _inflow(
         for source in inputs
         if not by_name[source[0]].is_integer and not (has_signal and source[0] in masks)
     )
-    return Inflow(tuple(sources), plain_type(node.type) in _SUMS)
+    return Inflow(tuple(sources), plain_type(node.type) in SUMS)
 
 
 def _weight_of(
@@ -132,7 +132,7 @@ def _weight_of(
     return source
 
 
-def _masks(nodes: Sequence[LayerNode]) -> set[str]:
+def find_masks(nodes: Sequence[LayerNode]) -> set[str]:
     """Return the nodes that hold integers or truth values, or what was computed from nothing else."""
     masks: set[str] = set()
     for node in nodes:
@@ -146,7 +146,7 @@ def _absorbed(nodes: Sequence[LayerNode], fed: Collection[str]) -> set[str]:
     """Return what is added to, or joined with, something else that comes from the network."""
     found: set[str] = set()
     for node in nodes:
-        if node.kind == "operator" and plain_type(node.type) in _SUMS:
+        if node.kind == "operator" and plain_type(node.type) in SUMS:
             signals = {name for name in node.inputs if name in fed}
             found.update(name for name in node.inputs if not signals <= {name})
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
 from tensight.graph.inflow import Inflow, find_inflows, takes_only_form
 from tensight.graph.kinds import activation_name
@@ -92,10 +93,10 @@ class Layers:
     hidden : frozenset of str
         Operators of the forward pass whose results come from weights and go into further ones.
     matrices : frozenset of str
-        Trained weights of two or more dimensions: those of dense layers, convolutions, embeddings.
+        Trained weights of two or more dimensions: those of dense layers, convolutions, embeddings; and those that an
+        optimizer was given, but that were frozen, in the middle of what is trained.
     inner_matrices : frozenset of str
-        Those that no good reason lets begin at zero: without the last one, and none at all where other matrices are
-        frozen, since what is trained beside them begins as if it were not there.
+        Those that no good reason lets begin at zero: everything has to pass their layers on its way to further ones.
     matrix_gradients : mapping of str to str
         The gradient of each of them that an optimizer reads, and the weight.
     depths : mapping of str to int
@@ -106,6 +107,8 @@ class Layers:
         Of each operator what must be zero for its own zeros to be handed on, not born in it.
     backward : frozenset of str
         Operators of the backward pass, whatever scope they are in.
+    trained, frozen : frozenset of str
+        Weights, of whatever shape.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -116,6 +119,8 @@ class Layers:
     may_mask: frozenset[str] = frozenset()
     inflows: Mapping[str, Inflow] = field(default_factory=lambda: _NOTHING)
     backward: frozenset[str] = frozenset()
+    trained: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
 
     def is_backward(self, name: str) -> bool:
         """Whether a node is one of the backward pass: by its scope, or by what it reads if it has lost that."""
@@ -125,13 +130,15 @@ class Layers:
         """Return what is known from two graphs of one network; where they differ the second one counts."""
         return Layers(
             self.hidden | other.hidden,
-            self.matrices | other.matrices,
+            (self.matrices - other.frozen) | other.matrices,
             other.inner_matrices if other.hidden else self.inner_matrices | other.inner_matrices,
             {**self.matrix_gradients, **other.matrix_gradients},
             {**self.depths, **other.depths},
             self.may_mask | other.may_mask,
             {**self.inflows, **other.inflows},
             self.backward | other.backward,
+            (self.trained - other.frozen) | other.trained,
+            (self.frozen - other.trained) | other.frozen,
         )
 
 
@@ -208,12 +215,15 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     for node in reversed(forward):
         if node.name in takes_weights or node.name in goes_on:
             goes_on.update(node.inputs)
-    matrices = {node.name for node in every if node.kind == "weight" and _is_matrix(node.shape)}
+    trained = {node.name for node in every if node.kind == "weight"}
+    matrices = {name for name in trained if _is_matrix(by_name[name].shape)}
+    bottlenecks = Bottlenecks(every, forward, of_weights, fed)
+    left = _left_frozen(every, by_name, bottlenecks)
     gradients = _gradients(every, by_name, matrices)
     return Layers(
         frozenset((fed & goes_on) - of_weights),
-        frozenset(matrices),
-        _inner(every, matrices, depths),
+        frozenset(matrices | left),
+        bottlenecks.weights() & matrices,
         gradients,
         {
             **{name: depth for name, depth in depths.items() if name in weights},
@@ -222,6 +232,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
         frozenset(_masks(every, later)),
         find_inflows(every, of_weights, fed),
         frozenset(backward),
+        frozenset(trained),
+        frozenset(node.name for node in every if node.kind == "frozen") - left,
     )
 
 
@@ -260,11 +272,22 @@ def _is_matrix(shape: Collection[int] | None) -> bool:
     return not (len(shape) == _PARAMETER_STACK and next(iter(shape)) == 1)
 
 
-def _inner(nodes: tuple[LayerNode, ...], matrices: Collection[str], depths: Mapping[str, int]) -> frozenset[str]:
-    if any(node.kind == "frozen" and _is_matrix(node.shape) for node in nodes):
+def _left_frozen(
+    nodes: Collection[LayerNode], by_name: Mapping[str, LayerNode], bottlenecks: Bottlenecks
+) -> frozenset[str]:
+    """Return frozen weights that seem to be left so by mistake.
+
+    Optimizers are often given all of a network, and what is frozen in it is frozen for a reason: the trunk below what
+    is trained, what adapters stand beside, positions. An optimizer that has a layer which all that is trained has to
+    pass, and of which there are not more than are trained, is another thing.
+    """
+    given = {name for node in nodes if _optimizes(node) for name in node.inputs}
+    given = {name for name in given if name in by_name and by_name[name].kind == "frozen"}
+    if not given:
         return frozenset()
-    last = max((depths[name] for name in matrices if name in depths), default=None)
-    return frozenset(name for name in matrices if last is None or depths.get(name) != last)
+    matrices = [node for node in nodes if node.kind in ("weight", "frozen") and _is_matrix(node.shape)]
+    frozen = sum(node.kind == "frozen" for node in matrices)
+    return bottlenecks.between_trained() & given if 2 * frozen <= len(matrices) else frozenset()
 
 
 def _pass_depths(forward: list[LayerNode], of_weights: set[str], depths: dict[str, int]) -> None:

@@ -41,7 +41,7 @@ _WORDS = {
     SelectorKind.HIDDEN: "the outputs of hidden layers",
     SelectorKind.HIDDEN_ACTIVATION: "the outputs of the activation functions {} in hidden layers",
     SelectorKind.MATRICES: "the weights of two or more dimensions",
-    SelectorKind.INNER_MATRICES: "the weights of two or more dimensions before the last, where all are trained",
+    SelectorKind.INNER_MATRICES: "the weights of two or more dimensions in layers that everything has to pass",
     SelectorKind.MATRIX_GRADIENTS: "the gradients of the weights of two or more dimensions",
     SelectorKind.NAME: "the nodes whose names match {}",
     SelectorKind.TYPE: "the outputs of the operators {}",

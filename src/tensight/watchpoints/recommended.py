@@ -164,7 +164,6 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
         "recommend_weight_initialization_watchpoint",
         ConditionCheck("weight_initialization", {"zero_percentage_ge": 100}),
         Selector.parse("inner_matrices"),
-        harmless="the last layer of a residual branch may begin at zero on purpose",
     ),
     Recommendation(
         "recommend_unintended_overflow_watchpoint",

@@ -47,7 +47,7 @@ class SelectorKind(Enum):
     MATRICES = "matrices"
     """Trained weights of two or more dimensions."""
     INNER_MATRICES = "inner_matrices"
-    """Those that no good reason lets begin at zero: not the last one, and none where others are frozen."""
+    """Those that no good reason lets begin at zero: everything passes their layers on its way to further ones."""
     MATRIX_GRADIENTS = "matrix_gradients"
     """Their gradients, as an optimizer reads them."""
     NAME = "name"

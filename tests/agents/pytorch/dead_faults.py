@@ -176,7 +176,7 @@ FAULTS: tuple[Fault, ...] = (
         frozenset({"weight_initialization"}),
         r"^middle\.weight$",
         module=r"^middle\.weight$",
-        step=0,
+        step=1,
     ),
     Fault("weight frozen by mistake", partial(classified_by, HalfTrained), UNTRAINED, r"^middle\.(weight|bias)$"),
     Fault("weight missing from the optimizer", forgotten, UNTRAINED, r"^encoder\.(weight|bias)$"),

@@ -77,3 +77,6 @@ class CellParameters(OutlivingTensors):
                     seen.add(id(state))
                     key = state.name.removesuffix(f".{weight.name}").replace(".", "_")
                     yield weakref.ref(state), f"{attribute if key == state.name else key}.{name}"
+
+    def _has_gradient(self, weight: Any) -> bool:  # noqa: ARG002 - who updates a weight is given its gradient
+        return True

@@ -148,6 +148,7 @@ class GraphPrograms:
 
     def _decide_roles(self) -> None:
         """Work out what each parameter is, and tell the table what has turned out to be something else."""
+        changed: dict[str, Role] = {}
         for name, role in self._roles().items():
             before = self._declared.get(name)
             node = self._places.find_node(name)
@@ -157,7 +158,8 @@ class GraphPrograms:
                 continue
             self._declared[name] = role
             if node is not None and node.role != role:
-                self._places.change_role(name, role)
+                changed[name] = role
+        self._places.change_roles(changed)
 
     def _roles(self) -> dict[str, Role]:
         every = list(self._graphs.values())

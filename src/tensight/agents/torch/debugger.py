@@ -188,6 +188,7 @@ class Debugger(TrainingDebugger):
         if self._capture is not None:
             trace = self._capture.end_step()
             self._parameters.observe()
+            agent.watches.idle = self._parameters.idle
             agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             agent.watches.loss_scaled = False
             self._capture.begin_step()

@@ -45,15 +45,17 @@ class Parameters(OutlivingTensors):
         """Observe the gradients that an optimizer is about to read."""
         if not self._agent.capturing:
             return
+        self._knows_gradients = True
         needs, observe = self._agent.places.needs, self._agent.observe
         for weight in self.updated_by(optimizer):
             if weight is not None:
                 place, tensor_now, _ = weight
-                need = needs[place]
-                if need:
-                    tensor = tensor_now()
-                    gradient = None if tensor is None else tensor.grad
-                    if gradient is not None:
+                tensor = tensor_now()
+                gradient = None if tensor is None else tensor.grad
+                if gradient is not None:
+                    self.reached(weight)
+                    need = needs[place]
+                    if need:
                         observe(place, gradient, need)
 
     def _named(self) -> Iterator[Named]:
@@ -81,3 +83,6 @@ class Parameters(OutlivingTensors):
 
     def _has_gradient(self, weight: torch.Tensor) -> bool:
         return bool(weight.requires_grad)
+
+    def _holds_gradient(self, weight: torch.Tensor) -> bool:
+        return weight.grad is not None

@@ -1,0 +1,129 @@
+"""Operators that everything has to pass on its way to further layers: nothing goes round them.
+
+A layer of zeros stops what comes before it only there; beside another branch it begins as if it were not there, as
+adapters do, modulations, and the last layers of residual branches.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from tensight.graph.inflow import SUMS, find_masks
+from tensight.graph.type_names import plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from tensight.graph.layers import LayerNode
+
+_LAYER = re.compile("linear|dense|conv|embedding|gather|mm$|matmul|mv$|bilinear|einsum")
+"""Types of operators that apply a single matrix; of any other one nobody knows what it does with it."""
+
+
+class Bottlenecks:
+    """What the layers of a network stand between.
+
+    Parameters
+    ----------
+    nodes : sequence of LayerNode
+        All nodes.
+    forward : sequence of LayerNode
+        The operators of the forward pass, in the order of execution.
+    of_weights : collection of str
+        Weights, and views of them.
+    fed : collection of str
+        Operators whose results come from weights.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[LayerNode],
+        forward: Sequence[LayerNode],
+        of_weights: Collection[str],
+        fed: Collection[str],
+    ) -> None:
+        self._forward = forward
+        self._weights = {node.name: node for node in nodes if node.kind in ("weight", "frozen")}
+        views = _weights_in_views(forward, of_weights, self._weights)
+        self._layers: dict[str, set[str]] = {}
+        for node in forward:
+            if node.name not in of_weights:
+                taken = {weight for name in node.inputs for weight in views.get(name, ())}
+                matrices = {weight for weight in taken if _is_matrix(self._weights[weight])}
+                if matrices and plain_type(node.type) not in SUMS:
+                    self._layers[node.name] = matrices
+        goes_on: set[str] = set()
+        for node in reversed(forward):
+            if node.name in self._layers or node.name in goes_on:
+                goes_on.update(node.inputs)
+        masks = find_masks(nodes)
+        data = {node.name for node in nodes if node.kind == "data"} - masks | {""}
+        self._single = {
+            node.name: next(iter(self._layers[node.name]))
+            for node in forward
+            if len(self._layers.get(node.name, ())) == 1 and _LAYER.search(node.type.lower())
+        }
+        self._between = self._uncovered(goes_on, {*fed} - {*of_weights}, data) & goes_on
+
+    def weights(self) -> frozenset[str]:
+        """Return the weights of layers that nothing goes round, on the way to further ones."""
+        return frozenset(weight for name, weight in self._single.items() if name in self._between)
+
+    def between_trained(self) -> frozenset[str]:
+        """Return those of them that are frozen, and stand between weights that are trained."""
+        after_trained: set[str] = set()
+        before_trained: set[str] = set()
+        for node in self._forward:
+            if self._trains(node.name) or not after_trained.isdisjoint(node.inputs):
+                after_trained.add(node.name)
+        for node in reversed(self._forward):
+            if self._trains(node.name) or node.name in before_trained:
+                before_trained.update(node.inputs)
+        return frozenset(
+            weight
+            for name, weight in self._single.items()
+            if name in self._between and name in after_trained and name in before_trained
+            if self._weights[weight].kind == "frozen"
+        )
+
+    def _trains(self, name: str) -> bool:
+        return any(self._weights[weight].kind == "weight" for weight in self._layers.get(name, ()))
+
+    def _uncovered(self, goes_on: Collection[str], signals: Collection[str], data: Collection[str]) -> set[str]:
+        """Return the operators during which nothing else waits to be read by a layer, or on the way to one."""
+        positions = {node.name: position for position, node in enumerate(self._forward)}
+        read = {name for node in self._forward for name in node.inputs}
+        unread: dict[str, list[str]] = {}
+        changes = [0] * (len(self._forward) + 1)
+        for position, node in enumerate(self._forward):
+            scope = node.name.rpartition("/")[0]
+            # What nobody is seen to read is read by the module around it, where not all that is computed is seen.
+            more = unread.pop(scope, ())
+            if node.name in signals and node.name not in read:
+                unread.setdefault(scope.rpartition("/")[0], []).append(node.name)
+            if node.name not in goes_on and node.name not in self._layers:
+                continue
+            for name in (*node.inputs, *more):
+                made = positions.get(name, -1)
+                if (name in signals or name in data) and made + 1 < position:
+                    changes[made + 1] += 1
+                    changes[position] -= 1
+        covers = accumulate(changes)
+        return {node.name for node, waiting in zip(self._forward, covers, strict=False) if not waiting}
+
+
+def _weights_in_views(
+    forward: Sequence[LayerNode], of_weights: Collection[str], weights: Mapping[str, LayerNode]
+) -> dict[str, set[str]]:
+    """Return which weights each weight, and each view of weights, is made of."""
+    found = {name: {name} for name in weights}
+    for node in forward:
+        if node.name in of_weights:
+            found[node.name] = {weight for name in node.inputs for weight in found.get(name, ())}
+    return found
+
+
+def _is_matrix(weight: LayerNode) -> bool:
+    return weight.shape is not None and len(weight.shape) > 1
