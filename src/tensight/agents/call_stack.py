@@ -14,11 +14,11 @@ from tensight.agents.program import StackFrame
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
-_MOST_FRAMES = 32
+MOST_FRAMES = 32
 # Code without a file that a person typed; all other names in angle brackets are generated code.
 _TYPED = ("<stdin>", "<ipython-input", "<python-input")
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Code is compared by what it holds, which is slow; so codes are known by their addresses, and kept alive for that.
 _frames: dict[tuple[int, int], tuple[CodeType, StackFrame]] = {}
@@ -51,15 +51,21 @@ def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFra
         if code is within:
             break
         own = is_users.get(code.co_filename)
-        if own is None:
-            own = is_users[code.co_filename] = is_user_file(code.co_filename)
-        if own:
+        if own or (own is None and is_user_code(code)):
             known = _frames.get((id(code), frame.f_lasti))
-            found.append(_frame_of(frame) if known is None else known[1])
-            if len(found) == _MOST_FRAMES:
+            found.append(frame_of(frame) if known is None else known[1])
+            if len(found) == MOST_FRAMES:
                 break
         frame = frame.f_back
     return tuple(found)
+
+
+def is_user_code(code: CodeType) -> bool:
+    """Whether a function is the user's, as `is_user_file` says of its file."""
+    own = _is_users.get(code.co_filename)
+    if own is None:
+        own = _is_users[code.co_filename] = is_user_file(code.co_filename)
+    return own
 
 
 def is_user_file(file: str) -> bool:
@@ -73,8 +79,12 @@ def is_user_file(file: str) -> bool:
     return not is_library or path == _script()
 
 
-def _frame_of(frame: FrameType) -> StackFrame:
+def frame_of(frame: FrameType) -> StackFrame:
+    """Return the line that a function is at."""
     code = frame.f_code
+    known = _frames.get((id(code), frame.f_lasti))
+    if known is not None:
+        return known[1]
     line = frame.f_lineno or code.co_firstlineno
     text = linecache.getline(code.co_filename, line, frame.f_globals)
     file = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)
@@ -96,7 +106,7 @@ def _libraries() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     # In a virtual environment the modules of Python are still those of the one it was made from.
-    folders |= {os.path.dirname(os.__file__), _PACKAGE}
+    folders |= {os.path.dirname(os.__file__), PACKAGE}
     return tuple(map(_folder, folders))
 
 

@@ -225,7 +225,8 @@ class _GraphWriter:
 
 def _frame(frame: StackFrame) -> bytes:
     code = " ".join(frame.code.split("\n"))
-    return encoded(f"# In file {frame.file}:{frame.line}/        {code}/".replace("\n", " "))
+    lines = str(frame.line) if frame.end_line is None else f"{frame.line}~{frame.end_line}"
+    return encoded(f"# In file {frame.file}:{lines}/        {code}/".replace("\n", " "))
 
 
 def _type_of(outputs: tuple[OutputSlot, ...]) -> TypeProto:

@@ -78,6 +78,8 @@ class KnownPrograms:
 
 
 def _says_the_same(program: Program, other: Program) -> bool:
-    """Whether two states of one program have as many nodes, and these are the same to the network."""
+    """Whether two states of one program have as many nodes, the same to the network and from the same lines of code."""
     nodes, others = program.nodes, other.nodes
-    return len(nodes) == len(others) and all(one.role == two.role for one, two in zip(nodes, others, strict=True))
+    return len(nodes) == len(others) and all(
+        one.role == two.role and one.stack == two.stack for one, two in zip(nodes, others, strict=True)
+    )

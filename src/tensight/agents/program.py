@@ -20,21 +20,25 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """A line of the user's code.
+    """A line of the user's code, or several of which it is not known which one it was.
 
     Attributes
     ----------
     file : str
     line : int
+        The first, where there are several.
     function : str
     code : str
-        The line itself, without indentation.
+        The line itself, without indentation; the first of several.
+    end_line : int or None
+        The last of several.
     """
 
     file: str
     line: int
     function: str
     code: str
+    end_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.call_stack import user_stack
 from tensight.agents.torch.arrays import outline, version_of
-from tensight.agents.torch.calls import Call, Operation, Slot, tensors_in
+from tensight.agents.torch.between import Moment, Numbers, moment, stacks_between
+from tensight.agents.torch.calls import NOWHERE, Call, Operation, Slot, tensors_in
 from tensight.agents.torch.names import ROOT_SCOPE, tensors_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from tensight.agents.places import PlaceTable
+    from tensight.agents.torch.between import Begun
     from tensight.agents.torch.calls import Record
     from tensight.agents.torch.names import Names
 
@@ -26,6 +27,8 @@ _MOST_FUNCTIONS = 20_000
 """Of autograd that are walked through to find where a tensor comes from."""
 
 _MOST_SOURCES = 64
+
+_NOWHERE = Moment(NOWHERE, (), 0)
 
 _PRODUCTS = ("Mul", "Mm", "Mv", "Bmm", "Dot", "Addmm", "Addmv", "Baddbmm")
 """Begins of the names of functions that multiply."""
@@ -50,11 +53,21 @@ class Branch:
         self._functions: dict[tuple[Any, int], Slot] = {}
         self._before: list[Operation] = []
         self._unread: set[Slot] = set()
+        self._calls = list(chain)
+        self._begun: Sequence[Begun] = ()
+        self._now = _NOWHERE
         for call in chain:
             self._remember(call)
 
     def grow(
-        self, at: Call, record: Record, module: torch.nn.Module, arguments: Any, output: Any, container: Record | None
+        self,
+        at: Call,
+        record: Record,
+        module: torch.nn.Module,
+        arguments: Any,
+        output: Any,
+        begun: Sequence[Begun],
+        number: int,
     ) -> Call:
         """Return a new call after another one.
 
@@ -69,15 +82,19 @@ class Branch:
             What it was called with.
         output : object
             What it returned.
-        container : Record or None
-            The module in whose code it was called.
+        begun : sequence of Begun
+            The containers that are being called, outermost first; the last one is that in whose code it was called.
+        number : int
+            How many functions of autograd there were when the call of a leaf began, or that of a container ended.
         """
         call = Call(record, at)
         name = record.name
+        self._begin_at(moment(number, None if name.is_leaf else module), begun)
+        call.site = self._now.site
         given, returned = tensors_in(arguments), tensors_in(output)
         if name.is_leaf:
             operation = self._operation(name.scope, name.type)
-            call.inputs = tuple(self._input(operation, tensor, returned, container) for tensor in given)
+            call.inputs = tuple(self._input(operation, tensor, returned) for tensor in given)
             self._read_weights(operation, module)
             call.operation = operation
             outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
@@ -90,17 +107,22 @@ class Branch:
             ]
             if own and not name.is_plain:
                 operation = call.operation = self._operation(name.scope, name.type)
-                self._read_through(operation, [returned[index] for index in own])
+                self._compute(operation, [returned[index] for index in own])
                 for index in own:
                     outputs[index] = self._output(operation, returned[index]), True
         call.outputs = tuple(outputs)
         call.is_simple = name.is_leaf and _is_one(arguments, given) and output is (returned or [None])[0]
         call.before, self._before = self._before, []
+        self._calls.append(call)
         return call
 
-    def grow_backward(self, at: Call, record: Record, roots: Sequence[torch.Tensor]) -> Call:
+    def grow_backward(
+        self, at: Call, record: Record, roots: Sequence[torch.Tensor], begun: Sequence[Begun], number: int
+    ) -> Call:
         """Return a call for the beginning of a backward pass."""
         call = Call(record, at)
+        self._begin_at(moment(number), begun)
+        call.site = self._now.site
         call.is_backward = True
         operation = self._operation(ROOT_SCOPE, "Loss")
         inputs: list[tuple[Slot | None, bool]] = []
@@ -109,24 +131,33 @@ class Branch:
             if slot is not None:
                 operation.reads(slot)
             else:
-                self._read_through(operation, [tensor])
+                self._compute(operation, [tensor])
             inputs.append((slot, False))
         call.inputs = tuple(inputs)
         call.outputs = tuple((self._output(operation, tensor, is_known=False), True) for tensor in roots)
         call.operation = operation
         call.before, self._before = self._before, []
+        self._calls.append(call)
         return call
 
-    def enter(self, container: Record | None, arguments: Any) -> None:
+    def enter(self, begun: Sequence[Begun], arguments: Any, number: int) -> None:
         """Note what a container's code has computed and now gives to a module."""
+        is_here = False
         for tensor in tensors_in(arguments):
             if tensor.grad_fn is not None and id(tensor) not in self._weights and self._known(tensor) is None:
-                self._computed_between(tensor, container)
+                if not is_here:
+                    self._begin_at(moment(number), begun)
+                    is_here = True
+                self._computed_between(tensor)
+
+    def _begin_at(self, now: Moment, begun: Sequence[Begun]) -> None:
+        """Note where the step stands now."""
+        self._now, self._begun = now, begun
 
     # --- slots ---
 
     def _input(
-        self, operation: Operation, tensor: torch.Tensor, returned: Sequence[torch.Tensor], container: Record | None
+        self, operation: Operation, tensor: torch.Tensor, returned: Sequence[torch.Tensor]
     ) -> tuple[Slot | None, bool]:
         """Return the slot of an input of a leaf, and whether it is seen here for the first time."""
         slot = self._known(tensor, written=any(tensor is one for one in returned))
@@ -142,7 +173,7 @@ class Branch:
             operation.parameters.append(weight)
             return None, False
         if tensor.grad_fn is not None:
-            slot = self._computed_between(tensor, container)
+            slot = self._computed_between(tensor)
             self._unread.discard(slot)
         else:
             slot = self._from_outside(operation, tensor)
@@ -157,11 +188,12 @@ class Branch:
             self._know(slot, tensor)
         return slot
 
-    def _computed_between(self, tensor: torch.Tensor, container: Record | None) -> Slot:
+    def _computed_between(self, tensor: torch.Tensor) -> Slot:
         """Return the slot of what a container's own code, or the script's, computed between two calls."""
-        scope, type_ = (ROOT_SCOPE, SCRIPT) if container is None else (container.name.scope, container.name.type)
+        name = self._begun[-1].record.name if self._begun else None
+        scope, type_ = (ROOT_SCOPE, SCRIPT) if name is None else (name.scope, name.type)
         operation = self._operation(scope, type_)
-        self._read_through(operation, [tensor])
+        self._compute(operation, [tensor])
         self._before.append(operation)
         slot = self._output(operation, tensor)
         self._unread.add(slot)
@@ -195,7 +227,7 @@ class Branch:
     def _operation(self, scope: str, type_: str) -> Operation:
         number = self._counts.get((scope, type_), 0)
         self._counts[scope, type_] = number + 1
-        return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), user_stack())
+        return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), self._now.site.stack)
 
     def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
         for tensor in tensors_of(module)[:_MOST_SOURCES]:
@@ -204,12 +236,27 @@ class Branch:
                 if tensor.requires_grad:
                     operation.parameters.append(name)
 
-    def _read_through(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
-        """Add as inputs what tensors were computed from, found by walking through autograd's functions."""
+    def _compute(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
+        """Note what a container's code computed tensors from, and on which lines."""
+        numbers = self._read_through(operation, tensors)
+        if numbers is not None:
+            operation.stack, operation.wide_stack = stacks_between(self._calls, self._begun, self._now, numbers)
+            last = self._calls[-1].ended if self._calls else 0
+            operation.is_up_to_call = numbers.last >= last
+
+    def _read_through(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> Numbers | None:
+        """Add as inputs what tensors were computed from, found by walking through autograd's functions.
+
+        Returns
+        -------
+        Numbers or None
+            Of the functions that computed them.
+        """
         waiting = [(tensor.grad_fn, tensor.output_nr) for tensor in tensors if tensor.grad_fn is not None]
         seen = set(waiting)
         found: dict[Slot | str, None] = {}
         has_unseen = False
+        numbers: list[int] = []
         for function, number in waiting:
             slot = self._functions.get((function, number))
             if slot is not None:
@@ -219,6 +266,7 @@ class Branch:
                 if name is not None:
                     found[name] = None
             else:
+                numbers.append(function._sequence_nr())
                 has_unseen |= _multiplies_unseen(function)
                 ahead = [step for step in function.next_functions if step[0] is not None and step not in seen]
                 seen.update(ahead)
@@ -234,6 +282,7 @@ class Branch:
                 operation.reads(one)
         if has_unseen:
             operation.sources.append(None)
+        return Numbers(min(numbers), max(numbers)) if numbers else None
 
     def _remember(self, call: Call) -> None:
         """Take over what an earlier call of this step has computed."""

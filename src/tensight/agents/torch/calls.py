@@ -14,6 +14,7 @@ import torch
 from tensight.agents.calls import Operation as CalledOperation
 from tensight.agents.calls import Slot as CallSlot
 from tensight.agents.calls import tensors_in_value
+from tensight.agents.call_sites import CallSite
 from tensight.agents.torch.names import NOBODY
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tensight.agents.torch.names import ModuleName
     from tensight.agents.traced_programs import Trace
     from tensight.graph import OutputSlot
+
+NOWHERE = CallSite()
 
 tensors_in = partial(tensors_in_value, torch.Tensor)
 """Returns the tensors in a value, in the order in which it holds them."""
@@ -62,9 +65,14 @@ class Operation(CalledOperation[Slot]):
     parameters : list of str
         Names of weights among the sources.
     stack : tuple of StackFrame
+    wide_stack : tuple of StackFrame
+        Of what a container computes: true of every step, whatever it computes on the way to the call. Empty once
+        that is the stack.
+    is_up_to_call : bool
+        Whether the stack's range of lines goes as far as the call that the container computed it for.
     """
 
-    __slots__ = ("parameters", "read", "sources", "stack")
+    __slots__ = ("is_up_to_call", "parameters", "read", "sources", "stack", "wide_stack")
 
     def __init__(self, node: DeclaredNode, stack: tuple[StackFrame, ...]) -> None:
         super().__init__(node)
@@ -72,6 +80,8 @@ class Operation(CalledOperation[Slot]):
         self.read: list[tuple[Slot, int]] = []
         self.parameters: list[str] = []
         self.stack = stack
+        self.wide_stack: tuple[StackFrame, ...] = ()
+        self.is_up_to_call = False
 
     def reads(self, slot: Slot) -> None:
         """Add an input that is another operation's output, or an input of the step."""
@@ -90,12 +100,15 @@ class Record:
     name : ModuleName
     is_passed_over : bool
         Whether it is no part of the training, with everything in it.
+    identity : int
+        Of the module.
     """
 
-    __slots__ = ("is_passed_over", "name")
+    __slots__ = ("identity", "is_passed_over", "name")
 
-    def __init__(self, name: ModuleName | None) -> None:
+    def __init__(self, name: ModuleName | None, identity: int = 0) -> None:
         self.name = NOBODY if name is None else name
+        self.identity = identity
         self.is_passed_over = name is None
 
 
@@ -114,6 +127,7 @@ class Call:
         Each input, and whether it is first seen here; None for weights.
     outputs : tuple of (Slot or None, bool)
         Each output, and whether it is first seen here.
+    is_leaf : bool
     is_simple : bool
         Whether it takes one tensor and returns one.
     before : list of Operation
@@ -123,19 +137,33 @@ class Call:
     is_backward : bool
     trace : Trace or None
         Of steps that end here.
+    renewals : int
+        How often stacks had been made wider when the trace was made.
+    site : CallSite
+        Where the user's code called it.
+    began, ended : int
+        How many functions of autograd there were when the call of a leaf began, and when it ended, in the latest step.
+    amount : int
+        How many functions of autograd came between the call before and this one.
     """
 
     __slots__ = (
+        "amount",
         "before",
+        "began",
+        "ended",
         "following",
         "inputs",
         "is_backward",
+        "is_leaf",
         "is_simple",
         "operation",
         "others",
         "outputs",
         "parent",
         "record",
+        "renewals",
+        "site",
         "trace",
     )
 
@@ -147,10 +175,16 @@ class Call:
         self.inputs: tuple[tuple[Slot | None, bool], ...] = ()
         self.outputs: tuple[tuple[Slot | None, bool], ...] = ()
         self.is_simple = False
+        self.is_leaf = record.name.is_leaf
         self.before: list[Operation] = []
         self.operation: Operation | None = None
         self.is_backward = False
         self.trace: Trace | None = None
+        self.renewals = 0
+        self.site = NOWHERE
+        self.began = 0
+        self.ended = 0
+        self.amount = 0
 
     def chain(self) -> list[Call]:
         """Return the calls from the first of the step to this one."""

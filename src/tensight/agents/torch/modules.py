@@ -20,6 +20,7 @@ from torch.nn.modules import module as hooks
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.torch.between import Begun
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
 from tensight.agents.torch.names import tensors_of, unwrapped
@@ -43,6 +44,8 @@ _PASSED_OVER = Record(None)
 _BACKWARD = Record(None)
 
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
+_functions: Callable[[], int] = torch.autograd._get_sequence_nr
+"""How many functions of autograd this thread has made so far."""
 _thread = threading.get_ident
 
 
@@ -83,6 +86,11 @@ class ModuleCapture:
         self._at = self._first
         self._mark = self._first
         self._stack: list[Record] = []
+        self._begun: list[tuple[Record, int, Call]] = []
+        self._ended: tuple[Record, int, Call] = (_PASSED_OVER, 0, self._first)
+        self._number = 0
+        self._is_other = False
+        self._renewals = 0
         self._passing: Record | None = None
         self._branch: Branch | None = None
         self._calls = 0
@@ -122,6 +130,9 @@ class ModuleCapture:
         """Start to count anew; the hooks are there only if somebody wants to know."""
         self._at = self._mark = self._first
         self._stack.clear()
+        self._begun.clear()
+        self._number = _functions()
+        self._is_other = False
         self._passing = self._branch = self._again = None
         if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
             self._install()
@@ -133,6 +144,8 @@ class ModuleCapture:
         at = self._at
         if at is self._first:
             return self._last
+        if at.trace is not None and at.renewals != self._renewals:
+            at.trace, at.renewals = trace_of(at.chain()), self._renewals
         if at.trace is None:
             if self._traces >= MOST_TRACES:
                 say_once(
@@ -141,7 +154,7 @@ class ModuleCapture:
                 )
                 return self._last
             self._traces += 1
-            at.trace = trace_of(at.chain())
+            at.trace, at.renewals = trace_of(at.chain()), self._renewals
         self._last = at.trace
         return at.trace
 
@@ -167,6 +180,7 @@ class ModuleCapture:
     def begin_evaluation(self) -> None:
         """Go back to the mark."""
         self._at = self._mark
+        self._number = _functions()
         self._branch = self._again = None
 
     # --- what PyTorch calls ---
@@ -190,9 +204,11 @@ class ModuleCapture:
             self._passing = record
             return
         self._passing = None
+        number = _functions()
         if self._branch is not None:
-            self._branch.enter(stack[-1] if stack else None, arguments)
+            self._branch.enter(self._containers(), arguments, number)
         stack.append(record)
+        self._begun.append((record, number, self._at))
         if record.name.is_compiled:
             self._hide(module)
 
@@ -225,9 +241,12 @@ class ModuleCapture:
         call = self._at.following
         if call is None or not call.is_backward or not self._fits_backward(call, roots):
             call = next((one for one in self._at.others if one.is_backward and self._fits_backward(one, roots)), None)
+        number = _functions()
         if call is None:
-            call = self._branch_here().grow_backward(self._at, _BACKWARD, roots)
+            call = self._branch_here().grow_backward(self._at, _BACKWARD, roots, self._containers(), number)
+            call.amount = number - self._number
             self._append(call)
+        self._count(call, number, number)
         self._at.following = call
         self._at = call
         for (slot, _), tensor in zip(call.outputs, roots, strict=True):
@@ -259,6 +278,7 @@ class ModuleCapture:
             if slot is not None and not is_first and (slot.reference is None or slot.reference() is not tensor):
                 return False
         self._at = call
+        self._count(call, self._ended[1], _functions())
         for (slot, is_first), tensor in zip(call.inputs, given, strict=False):
             if is_first and slot is not None:
                 self._see(slot, tensor)
@@ -268,6 +288,30 @@ class ModuleCapture:
         if self._agent.stops_at_nodes:
             self._finished(call)
         return True
+
+    def _count(self, call: Call, began: int, ended: int) -> None:
+        """Note how many functions of autograd there were before and after a call.
+
+        Where others came before it than when the call was first seen, containers have computed something else, and
+        nobody can say any more between which calls they did.
+        """
+        amount = (began if call.is_leaf else ended) - self._number
+        call.began = began
+        call.ended = self._number = ended
+        if amount != call.amount or self._is_other:
+            self._widen(call)
+
+    def _widen(self, call: Call) -> None:
+        """Let what containers computed before a call have happened on any line that they may have come by."""
+        for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
+            if operation.wide_stack and (self._is_other or not operation.is_up_to_call):
+                operation.stack, operation.wide_stack = operation.wide_stack, ()
+                self._renewals += 1
+        self._is_other = True
+
+    def _containers(self) -> list[Begun]:
+        """Return the calls that have begun, and not ended, outermost first."""
+        return [Begun(*one) for one in self._begun]
 
     def _see(self, slot: Slot, tensor: torch.Tensor) -> None:
         slot.reference = weakref.ref(tensor)
@@ -304,15 +348,20 @@ class ModuleCapture:
         self, record: Record, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
     ) -> None:
         """Go on to another call than came next the last time: one that came here once, or a new one."""
-        at = self._at
+        at, number, began = self._at, _functions(), self._ended[1]
         for call in at.others:
             if call.record is record and self._walk(call, arguments, named, output):
                 at.following = call
                 return
         if self._calls >= MOST_CALLS:
             return
-        container = self._stack[-1] if self._stack else None
-        call = self._branch_here().grow(at, record, module, (arguments, named), output, container)
+        containers = self._containers()
+        if not record.name.is_leaf:
+            containers.append(Begun(*self._ended))
+        here = began if record.name.is_leaf else number
+        call = self._branch_here().grow(at, record, module, (arguments, named), output, containers, here)
+        call.amount = here - self._number
+        self._count(call, began, number)
         self._append(call)
         self._at = call
         for pairs, tensors in ((call.inputs, tensors_in((arguments, named))), (call.outputs, tensors_in(output))):
@@ -333,7 +382,7 @@ class ModuleCapture:
 
     def _record(self, module: torch.nn.Module) -> Record:
         """Return the record of a module that was never called."""
-        record = Record(self._names.name(module))
+        record = Record(self._names.name(module), id(module))
         self._records[id(module)] = record
         weakref.finalize(module, self._records.pop, id(module), None).atexit = False
         return record
@@ -343,11 +392,14 @@ class ModuleCapture:
         stack = self._stack
         if stack and stack[-1] is record:
             stack.pop()
+            self._ended = self._begun.pop()
             return True
         if record not in stack:
             return False
         # An exception has left calls behind that the script has caught.
-        del stack[stack.index(record) :]
+        index = stack.index(record)
+        self._ended = self._begun[index]
+        del stack[index:], self._begun[index:]
         return True
 
     def _forget_modules(self) -> None:
