@@ -14,11 +14,12 @@ from tensight.agents.code_paths import Lines, lines_between, lines_of
 from tensight.agents.program import StackFrame
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import CodeType, FrameType
 
 _DEEPEST = 1000
 
-CalledOf = Callable[["FrameType"], "tuple[object, object] | None"]
+CalledOf = Callable[["FrameType"], "tuple[Any, object] | None"]
 """Returns what a frame of the framework calls, and with which arguments; None if it calls no module."""
 
 
@@ -42,6 +43,7 @@ class Frame(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
+        """What tells it from other functions, and from other calls in the same function."""
         return id(self.code), self.offset
 
 
@@ -73,20 +75,20 @@ class CallSite(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A module that is being called: its identity and its arguments."""
+    """A module that is being called, and with what."""
 
-    module: int
+    module: Any
     arguments: object
 
 
-def call_site(called: CalledOf, machinery: str, depth: int = 1) -> tuple[CallSite, list[Call]]:
+def call_site(called: CalledOf, machinery: Collection[str], depth: int = 1) -> tuple[CallSite, list[Call]]:
     """Return where the user's code is, and the modules that are being called, innermost first.
 
     Parameters
     ----------
     called : callable
-    machinery : str
-        File of the framework's code that calls modules.
+    machinery : collection of str
+        Files of the framework's code that calls modules, and computes nothing.
     depth : int
         How many of the innermost frames are not looked at; 1 is the caller of this function.
     """
@@ -101,15 +103,15 @@ def call_site(called: CalledOf, machinery: str, depth: int = 1) -> tuple[CallSit
             frames.append(Frame(code, frame.f_lasti, frame_of(frame)))
         else:
             file = code.co_filename
-            if not frames and file != machinery and not file.startswith(PACKAGE):
+            if not frames and file not in machinery and not file.startswith(PACKAGE):
                 is_direct = False
-            found = called(frame) if file == machinery else None
-            if found is not None and not any(call.module == id(found[0]) for call in calls):
-                calls.append(Call(id(found[0]), found[1]))
+            found = called(frame)
+            if found is not None and not any(call.module is found[0] for call in calls):
+                calls.append(Call(*found))
                 outside.append(len(frames))
                 _own(frames, type(found[0]))
         frame = frame.f_back
-    levels = {call.module: len(frames) - inside for call, inside in zip(calls, outside, strict=True)}
+    levels = {id(call.module): len(frames) - inside for call, inside in zip(calls, outside, strict=True)}
     return CallSite(tuple(reversed(frames)), is_direct, levels), calls
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,11 @@ class Origin:
         if self.from_rank is not None:
             return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
         if self.arrived:
-            return f"{self.anomaly.words} came in at {where}, which no operator of this step computed"
+            return f"{self.anomaly.words} came in at {where}, which nothing that was seen of this step computed"
+        frame = self.user_frame
+        if frame is not None and frame.is_range:
+            file = re.split(r"[/\\]", frame.file)[-1]
+            where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:
             return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"
         if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):

@@ -116,7 +116,7 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
 
 
 def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | None = None) -> None:
-    """Print a line of code with what is around it where the file can be read, else the line the dump carries."""
+    """Print lines of code with what is around them where the file can be read, else the line the dump carries."""
     from rich.markup import escape
 
     path = os.path.join(source_root, os.path.basename(frame.file)) if source_root else frame.file
@@ -126,9 +126,11 @@ def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | No
     if stale or frame.line is None:
         out.print(f"    [bold]→ {escape(frame.code.strip())}[/]")
         return
-    for line in range(max(1, frame.line - CONTEXT_LINES), min(len(lines), frame.line + CONTEXT_LINES) + 1):
+    last = max(frame.end_line or frame.line, frame.line)
+    for line in range(max(1, frame.line - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES) + 1):
         text = escape(lines[line - 1].rstrip())
-        out.print(f"    [bold]→ {line:4d}  {text}[/]" if line == frame.line else f"    [dim]  {line:4d}  {text}[/]")
+        is_meant = frame.line <= line <= last
+        out.print(f"    [bold]→ {line:4d}  {text}[/]" if is_meant else f"    [dim]  {line:4d}  {text}[/]")
 
 
 def origins_data(

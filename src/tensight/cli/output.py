@@ -133,9 +133,9 @@ def unwritten_text(amount: int) -> str:
 
 
 def frame_text(frame: SourceFrame | Frame) -> str:
-    """Return a source frame as editors link it: file:line."""
+    """Return a source frame as editors link it: file:line, or file:first-last."""
     if frame.file and frame.line is not None:
-        return f"{frame.file}:{frame.line}"
+        return f"{frame.file}:{frame.lines}"
     from tensight.graph import SourceFrame
 
     # A line of a dump that was not understood stands for itself.
@@ -144,7 +144,7 @@ def frame_text(frame: SourceFrame | Frame) -> str:
 
 def frame_data(frame: SourceFrame) -> dict[str, object]:
     """Return a source frame for machines."""
-    return {"file": frame.file, "line": frame.line, "code": frame.code}
+    return {"file": frame.file, "line": frame.line, "end_line": frame.end_line, "code": frame.code}
 
 
 def print_problems(problems: Sequence[Problem]) -> None:

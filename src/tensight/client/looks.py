@@ -51,10 +51,12 @@ def statistics_html(statistics: Statistics) -> str:
 
 
 def line_of_code(frame: Frame | None) -> str:
-    """Return ``file:line  code``; empty if there is none."""
+    """Return ``file:line  code``, or ``file:first-last  code …``; empty if there is none."""
     if frame is None:
         return ""
-    return f"{frame.file}:{frame.line}  {frame.code}" if frame.line is not None else f"{frame.file}  {frame.code}"
+    if frame.line is None:
+        return f"{frame.file}  {frame.code}"
+    return f"{frame.file}:{frame.lines}  {frame.code}" + (" …" if "-" in frame.lines else "")
 
 
 def _statistics(it: Statistics) -> Cells:

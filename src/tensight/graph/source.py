@@ -33,7 +33,8 @@ class SourceFrame:
     file : str
         Path as written by the training process; empty when the line could not be understood.
     line, end_line : int or None
-        First and last line of the code, from 1. `end_line` is None when the file gives only one line.
+        First and last line of the code, from 1. `end_line` is None when the file gives only one line. Of what a network
+        computes itself between two calls of its modules they are the lines that may have computed it.
     column, end_column : int or None
         First column and the one after the last, from 0, where the file gives them (MindSpore 2.10).
     code : str
@@ -55,11 +56,21 @@ class SourceFrame:
     raw: str
 
     @property
+    def is_range(self) -> bool:
+        """Whether the code is on several lines."""
+        return self.line is not None and self.end_line is not None and self.end_line > self.line
+
+    @property
+    def lines(self) -> str:
+        """The line, ``16``, or the first and the last one, ``16-18``."""
+        return f"{self.line}-{self.end_line}" if self.is_range else f"{self.line}"
+
+    @property
     def text(self) -> str:
         """The frame as people search it: mark, file, line, code; the raw line when it was not understood."""
         if not self.file:
             return self.raw
-        return f"# {'-' if self.has_substack else ' '} {self.file}:{self.line}  {self.code}"
+        return f"# {'-' if self.has_substack else ' '} {self.file}:{self.lines}  {self.code}"
 
 
 @lru_cache(maxsize=65_536)

@@ -50,9 +50,10 @@ def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
 
 
 def excerpt(line: Frame, texts: Mapping[str, str]) -> tuple[CodeLine, ...]:
-    """Return the lines around one; none if the text of its file is not known, or is another now."""
+    """Return lines with those around them; none if the text of their file is not known, or is another now."""
     lines = texts.get(line.file, "").splitlines()
     if line.line is None or not 1 <= line.line <= len(lines) or line.code.strip() not in lines[line.line - 1]:
         return ()
-    first, last = max(line.line - LINES_AROUND, 1), min(line.line + LINES_AROUND, len(lines))
+    end = max(line.end_line or line.line, line.line)
+    first, last = max(line.line - LINES_AROUND, 1), min(end + LINES_AROUND, len(lines))
     return tuple(CodeLine(line=number, code=lines[number - 1]) for number in range(first, last + 1))

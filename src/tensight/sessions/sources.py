@@ -111,7 +111,8 @@ class SourceIndex:
                     lines[frame.file, frame.line] = frame
             for at, frame in lines.items():
                 nodes[at] += amount
-                frames.setdefault(at, frame)
+                if at not in frames or not frame.is_range:
+                    frames[at] = frame
                 if frame.has_substack:
                     with_substack.add(at)
         self._files: dict[str, list[_Line]] = {}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import StackFrame
     from tensight.agents.torch.calls import Call, Record
 
+_MACHINERY = frozenset({torch_modules.__file__, torch._tensor.__file__, torch.autograd.__file__})
 _CALLS_MODULES = torch_modules.Module._call_impl.__code__
 
 
@@ -91,11 +92,13 @@ def moment(number: int, ends: torch.nn.Module | None = None) -> Moment:
     ends : Module, optional
         The container whose call is ending.
     """
-    site, running = call_site(_called, torch_modules.__file__, 3)
+    site, running = call_site(_called, _MACHINERY, 3)
+    if running and (running[0].module._forward_hooks or running[0].module._forward_pre_hooks):
+        site = site._replace(is_direct=False)
     return Moment(site, running, number, ends)
 
 
-def _called(frame: FrameType) -> tuple[object, object] | None:
+def _called(frame: FrameType) -> tuple[Any, object] | None:
     if frame.f_code is not _CALLS_MODULES:
         return None
     names = frame.f_locals
@@ -128,10 +131,7 @@ def stacks_between(
     lower = ended[-1] if ended else -1
     upper = next((event for event in events[lower + 1 :] if event.number > numbers.last), None)
     containers = [event.begun for event in events[: lower + 1] if event.begun is not None]
-    if not containers:
-        wide = _in_script(begun, now)
-    else:
-        wide = _since_container(containers[-1], now)
+    wide = _since_container(containers[-1], now) if containers else _in_script(begun, now)
     if numbers.last >= now.number:
         # Autograd makes the function of a view anew when somebody asks for it.
         return wide, ()
@@ -141,9 +141,7 @@ def stacks_between(
     return _narrow(events[lower], upper, now, numbers, level) or wide, wide
 
 
-def stack_within(
-    begun: Sequence[Begun], now: Moment, given: Sequence[bool]
-) -> tuple[StackFrame, ...]:
+def stack_within(begun: Sequence[Begun], now: Moment, given: Sequence[bool]) -> tuple[StackFrame, ...]:
     """Return where something was computed, or fetched, of which autograd knows nothing.
 
     Parameters
@@ -177,9 +175,7 @@ def _events(calls: Sequence[Call], begun: Sequence[Begun]) -> list[_Event]:
     return events
 
 
-def _narrow(
-    lower: _Event, upper: _Event | None, now: Moment, numbers: Numbers, level: int
-) -> tuple[StackFrame, ...]:
+def _narrow(lower: _Event, upper: _Event | None, now: Moment, numbers: Numbers, level: int) -> tuple[StackFrame, ...]:
     site, ends = _site_of(upper, now)
     if upper is not None and upper.call is not None and not ends and numbers.last >= upper.call.began:
         if numbers.first >= upper.call.began:
@@ -198,8 +194,8 @@ def _site_of(upper: _Event | None, now: Moment) -> tuple[CallSite, bool]:
         return now.site, now.ends is not None
     if upper.begun is not None:
         return now.site.outside_of(upper.begun.record.identity), False
-    assert upper.call is not None
-    return upper.call.site, not upper.call.record.name.is_leaf and not upper.call.is_backward
+    call = upper.call
+    return (now.site, False) if call is None else (call.site, not call.is_leaf and not call.is_backward)
 
 
 def _since_container(container: Begun, now: Moment) -> tuple[StackFrame, ...]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tensight.agents.call_sites import CallSite
 from tensight.agents.calls import Operation as CalledOperation
 from tensight.agents.calls import Slot as CallSlot
 from tensight.agents.calls import tensors_in_value
-from tensight.agents.call_sites import CallSite
 from tensight.agents.torch.names import NOBODY
 
 if TYPE_CHECKING:

@@ -15,10 +15,20 @@ class Frame(Record):
     file: str
     line: int | None = None
     end_line: int | None = None
+    """The last of several lines, any of which may have computed it; `line` is the first."""
+
     code: str = ""
+    """The line, or the first of several."""
+
     has_substack: bool = False
     is_user_code: bool = False
     """The frame most likely to be the person's own."""
+
+    @property
+    def lines(self) -> str:
+        """The line, ``16``, or the first and the last one, ``16-18``."""
+        is_range = self.line is not None and self.end_line is not None and self.end_line > self.line
+        return f"{self.line}-{self.end_line}" if is_range else f"{self.line}"
 
 
 class GraphRecord(Record):

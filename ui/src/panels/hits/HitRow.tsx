@@ -6,6 +6,7 @@ import type { HitRecord, NodeHits } from '~/api/types'
 import { conditionTexts } from '~/parts/conditionTexts'
 import { useConditionWords } from '~/parts/conditionWords'
 import { HitMeasures } from '~/parts/HitMeasures'
+import { codeOf, linesOf } from '~/parts/lines'
 import { useView } from '~/state/store'
 import classes from './hits.module.css'
 import { hitsTexts } from './texts'
@@ -54,12 +55,12 @@ export function HitRow({ hits }: { hits: NodeHits }) {
       {hits.line && (
         <div
           className={classes['line']}
-          title={`${hits.line.file}:${hits.line.line ?? ''}\n${hits.line.code}`}
+          title={`${hits.line.file}:${linesOf(hits.line)}\n${codeOf(hits.line)}`}
         >
           <span>
-            {file}:{hits.line.line}
+            {file}:{linesOf(hits.line)}
           </span>{' '}
-          <code>{hits.line.code.trim()}</code>
+          <code>{codeOf(hits.line)}</code>
         </div>
       )}
       {hits.tensors.map((tensor) => (

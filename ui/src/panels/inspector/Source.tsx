@@ -3,6 +3,7 @@ import { IconListSearch } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Frame, NodeRecord } from '~/api/types'
+import { codeOf, linesOf } from '~/parts/lines'
 import { useView } from '~/state/store'
 import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
@@ -51,9 +52,9 @@ function FrameRow({ frame }: { frame: Frame }) {
   return (
     <li className={styles.frame} data-own={frame.is_user_code || undefined}>
       <div className={styles.line}>
-        <span className={styles.file} title={`${frame.file}${line}`}>
+        <span className={styles.file} title={`${frame.file}${line && `:${linesOf(frame)}`}`}>
           {frame.file.split(/[\\/]/).at(-1)}
-          {line}
+          {line && `:${linesOf(frame)}`}
         </span>
         <Tooltip label={t('sameLine')}>
           <ActionIcon
@@ -67,7 +68,7 @@ function FrameRow({ frame }: { frame: Frame }) {
           </ActionIcon>
         </Tooltip>
       </div>
-      {frame.code && <code className={styles.code}>{frame.code.trim()}</code>}
+      {frame.code && <code className={styles.code}>{codeOf(frame)}</code>}
     </li>
   )
 }

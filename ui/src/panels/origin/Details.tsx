@@ -2,6 +2,7 @@ import { Table } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import type { Frame, Origin, TensorRecord } from '~/api/types'
 import { conditionTexts } from '~/parts/conditionTexts'
+import { codeOf, lastLine } from '~/parts/lines'
 import { count, shapeText, short } from '~/parts/numbers'
 import { nodeOf, stepOf, type Finding } from './findings'
 import { NodeLink } from './NodeLink'
@@ -48,7 +49,7 @@ function Code({ finding }: { finding: Finding }) {
       <figcaption title={line.file}>{placeOf(line)}</figcaption>
       <pre tabIndex={0} aria-label={t('code')}>
         {lines.map((one) => (
-          <div key={one.line} data-here={one.line === line.line}>
+          <div key={one.line} data-here={one.line >= (line.line ?? 0) && one.line <= lastLine(line)}>
             <span>{one.line || ''}</span>
             <code>{one.code || ' '}</code>
           </div>
@@ -72,7 +73,7 @@ function Callers({ stack }: { stack: Frame[] }) {
       <ol className={classes['stack']}>
         {callers.map((frame, place) => (
           <li key={place} title={`${frame.file}:${frame.line ?? ''}`}>
-            <span className={classes['place']}>{placeOf(frame)}</span> <code>{frame.code.trim()}</code>
+            <span className={classes['place']}>{placeOf(frame)}</span> <code>{codeOf(frame)}</code>
           </li>
         ))}
       </ol>

@@ -2,6 +2,7 @@ import { IconCode } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import type { Frame } from '~/api/types'
 import { useView } from '~/state/store'
+import { codeOf, linesOf } from '~/parts/lines'
 import { nodeOf, type Finding } from './findings'
 import classes from './origin.module.css'
 import { originTexts } from './texts'
@@ -13,7 +14,7 @@ export function lineOf(finding: Finding): Frame | null {
 /** `train.py:19`, with the last part of the path alone. */
 export function placeOf(frame: Frame): string {
   const file = frame.file.split(/[/\\]/).at(-1) ?? frame.file
-  return frame.line == null ? file : `${file}:${frame.line}`
+  return frame.line == null ? file : `${file}:${linesOf(frame)}`
 }
 
 /** The person's line of code behind a finding; a click shows it among the sources. */
@@ -37,7 +38,7 @@ export function SourceLine({ finding }: { finding: Finding }) {
     >
       <IconCode size={15} aria-hidden />
       <span className={classes['place']}>{place}</span>
-      <code>{line.code.trim()}</code>
+      <code>{codeOf(line)}</code>
     </button>
   )
 }

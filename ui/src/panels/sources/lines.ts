@@ -1,7 +1,11 @@
 import type { Frame, NodeHits, NodeRecord, SearchPage, SourceFile } from '~/api/types'
+import { lastLine } from '~/parts/lines'
 import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
 type SourceLine = SourceFile['lines'][number]
+/** Of one frame that are marked. */
+const MOST_LINES = 1000
+
 export type FoundNode = SearchPage['nodes'][number]
 
 /** How a line of code is named in filters: `/home/me/net.py:49`. */
@@ -36,8 +40,13 @@ export type Origin = 'own' | 'outer'
 export function originLines(node: Pick<NodeRecord, 'stack'> | undefined): ReadonlyMap<string, Origin> {
   const lines = new Map<string, Origin>()
   for (const frame of node?.stack ?? []) {
-    const name = lineName(frame.file, frame.line)
-    if (frame.file && lines.get(name) !== 'own') lines.set(name, frame.is_user_code ? 'own' : 'outer')
+    if (!frame.file) continue
+    const first = frame.line ?? 0
+    const last = Math.min(lastLine(frame), first + MOST_LINES)
+    for (let line = first; line <= last; line++) {
+      const name = lineName(frame.file, line)
+      if (lines.get(name) !== 'own') lines.set(name, frame.is_user_code ? 'own' : 'outer')
+    }
   }
   return lines
 }
