@@ -265,6 +265,7 @@ class Agent(OldProcess):
         abilities: tuple[str, ...] = (),
         run_at_start: bool = False,
         recommended: bool = False,
+        script: str = "",
         **options: Any,
     ) -> None:
         super().__init__(stage, port, device=str(rank), **options)
@@ -283,6 +284,7 @@ class Agent(OldProcess):
             abilities=pb.Abilities(**dict.fromkeys(abilities, True)),
             run_at_start=run_at_start,
             recommended=recommended,
+            script=script.encode(),
         )
 
     async def announce(self, version: str = "", **more: Any) -> pb.EventReply:

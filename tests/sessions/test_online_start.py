@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from online_stage import CONV, PATIENCE_S, RELU, Agent, Play, Stage, command, kind, network, until, watch
+from dump_writer import GraphWriter
+from online_stage import CONV, GRAPH, PATIENCE_S, RELU, Agent, Play, Stage, command, kind, network, until, watch
 
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
@@ -100,6 +101,56 @@ def test_saved_watchpoints_are_sent_before_it_goes_on(on_stage: Play) -> None:
         second = stage.agent(abilities=FREE, run_at_start=True)
         await second.attach()
         assert await told_until_it_runs(second) == ["set 1", "run recheck", "run step -1"]
+
+    on_stage(scene)
+
+
+def test_watchpoints_come_back_to_the_same_network_and_to_no_other_of_the_same_name(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = stage.process()
+        session = await first.attach()
+        await first.stand()
+        await watch(session, name="mine")
+        await session.recommend(True)
+        await first.done()
+
+        unrelated = stage.process()
+        other = (
+            GraphWriter(GRAPH, "0")
+            .parameter("embedding.table")
+            .operator("Default/Gather-op1", inputs=("embedding.table",))
+        )
+        session = await unrelated.attach(other)
+        assert session.name == "mindspore-0"
+        assert session.watchpoints() == ()
+        assert not session.record().recommended_offered
+        await unrelated.stand()
+        await watch(session, name="theirs")
+        await unrelated.done()
+
+        second = stage.process()
+        session = await second.attach()
+        names = [point.name for point in session.watchpoints()]
+        assert "mine" in names
+        assert "theirs" not in names
+        # A script that asks for the recommended ones in every run goes on.
+        await second.stand()
+        assert len(await session.recommend(True)) == len(names) - 1
+        assert [point.name for point in session.watchpoints()] == names
+
+    on_stage(scene)
+
+
+def test_an_agents_session_is_called_after_its_script(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        for script, name in (
+            ("/usr/bin/python /usr/bin/tensight run --recommended nets/train.py --lr 0.1", "train.py"),
+            ("python -m tensight run train.py", "train.py-2"),
+            ("python -m nets.train 3", "nets.train"),
+            ("python", "torch-0"),
+        ):
+            session = await stage.agent(job="", script=script).attach()
+            assert session.name == name
 
     on_stage(scene)
 

@@ -63,7 +63,8 @@ class Watching(SessionPart):
         edits : sequence of Edit
             Nodes and scopes that are added or left out afterwards.
         name : str
-            The server keeps a watchpoint with a name for the next session of this job or dump.
+            For people. The server keeps watchpoints for the next session of the same dump, or of the same network under
+            the same name.
         severity : {"error", "warning"}
         enabled : bool
         persistence : int
@@ -103,7 +104,10 @@ class Watching(SessionPart):
         return self._connection.send(WatchpointRecord, "POST", self._path("watchpoints"), spec)
 
     def watch_recommended(self, accept: bool = True) -> list[WatchpointRecord]:
-        """Set the watchpoints that suit most networks, or note that they are not wanted; once in a session.
+        """Set the watchpoints that suit most networks, or note that they are not wanted.
+
+        Those that are set already, by this session or an earlier one of the same network, stay as they are; they are
+        returned, too.
 
         Examples
         --------

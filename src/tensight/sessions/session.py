@@ -82,6 +82,8 @@ class Session(ABC):
         The kind of device the run is on; None while it is unknown.
     most_drawn_nodes : int
         A graph with more nodes is listed and searched, but not drawn.
+    network : str or None
+        As of `WatchpointList`.
 
     Attributes
     ----------
@@ -101,6 +103,7 @@ class Session(ABC):
         workspace: Workspace | None,
         platform: Platform | None = None,
         most_drawn_nodes: int = 100_000,
+        network: str | None = None,
     ) -> None:
         self.id = session_id
         self.name = name
@@ -111,10 +114,9 @@ class Session(ABC):
         self.lock = asyncio.Lock()
         self.graph_indexes = GraphIndexes()
         self.hit_list = HitList()
-        self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes)
+        self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes, network=network)
         self._lines_of_code = Sources()
-        for problem in self.watchpoint_list.problems:
-            self.warn(problem)
+        self._tell_problems()
 
     # --- what a subclass brings ---
 
@@ -441,11 +443,12 @@ class Session(ABC):
         return tuple(map(self._watchpoint_record, offered))
 
     async def recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
-        """Create the recommended watchpoints, or note that they are not wanted; StateError the second time."""
+        """Have the recommended watchpoints, or note that they are not wanted. StateError.
+
+        Those that are there already, from this session or an earlier one, stay as they are and are returned, too.
+        """
         async with self.lock:
             self.editable()
-            if self.watchpoint_list.recommended_offered:
-                raise StateError("the recommended watchpoints were accepted or refused already; create single ones")
             return await self._recommend(accept)
 
     async def _recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
@@ -453,7 +456,8 @@ class Session(ABC):
         added = self.watchpoint_list.add_recommended(wanted)
         self.watchpoint_list.recommended_offered = True
         await self._watchpoints_edited(outdated=bool(added))
-        return tuple(map(self._watchpoint_record, added))
+        names = {point.name for point in wanted}
+        return tuple(record for record in self.watchpoints() if record.name in names)
 
     async def hits(
         self,
@@ -548,6 +552,12 @@ class Session(ABC):
         await asyncio.to_thread(self._resolve_watchpoints)
         self.events.append("watchpoints")
         await self.watchpoints_changed()
+
+    def _tell_problems(self) -> None:
+        """Tell why watchpoints of an earlier session are not there."""
+        for problem in self.watchpoint_list.problems:
+            self.warn(problem)
+        self.watchpoint_list.problems.clear()
 
     def _watchpoint_record(self, watchpoint: SessionWatchpoint) -> WatchpointRecord:
         return watchpoint_record(

@@ -1,4 +1,4 @@
-"""The watchpoints of a session: what each one checks and watches, kept in the workspace under the name of the run."""
+"""The watchpoints of a session: what each one checks and watches, kept in the workspace for later sessions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tensight.analysis.check import natural_selector
 from tensight.errors import InputError, TensightError
+from tensight.graph.fingerprint import fingerprint
 from tensight.sessions.errors import LimitError, NotFoundError, StorageError
 from tensight.sessions.graph_index import GraphIndexes
 from tensight.sessions.records import WatchpointRecord, WatchpointSpec
@@ -80,6 +81,10 @@ class WatchpointList:
     ----------
     name : str
         Of the run: watchpoints of an earlier session of this name are there again.
+    network : str or None
+        The `fingerprint` of what is trained, where a name alone does not tell: earlier watchpoints are there again only
+        for the same name and the same network. Empty while it is unknown: `recognise` brings them back. None: the name
+        is enough.
     workspace : Workspace or None
         Where they are kept; None keeps them nowhere.
     graphs : callable
@@ -89,6 +94,7 @@ class WatchpointList:
 
     Attributes
     ----------
+    network : str or None
     recommended_offered : bool
         The recommended watchpoints were accepted or refused.
     problems : list of str
@@ -101,8 +107,11 @@ class WatchpointList:
         workspace: Workspace | None,
         graphs: Callable[[int], tuple[Graph, ...]],
         indexes: GraphIndexes | None = None,
+        *,
+        network: str | None = None,
     ) -> None:
         self.name = name
+        self.network = network
         self.recommended_offered = False
         self.problems: list[str] = []
         self._workspace = workspace
@@ -114,10 +123,8 @@ class WatchpointList:
         self._unreadable: list[Any] = []
         self._watched: dict[tuple[int, int], _Resolved] = {}
         self._resolving = threading.RLock()
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-        self._file = f"{WATCHPOINTS}/{digest}.json"
-        if workspace is not None:
-            self._load(workspace)
+        if network != "":
+            self._load()
 
     # --- the watchpoints ---
 
@@ -316,10 +323,44 @@ class WatchpointList:
         StorageError
             If that fails; the watchpoints are still there in memory.
         """
-        if self._workspace is not None:
+        if self._workspace is not None and self.network != "":
             self._workspace.write_json(self._file, self.stored() if stored is None else stored)
 
-    def _load(self, workspace: Workspace) -> None:
+    def recognise(self, graphs: Sequence[Graph]) -> None:
+        """Bring back the watchpoints of an earlier session, now that its first graphs tell which network this is.
+
+        Those that were created meanwhile keep their ids. A second call does nothing.
+
+        Parameters
+        ----------
+        graphs : sequence of Graph
+            Of one rank.
+        """
+        if self.network != "" or not graphs:
+            return
+        created, last_id, offered = self._watchpoints, self._last_id, self.recommended_offered
+        self._watchpoints = {}
+        self.network = fingerprint(graphs)
+        self._load()
+        self.recommended_offered |= offered
+        if created:
+            earlier, self._watchpoints, self._last_id = self.all(), created, last_id
+            taken = {one.watchpoint.name for one in created.values()} - {""}
+            for one in earlier:
+                if one.watchpoint.name not in taken:
+                    self._last_id += 1
+                    numbered = replace(one.watchpoint, id=self._last_id)
+                    self._watchpoints[self._last_id] = replace(one, watchpoint=numbered)
+
+    @property
+    def _file(self) -> str:
+        of = self.name if self.network is None else f"{self.name}\0{self.network}"
+        return f"{WATCHPOINTS}/{hashlib.sha256(of.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+
+    def _load(self) -> None:
+        workspace = self._workspace
+        if workspace is None:
+            return
         try:
             stored = workspace.read_json(self._file)
         except StorageError as error:

@@ -112,7 +112,7 @@ async def list_recommended_watchpoints(session: CurrentSession) -> JsonResponse:
     responses=EDIT_ERRORS,
 )
 async def recommend_watchpoints(session: CurrentSession, recommendation: Recommendation) -> JsonResponse:
-    """Create the recommended watchpoints, or note that they are not wanted; possible once in a session."""
+    """Create the recommended watchpoints, or note that they are not wanted; those that are there already stay."""
     return await json_response(await session.recommend(recommendation.accept))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import Metadata
 
 _LONGEST_NAME = 200
+_LONGEST_COMMAND = 10_000
 _MOST_RANKS = 2**20
 _MOST_DIGITS = 10
 
@@ -59,6 +62,8 @@ class Identity:
     process_id : int or None
     machine : str
         Name of its machine.
+    script : str
+        What it runs: the name of a file or of a module.
     abilities : Abilities
     run_at_start : bool
         Its training goes on at once, unless a person stops it.
@@ -77,6 +82,7 @@ class Identity:
     framework_version: str = ""
     process_id: int | None = None
     machine: str = ""
+    script: str = ""
     abilities: Abilities = field(default_factory=Abilities)
     run_at_start: bool = False
     recommended: bool = False
@@ -100,7 +106,7 @@ class Identity:
     @property
     def name(self) -> str:
         """What its session is called."""
-        return self.job or f"{self.framework or 'training'}-{self.device or self.rank}"
+        return self.job or self.script or f"{self.framework or 'training'}-{self.device or self.rank}"
 
     def place(self, address: str) -> Device:
         """Return where it runs, as a dump says it; `address` is the host and port that it calls from."""
@@ -147,10 +153,21 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         framework_version=wire.text(process.framework_version or message.ms_version, _LONGEST_NAME),
         process_id=process.process_id or None,
         machine=wire.text(process.host, _LONGEST_NAME),
+        script=_script_of(wire.text(process.script, _LONGEST_COMMAND)),
         abilities=Abilities.of(process.abilities),
         run_at_start=process.run_at_start,
         recommended=process.recommended,
     )
+
+
+def _script_of(command_line: str) -> str:
+    """Return what a command line runs: the name of the first file of Python, or of the module; empty if it has none."""
+    words = command_line.split()
+    for word in words:
+        if word.endswith(".py"):
+            return os.path.basename(word)[:_LONGEST_NAME]
+    modules = [module for option, module in itertools.pairwise(words) if option == "-m" and module != "tensight"]
+    return modules[0][:_LONGEST_NAME] if modules else ""
 
 
 def root_graph_of(message: Metadata) -> int | None:

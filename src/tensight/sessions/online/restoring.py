@@ -56,6 +56,7 @@ class _RecordedRun:
     name: str
     created: float
     identity: Identity
+    network: str
     processes: tuple[_RecordedProcess, ...]
 
 
@@ -115,6 +116,7 @@ class RecordedRuns:
                 str(data["name"]),
                 float(data["created"]),
                 Identity.from_json(data["identity"]),
+                str(data.get("network", "")),
                 tuple(map(_recorded_process, data["processes"])),
             )
         except (StorageError, KeyError, TypeError, ValueError):
@@ -142,6 +144,7 @@ class RecordedRuns:
             identity=identity,
             settings=settings,
             writers=writers,
+            network=run.network,
         )
         session.created = run.created
         try:

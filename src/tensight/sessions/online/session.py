@@ -85,6 +85,8 @@ class OnlineSession(Session):
         Of the process that came first.
     settings : OnlineSettings
     writers : ValueWriters
+    network : str
+        Which network is trained, where that is known from before: the session goes on after a restart of the server.
 
     Attributes
     ----------
@@ -113,6 +115,7 @@ class OnlineSession(Session):
         identity: Identity,
         settings: OnlineSettings,
         writers: ValueWriters,
+        network: str = "",
     ) -> None:
         self.processes: dict[int, TrainingProcess] = {}
         super().__init__(
@@ -121,6 +124,7 @@ class OnlineSession(Session):
             workspace=workspace,
             platform=identity.platform,
             most_drawn_nodes=settings.most_drawn_nodes,
+            network=network,
         )
         self.recording = recording
         self.identity = identity
@@ -285,6 +289,16 @@ class OnlineSession(Session):
         self.changed()
         self.announce(news=True)
 
+    async def graphs_changed(self) -> None:
+        """Work out what the watchpoints watch; the first graphs tell which earlier ones are there again."""
+        first = next(filter(None, map(self.graphs, self.ranks)), ())
+        if first and not self.watchpoint_list.network:
+            async with self.lock:
+                await asyncio.to_thread(self.watchpoint_list.recognise, first)
+            self._tell_problems()
+            self.changed()
+        await super().graphs_changed()
+
     async def _recommend_unasked(self) -> None:
         """Create the recommended watchpoints, unless they were offered before."""
         async with self.lock:
@@ -432,6 +446,7 @@ class OnlineSession(Session):
             "message": message(self),
             "step": self.present_step,
             "identity": self.identity.as_json(),
+            "network": self.watchpoint_list.network,
             "processes": [process.as_json() for process in self.processes.values()],
         }
 

@@ -1,0 +1,34 @@
+"""What tells one network from another: the parameters that it has."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensight.graph.model import Graph
+
+
+def fingerprint(graphs: Iterable[Graph]) -> str:
+    """Return a text that graphs of the same network have in common, and those of another network do not.
+
+    Networks are the same if their parameters have the same names, types and shapes; so a changed line of a forward pass
+    makes no other network of it. Without any parameter the names and types of the operators count.
+
+    Parameters
+    ----------
+    graphs : iterable of Graph
+        Of one rank.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes]
+    parameters = {(node.name, node.outputs) for node in nodes if node.is_parameter}
+    operators = {(node.name, node.type) for node in nodes if node.is_operator}
+    described = sorted(map(repr, parameters or operators))
+    return hashlib.sha256("\n".join(described).encode("utf-8", "surrogatepass")).hexdigest()
