@@ -18,6 +18,15 @@ def test_a_token_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> Non
     assert access_token(tmp_path / "other").text != first.text
 
 
+def test_a_token_that_others_could_read_is_closed_to_them_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("correct-horse-battery\n")
+    file.chmod(0o644)
+    assert access_token(file).was_open
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not access_token(file).was_open
+
+
 def test_a_token_is_not_shown_by_accident(tmp_path: Path) -> None:
     token = access_token(tmp_path / "token")
     assert token.text not in repr(token)

@@ -255,6 +255,18 @@ def test_no_more_processes_attach_than_there_may_be(on_stage: Play) -> None:
     on_stage(scene, most_processes=2)
 
 
+def test_one_machine_does_not_take_the_room_of_all_others(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        for number in range(2):
+            await stage.agent(job=f"job-{number}").attach()
+        reply = await stage.agent(job="one too many").announce()
+        assert kind(reply) == "failed"
+        assert b"2 training processes are attached from ipv4:127.0.0.1" in reply.message
+        await stage.agent(job="another", host="10.0.0.2").attach()
+
+    on_stage(scene, most_processes_of_a_host=2)
+
+
 def test_sixty_four_ranks_go_a_step_together_quickly(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agents = await job(stage, 64)

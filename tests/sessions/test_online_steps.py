@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from online_stage import CONV, RELU, OldProcess, Play, Stage, command, kind, network, proto, stream, until, watch
+from online_stage import CONV, GRAPH, RELU, OldProcess, Play, Stage, command, kind, network, proto, stream, until, watch
 
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, StateError
@@ -472,6 +472,29 @@ def test_graphs_larger_than_accepted_are_refused_in_words(on_stage: Play) -> Non
         assert "refused" in stage.session().record().message
 
     on_stage(scene, most_graph_bytes=300)
+
+
+def test_graphs_of_more_nodes_than_accepted_are_refused_in_words(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        reply = await process.send_graphs(network())
+        assert kind(reply) == "failed"
+        assert b"more than 4 nodes" in reply.message
+
+    on_stage(scene, most_nodes=4)
+
+
+def test_graphs_of_more_nodes_than_accepted_of_a_process_are_refused_in_words(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.attach(network())
+        reply = await process.send_graphs(network("kernel_graph_1"))
+        assert kind(reply) == "failed"
+        assert b"9 nodes of all graphs together" in reply.message
+        assert [graph.name for graph in stage.session().graphs(0)] == [GRAPH]
+
+    on_stage(scene, most_nodes_of_a_process=9)
 
 
 def test_graphs_sent_one_after_the_other_count_together(on_stage: Play) -> None:

@@ -112,6 +112,10 @@ def _lines(ready: Ready) -> Iterator[str]:
         yield f"Access token, shown only now: {ready.new_token}"
     if ready.token_file is not None:
         yield f"The access token is in {ready.token_file}."
+    if ready.token_was_open:
+        yield "Other users of this machine could read that file until now; remove it and start again for a new token."
+    if ready.workspace_is_open:
+        yield f"Other users of this machine can enter the workspace; `chmod 700 {record.workspace}` keeps them out."
     if ready.in_the_clear:
         yield "It travels unencrypted, like all the rest; use --tls-cert and --tls-key, or an ssh tunnel."
     yield f"`tensight stop --workspace {record.workspace}` ends the server."

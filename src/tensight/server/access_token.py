@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +27,14 @@ class AccessToken:
     file : Path
     new : bool
         It was made just now, so nobody knows it yet.
+    was_open : bool
+        Other users of the machine could read the file until now.
     """
 
     text: str
     file: Path
     new: bool
+    was_open: bool = False
 
     def __repr__(self) -> str:
         return f"AccessToken(file={str(self.file)!r}, new={self.new})"
@@ -48,7 +52,8 @@ def access_token(file: Path) -> AccessToken:
         try:
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            return AccessToken(_usable(file.read_text(encoding="ascii").strip(), file), file, new=False)
+            text = _usable(file.read_text(encoding="ascii").strip(), file)
+            return AccessToken(text, file, new=False, was_open=_close_to_others(file))
         text = secrets.token_urlsafe(32)
         with open(handle, "w", encoding="ascii") as opened:
             opened.write(f"{text}\n")
@@ -57,6 +62,21 @@ def access_token(file: Path) -> AccessToken:
     except UnicodeDecodeError:
         raise InputError(f"the token file {file} holds no token: {_rule()}") from None
     return AccessToken(text, file, new=True)
+
+
+def _close_to_others(file: Path) -> bool:
+    """Let only the owner read a file from now on; return whether others could."""
+    if not is_open_to_others(file):
+        return False
+    # Of somebody else's file it stays as it is; what is said of it is true all the same.
+    with suppress(OSError):
+        file.chmod(0o600)
+    return True
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether users of the machine other than its owner may read or enter a file or folder."""
+    return path.stat().st_mode & 0o077 != 0
 
 
 def _usable(text: str, file: Path) -> str:

@@ -8,11 +8,12 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import grpc
 
 from tensight import __version__
-from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token
+from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token, is_open_to_others
 from tensight.server.grpc_service import grpc_server, listen
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.server.http_server import FINISH_S, HttpServer
@@ -110,9 +111,16 @@ class _Process:
     async def _open_debugger(self) -> str:
         """Let training processes attach, and return where."""
         settings = self._settings
-        self._attachments = Attachments(
-            self._workspace, self._sessions, settings=OnlineSettings(most_drawn_nodes=settings.max_graph_node_size)
+        bounds = OnlineSettings()
+        drawn = settings.max_graph_node_size
+        # Who has such large graphs drawn must get them here.
+        bounds = replace(
+            bounds,
+            most_drawn_nodes=drawn,
+            most_nodes=max(bounds.most_nodes, drawn),
+            most_nodes_of_a_process=max(bounds.most_nodes_of_a_process, 2 * drawn),
         )
+        self._attachments = Attachments(self._workspace, self._sessions, settings=bounds)
         token = self._grpc_token
         self._grpc = grpc_server(self._attachments, None if token is None else token.text)
         host = settings.attach_host
@@ -175,6 +183,8 @@ class _Process:
             token_file=str(tokens[0].file) if tokens else None,
             new_token=next((token.text for token in tokens if token.new), None),
             in_the_clear=self._tls is None and not (is_loopback(settings.host) and is_loopback(settings.attach_host)),
+            token_was_open=any(token.was_open for token in tokens),
+            workspace_is_open=is_open_to_others(settings.workspace),
         )
 
     def _http_address(self, host: str, port: int) -> str:

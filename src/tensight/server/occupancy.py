@@ -85,6 +85,10 @@ class Ready:
         An access token that was made just now and that nobody knows yet.
     in_the_clear : bool
         Other machines reach the server, and what they exchange with it is not encrypted.
+    token_was_open : bool
+        Other users of the machine could read the token file until now.
+    workspace_is_open : bool
+        Other users of the machine can enter the workspace.
     """
 
     record: Announcement
@@ -92,6 +96,8 @@ class Ready:
     token_file: str | None
     new_token: str | None
     in_the_clear: bool
+    token_was_open: bool = False
+    workspace_is_open: bool = False
 
 
 class WorkspaceLock:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tensight.errors import TensightError
     from tensight.graph import Graph, TensorAddress
     from tensight.sessions.graph_index import GraphIndex
     from tensight.sessions.overview import OverviewChoice
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
     from tensight.watchpoints import Condition, Platform, Watchpoint
+
+STORAGE_WARNING_EVERY_S = 60.0
 
 
 class Session(ABC):
@@ -116,6 +119,8 @@ class Session(ABC):
         self.hit_list = HitList()
         self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes, network=network)
         self._lines_of_code = Sources()
+        self._next_storage_warning = 0.0
+        self._writes_refused = 0
         self._tell_problems()
 
     # --- what a subclass brings ---
@@ -269,6 +274,29 @@ class Session(ABC):
     def warn(self, text: str) -> None:
         """Tell the clients about something that went wrong and can be lived with."""
         self.events.append("message", level="warning", text=text)
+
+    def warn_of(self, error: TensightError, who: str = "") -> bool:
+        """Tell the clients about an error; return whether they were told.
+
+        A disk that is full refuses every write. That is told once, then once a minute with the number of writes.
+
+        Parameters
+        ----------
+        error : TensightError
+        who : str
+            Put before it.
+        """
+        remark = ""
+        if isinstance(error, StorageError):
+            now = time.monotonic()
+            if now < self._next_storage_warning:
+                self._writes_refused += 1
+                return False
+            if self._writes_refused:
+                remark = f" ({self._writes_refused:,} more writes failed since the last time that this was said)"
+            self._next_storage_warning, self._writes_refused = now + STORAGE_WARNING_EVERY_S, 0
+        self.warn(f"{who}{error}{remark}")
+        return True
 
     def graph_view(self, rank: int, graph: str, watchpoint: int | None = None) -> GraphView:
         """Return a graph as it is looked at; takes a second for a large one that nobody has looked at yet.

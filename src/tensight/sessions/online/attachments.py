@@ -214,8 +214,8 @@ class Attachments:
         try:
             return await handling
         except TensightError as error:
-            _log.warning("session %s, rank %d: %s", process.session.id, process.rank, error)
-            process.session.warn(f"rank {process.rank}: {error}")
+            if process.session.warn_of(error, f"rank {process.rank}: "):
+                _log.warning("session %s, rank %d: %s", process.session.id, process.rank, error)
             return refuse(str(error))
         except BaseException:
             # It may have come back over another connection before this one was known to be broken.
@@ -293,10 +293,8 @@ class Attachments:
 
     async def _attach(self, caller: Caller, identity: Identity) -> TrainingProcess:
         """Make a process known, in a session that waits for it or in one of its own."""
-        attached = sum(len(session.live) for session in self._online.values())
-        if attached >= self._settings.most_processes:
-            raise LimitError(f"{attached} training processes are attached, which is all that there can be; end some")
         self._supersede(caller, identity)
+        self._require_room(caller)
         session = self._session_for(identity)
         if session is not None:
             process = await self._join(session, caller, identity)
@@ -312,6 +310,19 @@ class Attachments:
         _log.info("session %s (%s): rank %d attached from %s", session.id, session.name, process.rank, caller.address)
         await self._drop_ended()
         return process
+
+    def _require_room(self, caller: Caller) -> None:
+        attached = [process for session in self._online.values() for process in session.live]
+        if len(attached) >= self._settings.most_processes:
+            raise LimitError(
+                f"{len(attached)} training processes are attached, which is all that there can be; end some"
+            )
+        of_host = sum(process.caller.host == caller.host for process in attached)
+        if of_host >= self._settings.most_processes_of_a_host:
+            raise LimitError(
+                f"{of_host} training processes are attached from {caller.host}, which is all that there can be of one"
+                " machine; end some"
+            )
 
     async def _join(self, session: OnlineSession, caller: Caller, identity: Identity) -> TrainingProcess:
         place = identity.place(caller.address)

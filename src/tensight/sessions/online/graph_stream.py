@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tensight.dumps.growing_files import GraphFile
     from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph
+    from tensight.sessions.online.settings import OnlineSettings
     from tensight.wire.debugger_pb2 import Chunk
 
 MOST_GRAPHS = 4096
@@ -28,11 +29,8 @@ MOST_SOURCE_BYTES = 64 * 2**20
 MOST_OPERATORS = 5_000_000
 """In the order of execution of one graph."""
 
-MOST_NODES = 5_000_000
-"""Nodes of one graph; a node can be two bytes of a message, and hundreds in memory."""
-
 _UNWRITTEN_BYTES = 8 * 2**20
-_FEW_BYTES = 4 * 2**20
+_SMALLEST_NODE_BYTES = 2
 _NODES = (1, 3, 5)
 
 
@@ -69,16 +67,17 @@ class GraphStream:
         Where the graphs are kept.
     several : bool
         Whether the chunks of each graph end with a finished one; else all chunks are one graph.
-    most_bytes : int
-        Of all graphs together.
+    settings : OnlineSettings
+        How large graphs may be.
     where : str
         Who sends them, for messages.
     """
 
-    def __init__(self, recorder: RankRecorder, *, several: bool, most_bytes: int, where: str) -> None:
+    def __init__(self, recorder: RankRecorder, *, several: bool, settings: OnlineSettings, where: str) -> None:
         self._recorder = recorder
         self._several = several
-        self._most_bytes = most_bytes
+        self._most_bytes = settings.most_graph_bytes
+        self._most_nodes = settings.most_nodes
         self._where = where
         self._received = ReceivedGraphs()
         self._file: GraphFile | None = None
@@ -159,10 +158,10 @@ class GraphStream:
 
     def _read(self) -> Graph:
         file = self._write()
-        if file.size_bytes > _FEW_BYTES:
+        if file.size_bytes > self._most_nodes * _SMALLEST_NODE_BYTES:
             nodes = (number for number, _ in file.fields(self._where) if number in _NODES)
-            if next(islice(nodes, MOST_NODES, None), None) is not None:
-                raise LimitError(f"{self._where}: a graph of more than {MOST_NODES:,} nodes is not accepted")
+            if next(islice(nodes, self._most_nodes, None), None) is not None:
+                raise LimitError(f"{self._where}: a graph of more than {self._most_nodes:,} nodes is not accepted")
         graph = file.parse(self._where)
         self._received.graphs.append((file, graph))
         self._file = None

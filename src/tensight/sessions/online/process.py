@@ -299,8 +299,7 @@ class TrainingProcess:
     async def send_graph(self, chunks: AsyncIterator[Chunk], several: bool) -> EventReply:
         """Take in the graphs of the process."""
         where = f"rank {self.rank} of {self.session.name}"
-        most_bytes = self.session.settings.most_graph_bytes
-        stream = GraphStream(self.recorder, several=several, most_bytes=most_bytes, where=where)
+        stream = GraphStream(self.recorder, several=several, settings=self.session.settings, where=where)
         try:
             received = await stream.receive(chunks)
             await self.session.take_graphs(self, received)

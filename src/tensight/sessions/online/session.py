@@ -266,10 +266,12 @@ class OnlineSession(Session):
             return RankGraphs(process.recorder.graphs, process.recorder.order)
 
         sizes = {**process.graph_bytes, **{graph.name: file.size_bytes for file, graph in received.graphs}}
+        nodes = {graph.name: len(graph) for graph in (*process.graphs.graphs, *(graph for _, graph in received.graphs))}
+        most_bytes, most_nodes = self.settings.most_graph_bytes, self.settings.most_nodes_of_a_process
         try:
-            if len(sizes) > MOST_GRAPHS or sum(sizes.values()) > self.settings.most_graph_bytes:
-                most = f"{MOST_GRAPHS:,} graphs or {self.settings.most_graph_bytes:,} bytes"
-                raise LimitError(f"rank {process.rank} has sent graphs before; more than {most} are not accepted")
+            if len(sizes) > MOST_GRAPHS or sum(sizes.values()) > most_bytes or sum(nodes.values()) > most_nodes:
+                most = f"{MOST_GRAPHS:,} graphs, {most_bytes:,} bytes or {most_nodes:,} nodes"
+                raise LimitError(f"rank {process.rank}: more than {most} of all graphs together are not accepted")
             async with process.recording:
                 process.graphs = await to_the_end(keep)
         finally:
@@ -465,7 +467,7 @@ class OnlineSession(Session):
             self._complain(error)
 
     def _complain(self, error: StorageError) -> None:
-        self.warn(str(error))
+        self.warn_of(error)
 
     async def close(self, reason: str) -> None:
         """Release the files. A closed session only knows its log.

@@ -23,8 +23,14 @@ class OnlineSettings:
         Rows of statistics per run; the oldest iterations are dropped first.
     most_processes : int
         Attached at the same time.
+    most_processes_of_a_host : int
+        Attached at the same time from one address, so that no machine takes the room of all others.
     most_graph_bytes : int
         Of all graphs of a process together.
+    most_nodes : int
+        Of a graph. A node can be two bytes of a message, and half a kilobyte and eight microseconds here.
+    most_nodes_of_a_process : int
+        Of all its graphs together.
     most_ended : int
         Ended sessions that stay listed; older ones can be opened as recorded runs.
     most_drawn_nodes : int
@@ -39,7 +45,10 @@ class OnlineSettings:
     kept_bytes: int = 8 * 2**30
     kept_rows: int = 5_000_000
     most_processes: int = 256
+    most_processes_of_a_host: int = 224
     most_graph_bytes: int = 2**31 - 1
+    most_nodes: int = 500_000
+    most_nodes_of_a_process: int = 1_000_000
     most_ended: int = 16
     most_drawn_nodes: int = 100_000
     heartbeat_second_s: float = 1.0
