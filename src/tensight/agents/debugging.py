@@ -79,9 +79,15 @@ class TrainingDebugger(ABC):
         """End debugging; the training goes on without it."""
         if self._is_over:
             return
-        self._leave()
+        try:
+            self._leave()
+        except Exception as error:
+            _say_disorder(error)
         if self._agent is not None:
-            self._agent.close()
+            try:
+                self._agent.close()
+            except Exception as error:
+                _say_disorder(error)
 
     # --- what an adapter does ---
 
@@ -131,10 +137,7 @@ class TrainingDebugger(ABC):
         """Let the training go on without us."""
         why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
         say_once(f"debugging ends here and the training goes on: {why}")
-        try:
-            self.close()
-        except Exception as another:
-            say_once(f"debugging could not be ended in an orderly way: {another!r}")
+        self.close()
 
     def _leave_children(self) -> None:
         """Leave nothing in the child of a fork, which is no training."""
@@ -150,6 +153,10 @@ def active_debuggers() -> list[TrainingDebugger]:
     """Return who debugs a training in this process."""
     found = [reference() for reference in _active]
     return [debugger for debugger in found if debugger is not None]
+
+
+def _say_disorder(error: Exception) -> None:
+    say_once(f"debugging could not be ended in an orderly way: {error!r}")
 
 
 def _leave(reference: weakref.ref[TrainingDebugger]) -> None:

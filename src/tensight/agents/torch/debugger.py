@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -145,13 +146,15 @@ class Debugger(TrainingDebugger):
         self._leave_children()
 
     def _detach(self) -> None:
-        self._wait_no_more()
-        if self._capture is not None:
-            self._capture.stop()
-        if self._steps is not None:
-            self._steps.remove()
-        self._backward.take_back()
-        self._boundary.leave()
+        # Each of them, also where another fails.
+        with contextlib.ExitStack() as parts:
+            parts.callback(self._boundary.leave)
+            parts.callback(self._backward.take_back)
+            if self._steps is not None:
+                parts.callback(self._steps.remove)
+            if self._capture is not None:
+                parts.callback(self._capture.stop)
+            parts.callback(self._wait_no_more)
 
     def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
         def passes_over(module: nn.Module) -> bool:
