@@ -203,6 +203,9 @@ class Agent:
         try:
             self._reader.settle(self.columns)
             hits = self.watches.check_node(self.columns, node, self.step, self.retention)
+            if hits:
+                self._learn_running(node.name)
+                hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
             if hits and self.framework.world_size > 1:
                 # Other ranks may wait for this one within the step: none of them would arrive anywhere.
                 self._hits_within += hits

@@ -54,7 +54,7 @@ class KnownPrograms:
 
     def learn(self, program: Program) -> bool:
         """Take note of what ran; return whether the server was told of something new."""
-        self.latest = program
+        self.latest = self._watches.spreading.program = program
         known = self._programs.get(program.number)
         if known is program or (known is not None and _says_the_same(known, program)):
             return False

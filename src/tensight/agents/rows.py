@@ -19,6 +19,7 @@ NO_TYPE = -1
 """Code of the element type of a row that was never written."""
 
 _ITEM_BYTES = np.array([element_named(name).native.itemsize for name in ELEMENT_NAMES], np.int64)
+_HOLDS_INTEGERS = np.array([name.startswith(("int", "uint", "bool")) for name in ELEMENT_NAMES], np.bool_)
 _COUNTS = ("count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
 _NUMBERS = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
 
@@ -54,6 +55,11 @@ class Rows:
     def dtypes(self) -> list[str]:
         """Names of the element types; empty for rows that were never written."""
         return [ELEMENT_NAMES[code] if code >= 0 else "" for code in self.codes.tolist()]
+
+    @property
+    def holds_integers(self) -> NDArray[np.bool_]:
+        """Which rows are of integers or truth values."""
+        return _HOLDS_INTEGERS[self.codes] & (self.codes >= 0)
 
     @property
     def sizes(self) -> NDArray[np.int64]:

@@ -19,11 +19,11 @@ from tensight.agents.watching_hits import AgentHit
 from tensight.agents.watching_inflow import Inflows
 from tensight.agents.watching_rules import NO_PLACES, Watch
 from tensight.agents.watching_selection import layers_of
+from tensight.agents.watching_spreading import SpreadingValues, is_after_forward
 from tensight.agents.watching_steps import StepTable
 from tensight.agents.watching_values import ValueColumns
 from tensight.errors import TensightError
-from tensight.graph import Layers, is_gradient_scope
-from tensight.graph.layers import OPTIMIZER_SCOPE
+from tensight.graph import Layers
 from tensight.tensors import unit_size
 from tensight.watchpoints import evaluate
 from tensight.wire.debugger_pb2 import ContentHash
@@ -69,6 +69,8 @@ class Watches:
     loss_scaled : bool
         Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
         the update has been skipped. Set by whoever sees it; the end of the step takes it back.
+    spreading : SpreadingValues
+        What becomes of NaN and Inf.
     idle : collection of str
         Names of weights of which this step says nothing, because no update of it was to change them. Set by whoever
         knows, in each step.
@@ -94,6 +96,7 @@ class Watches:
         self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
         self._inflows = Inflows(places)
+        self.spreading = SpreadingValues(places)
         self._at_nodes: dict[int, list[tuple[int, list[Watch]]]] = {}
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
@@ -132,7 +135,7 @@ class Watches:
     def learn(self, program: Program) -> None:
         """Take note of how the network is layered that a program runs; once for each program."""
         operators = {node.name for node in program.nodes if node.role == "operator"}
-        forward = {name for name in operators if not _is_after_forward(name)}
+        forward = {name for name in operators if not is_after_forward(name)}
         if any(source and source[0] in forward for node in program.nodes for source in node.inputs):
             # Before anything ran an adapter may tell of operators, and not yet of what they do with each other.
             self._known |= operators
@@ -229,6 +232,7 @@ class Watches:
                 StepTable(columns.take(places), columns.iteration[places] == columns.current_iteration),
             )
         self._waits_for_layers = not self._known
+        self.spreading.begin(columns)
         return self._check(columns, retention, columns.current_iteration, initial=True)
 
     def check_step(
@@ -266,6 +270,7 @@ class Watches:
             self._reported.clear()
         else:
             self._skipped = self._skipped + 1 if scaled_skip else 0
+            self.spreading.held_back.clear()
             self.loss_scaled = False
             self._is_backward = False
         hits = self._check_layers_of_initial(columns, iteration, again=again)
@@ -298,8 +303,30 @@ class Watches:
                 masked = node.name in self._layers.may_mask or node.name not in self._known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
+                    if watch.needs_masks and watch.judged is not None:
+                        if not table.may_hit(watch.judged, _FIRST)[0]:
+                            continue
+                        if self.spreading.holds_back(node, is_known=node.name in self._known):
+                            self.spreading.held_back.append((number, watch.rule.id))
+                            continue
                     hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
         return hits
+
+    def with_held_back(
+        self, columns: StatisticsColumns, hits: list[AgentHit], iteration: int, retention: Retention | None = None
+    ) -> list[AgentHit]:
+        """Return hits on a node that has just run, behind those that were held back and in which they began."""
+        names = frozenset(hit.place.node.name for hit in hits)
+        began = self.spreading.reaching(columns, iteration, names)
+        found: list[AgentHit] = []
+        for number, watchpoint in self.spreading.held_back if began else ():
+            watch = self._watches.get(watchpoint)
+            if watch is not None and self._places[number].node.name in began:
+                place = np.array([number])
+                with np.errstate(all="ignore"):
+                    table = StepTable(columns.take(place), _PRESENT)
+                    found += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
+        return found + hits
 
     def _check_layers_of_initial(self, columns: StatisticsColumns, iteration: int, *, again: bool) -> list[AgentHit]:
         """Check the state before the first step, once the first step has shown how the network is layered."""
@@ -417,6 +444,9 @@ class Watches:
         candidates = chosen[table.may_hit(judged, chosen) & table.present[chosen]]
         if len(candidates) and watch.needs_inflow:
             candidates = self._without_handed_on(watch, table, columns, rows, candidates, iteration)
+        if len(candidates) and watch.needs_masks and len(order):
+            left_out = self.spreading.left_out(columns, iteration, rows[candidates])
+            candidates = candidates[~left_out]
         if not len(candidates) and watch.rule.persistence == 1:
             return []
         places = rows[candidates]
@@ -448,6 +478,8 @@ class Watches:
         iteration: int,
     ) -> NDArray[np.int64]:
         """Return candidates without those that are zero because what went in was."""
+        # Indices, counts and the zero points of quantization are no activations.
+        candidates = candidates[~table.rows.holds_integers[candidates]]
         is_zero = table.columns["zero_count"][candidates] == table.columns["count"][candidates]
         zero = rows[candidates[is_zero]]
         if not watch.traced.issuperset(zero.tolist()):
@@ -497,12 +529,7 @@ def _units_hit(judged: Judged, columns: Columns) -> bool:
 
 def _is_of_gradients(node: DeclaredNode) -> bool:
     """Whether a node computes gradients, which carry the scale of the loss, or works on them."""
-    return _is_after_forward(node.name)
-
-
-def _is_after_forward(name: str) -> bool:
-    """Whether the name of an operator is that of one of the backward pass, or of an optimizer."""
-    return is_gradient_scope(name) or name.startswith(OPTIMIZER_SCOPE)
+    return is_after_forward(node.name)
 
 
 def _hit(watch: Watch, check: ConditionCheck, place: Place, evaluation: Evaluation, row: int) -> AgentHit:

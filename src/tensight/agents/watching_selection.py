@@ -9,6 +9,8 @@ from tensight.graph.optimizers import is_of_optimizer
 from tensight.watchpoints import NodeFacts, SelectorKind, matcher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tensight.agents.places import DeclaredNode, Place
     from tensight.agents.program import Program, Role
     from tensight.agents.watching_commands import WatchRule
@@ -73,10 +75,10 @@ class Selection:
         return self._tails.get(node.name, "")
 
 
-def layers_of(program: Program) -> Layers:
-    """Return how the network that a program runs is layered."""
-    return find_layers(
-        LayerNode(
+def layer_nodes(program: Program) -> Iterator[LayerNode]:
+    """Yield what must be known of the nodes of a program."""
+    for node in program.nodes:
+        yield LayerNode(
             node.name,
             node.type,
             tuple(source[0] if source else "" for source in node.inputs),
@@ -86,5 +88,8 @@ def layers_of(program: Program) -> Layers:
             slots=tuple(source[1] if source else 0 for source in node.inputs),
             is_integer=holds_integers(node.outputs),
         )
-        for node in program.nodes
-    )
+
+
+def layers_of(program: Program) -> Layers:
+    """Return how the network that a program runs is layered."""
+    return find_layers(layer_nodes(program))

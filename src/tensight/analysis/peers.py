@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS, UNREADABLE
+from tensight.graph.layers import nodes_of
+from tensight.graph.spreading import NonFinite, Spreading
 from tensight.tensors import unit_size
 from tensight.watchpoints.references import References
 
@@ -93,6 +95,7 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
             columns[rule] = table.unit_percentages(rule)[rows]
     if needs.masks:
         columns["masked"] = np.fromiter((_may_mask(dump, table.files[row]) for row in rows.tolist()), np.bool_)
+        columns["left_out"] = _left_out(dump, table, rows)
     if needs.inflow:
         columns["handed_on"] = _handed_on(dump, table, rows)
     if needs.ranks:
@@ -110,6 +113,37 @@ def _identity(file: TensorFile) -> tuple[object, ...]:
 def _may_mask(dump: Dump, file: TensorFile) -> bool:
     graph = dump.graph_of(file)
     return graph is not None and file.node in graph.layers.may_mask
+
+
+def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which tensors are not finite and yet come to nothing, as far as the others among them show."""
+    found = np.zeros(len(rows), np.bool_)
+    counts = {name: table.rows[name][rows] for name in ("count", "nan_count", "neg_inf_count", "pos_inf_count")}
+    infinite = counts["neg_inf_count"] + counts["pos_inf_count"]
+    known = table.rows["state"][rows] == KNOWN
+    steps: dict[tuple[object, ...], list[int]] = {}
+    for at in np.flatnonzero(known & (counts["nan_count"] + infinite > 0)).tolist():
+        file = table.files[rows[at]]
+        if file.node is not None and file.io == "output":
+            steps.setdefault((file.iteration, file.rank, file.graph), []).append(at)
+    followed: dict[int, Spreading] = {}
+    for every in steps.values():
+        graph = dump.graph_of(table.files[rows[every[0]]])
+        if graph is None:
+            continue
+        spreading = followed.get(id(graph)) or followed.setdefault(id(graph), Spreading(nodes_of(graph)))
+        nodes = [table.files[rows[at]].node or "" for at in every]
+        kinds: dict[str, NonFinite] = {}
+        for at, node in zip(every, nodes, strict=True):
+            kind = NonFinite.NAN if counts["nan_count"][at] else NonFinite.NOTHING
+            kinds[node] = kinds.get(node, NonFinite.NOTHING) | kind | (NonFinite.INF if infinite[at] else kind)
+        passing = {node for node in nodes if spreading.is_passing(node)}
+        spreads = spreading.spreading(passing, kinds)
+        for at, node in zip(every, nodes, strict=True):
+            # Of a buffer that nobody reads nothing is known but that it never had a better value.
+            is_first_value = infinite[at] == counts["count"][at] or spreading.is_read(node)
+            found[at] = node in passing and node not in spreads and is_first_value
+    return found
 
 
 def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -147,10 +147,11 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 def graph_layers(graph: Graph) -> Layers:
     """Return how the network of a graph is layered."""
-    return find_layers(_nodes_of(graph))
+    return find_layers(nodes_of(graph))
 
 
-def _nodes_of(graph: Graph) -> Iterator[LayerNode]:
+def nodes_of(graph: Graph) -> Iterator[LayerNode]:
+    """Yield what must be known of the nodes of a graph."""
     roles = graph.parameter_roles
     for node in graph.nodes:
         if node.type in VIRTUAL_TYPES:

@@ -133,6 +133,8 @@ def _unmasked_count(columns: Columns, _: Arguments) -> FloatColumn:
     counts = non_finite_counts(columns)
     if "masked" in columns:
         counts = counts - np.where(column(columns, "masked"), float_column(columns, "neg_inf_count"), 0.0)
+    if "left_out" in columns:
+        counts = np.where(column(columns, "left_out"), 0.0, counts)
     return counts
 
 
@@ -291,7 +293,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             ),
             Quantity(
                 "unmasked_non_finite_count",
-                "count(NaN) + count(+Inf) + count(-Inf that masks nothing)",
+                "count(NaN) + count(±Inf), without what masks and what is left out",
                 "the number of NaN and ±Inf elements that nobody put there",
                 _unmasked_count,
                 _NON_FINITE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import trainings
 from networks import CLASSES, Attention, Cnn, Mlp, Residual, Transformer, Vae
-from planting import SICK_BATCH, Fault, sick
+from planting import SICK_BATCH, Fault, classified_by, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from trainings import Training, batches_of, descend, points, supervised
@@ -280,7 +280,70 @@ def clipped() -> Training:
     return descend(model, optimizer, loss_of)
 
 
+class LateChoice(nn.Module):
+    """Leaves out the logarithm of zero where it is too late: its gradient is not left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inlet = nn.Linear(16, 32)
+        self.head = nn.Linear(32, CLASSES)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        hidden = F.relu(self.inlet(inputs))
+        logarithms = torch.log(hidden)  # planted: gradient of what was left out
+        return self.head(torch.where(hidden > 0, logarithms, 0.0))
+
+
+class WrongChoice(nn.Module):
+    """Chooses between numbers and their logarithms, the wrong way round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Mlp(16, 32, CLASSES)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        sizes = inputs.abs()
+        logarithms = torch.log(sizes)  # planted: logarithm that was chosen
+        return self.layers(torch.where(sizes < 1e-9, logarithms, sizes))
+
+
+def chosen_wrongly() -> Training:
+    """One batch has a zero, of which the logarithm is taken after all."""
+    torch.manual_seed(trainings.SEED)
+    inputs, labels = points()
+    inputs[SICK_BATCH * 32 + 7, 3] = 0.0
+    batch = batches_of(inputs, labels, 32)
+    model = WrongChoice()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    return supervised(model, optimizer, batch)
+
+
+class WeighedBest(nn.Module):
+    """Adds its best score to what it says, once that is known; nothing times infinity is not nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Mlp(16, 32, CLASSES)
+        self.register_buffer("best", torch.full((CLASSES,), math.inf))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        logits = self.layers(inputs)
+        return logits + 0.0 * self.best  # planted: nothing times infinity
+
+
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "gradient of what was left out",
+        partial(classified_by, LateChoice),
+        OVERFLOW,
+        r"^Default/log-op0$|^Gradients/Default/div-op\d$",
+        step=1,
+    ),
+    Fault("logarithm that was chosen", chosen_wrongly, OVERFLOW, r"^Default/log-op0$", step=6),
+    Fault("nothing times infinity", partial(classified_by, WeighedBest), OVERFLOW, r"^Default/mul-op0$|^best$", step=1),
     Fault("log of zero", partial(trainings.cnn, CertainCnn), OVERFLOW, r"^Default/log-op0$"),
     Fault("gradient of sqrt at zero", distances, OVERFLOW, r"^Gradients/Default/(div|sqrt)\w*-op0$", step=6),
     Fault("zero divided by its norm", directions, OVERFLOW, r"^Default/div-op0$", step=6),

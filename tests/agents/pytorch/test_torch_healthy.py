@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from meant_overflow import MEANT_OVERFLOW
 from meant_rest import MEANT_REST
 from meant_zeros import MEANT_ZEROS
 from trainings import HEALTHY
@@ -17,7 +18,7 @@ STEPS = 150
 FEW_STEPS = 40
 """Enough for what shows at once, or after ten steps."""
 
-TRAININGS = {**HEALTHY, **MEANT_ZEROS, **MEANT_REST}
+TRAININGS = {**HEALTHY, **MEANT_ZEROS, **MEANT_REST, **MEANT_OVERFLOW}
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])
@@ -25,7 +26,7 @@ TRAININGS = {**HEALTHY, **MEANT_ZEROS, **MEANT_REST}
 def test_the_recommended_set_is_silent_on_a_healthy_training(
     torch_server: RunningServer, name: str, capture: str
 ) -> None:
-    steps = FEW_STEPS if name in MEANT_REST else STEPS
+    steps = FEW_STEPS if name in MEANT_REST or name in MEANT_OVERFLOW else STEPS
     finding = debug(torch_server, TRAININGS[name](), steps, capture=capture)
     assert finding.ended, finding.summary()
     assert finding.step == steps

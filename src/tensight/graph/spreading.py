@@ -1,0 +1,192 @@
+"""Where NaN and Inf go: on to other tensors, or nowhere, because every operator that reads them leaves them out.
+
+Data with gaps is filled by ``where(isnan(x), …)``, a best score begins at infinity and is compared, a logarithm is
+taken of everything and chosen of a part. Nothing is wrong with such a training as long as what is left out stays out: a
+gradient that is not finite shows that it did not.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import TYPE_CHECKING
+
+from tensight.graph.optimizers import is_gradient_scope
+from tensight.graph.type_names import plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tensight.graph.layers import LayerNode
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Underscores and case do not count.
+_CONSTANTS = _words(
+    """full fulllike newfull fill fillv2 filltensor fills scalartensor liftfresh liftfreshcopy pad constantpadnd"""
+)
+"""Operators that put values where somebody has written them down: Inf is what was wanted."""
+
+_CHOOSING = _words(
+    """where select selectv2 maskedfill maskedselect maskedscatter nantonum indexput index gather take takealongdim
+    indexselect indexcopy indexfill scatter minimum maximum min max amin amax aminmax fmin fmax clamp clampmin clampmax
+    clip clipbyvalue topk sort argmax argmin median nanmedian kthvalue nansum nanmean scatterreduce"""
+)
+"""Operators that take some elements, and leave out others."""
+
+_SATURATING = _words(
+    """sigmoid logsigmoid tanh hardtanh hardsigmoid relu relu6 elu celu selu softplus softsign erf atan arctan
+    reciprocal rsqrt div pow inv truediv floordiv"""
+)
+"""Operators that turn Inf into a number as if nothing was wrong."""
+
+_VIEWS = _words(
+    """view reshape unsafeview expand expandas broadcastto permute transpose t unsqueeze squeeze slice narrow select
+    split splitwithsizes chunk unbind alias detach asstrided diagonal unfold movedim flatten lift"""
+)
+"""Operators that show elements which are there; nobody looks at them once more."""
+
+_ELEMENTWISE = _VIEWS | _words(
+    """add addv2 sub rsub mul muls div truediv realdiv neg abs log log2 log10 log1p sqrt rsqrt reciprocal square pow exp
+    exp2 sign floor ceil round trunc remainder fmod tocopy to cast copy clone contiguous cat concat stack repeat tile
+    softmax logsoftmax cumsum cumprod logaddexp logsumexp sum mean atan2 sin cos asin acos lerp addcmul addcdiv where"""
+)
+"""Operators after which somebody may still choose among elements."""
+
+
+class NonFinite(IntFlag):
+    """What a tensor has besides numbers."""
+
+    NOTHING = 0
+    NAN = 1
+    INF = 2
+    MEANT = 4
+    """Somebody has written it down."""
+
+
+class Spreading:
+    """Where the values of a step's operators go.
+
+    Parameters
+    ----------
+    nodes : iterable of LayerNode
+        Operators in the order of execution.
+    """
+
+    def __init__(self, nodes: Iterable[LayerNode]) -> None:
+        every = tuple(nodes)
+        self._nodes = {node.name: node for node in every}
+        self._positions = {node.name: position for position, node in enumerate(every)}
+        self._consumers: dict[str, list[LayerNode]] = {}
+        for node in every:
+            if node.kind == "operator" and not is_after_forward(node):
+                for name in dict.fromkeys(node.inputs):
+                    self._consumers.setdefault(name, []).append(node)
+        self._may_be_left_out: dict[str, bool] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def is_passing(self, name: str) -> bool:
+        """Whether a node is of the forward pass, or comes from outside, and is no weight."""
+        node = self._nodes.get(name)
+        return node is not None and node.kind in ("operator", "data") and not is_after_forward(node)
+
+    def is_read(self, name: str) -> bool:
+        """Whether an operator of the forward pass reads a node, or is one itself."""
+        node = self._nodes.get(name)
+        return name in self._consumers or (node is not None and node.kind == "operator")
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """Return the nodes that an operator reads."""
+        node = self._nodes.get(name)
+        return () if node is None else node.inputs
+
+    def may_be_left_out(self, name: str) -> bool:
+        """Whether an operator comes soon after a node that may leave out some of its elements."""
+        waiting, seen = [name], {name}
+        while waiting:
+            at = waiting.pop()
+            known = self._may_be_left_out.get(at)
+            if known is not None:
+                if known:
+                    self._may_be_left_out[name] = True
+                    return True
+                continue
+            for consumer in self._consumers.get(at, ()):
+                kind = plain_type(consumer.type)
+                if consumer.is_integer or kind in _CHOOSING:
+                    self._may_be_left_out[name] = True
+                    return True
+                if kind in _ELEMENTWISE and consumer.name not in seen:
+                    seen.add(consumer.name)
+                    waiting.append(consumer.name)
+        self._may_be_left_out.update(dict.fromkeys(seen, False))
+        return False
+
+    def spreading(
+        self, names: Collection[str], kinds: Mapping[str, NonFinite], reached: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Return those of some nodes of the forward pass whose NaN or Inf goes on, or comes out in the end.
+
+        Parameters
+        ----------
+        names : collection of str
+            Nodes that are not finite.
+        kinds : mapping of str to NonFinite
+            What each node of the step has, as far as it is not finite.
+        reached : collection of str, optional
+            While the forward pass has not come to its end: only what has gone on to these nodes is returned.
+        """
+        found = {name: self._own(name, kinds.get(name, NonFinite.NOTHING)) for name in names}
+        waiting = list(found)
+        while waiting:
+            name = waiting.pop()
+            for consumer in self._consumers.get(name, ()):
+                carried = _carried(found[name], consumer, kinds.get(consumer.name, NonFinite.NOTHING))
+                if carried and consumer.name not in found:
+                    found[consumer.name] = self._own(consumer.name, carried)
+                    waiting.append(consumer.name)
+        spreads: dict[str, bool] = {}
+        for name in sorted(found, key=lambda one: self._positions.get(one, -1), reverse=True):
+            if reached is None:
+                spreads[name] = self._spreads(name, found, spreads)
+            else:
+                consumers = (consumer.name for consumer in self._consumers.get(name, ()))
+                spreads[name] = name in reached or any(spreads.get(consumer, False) for consumer in consumers)
+        return frozenset(name for name in names if spreads[name])
+
+    def _spreads(self, name: str, found: Mapping[str, NonFinite], spreads: Mapping[str, bool]) -> bool:
+        kind, consumers = found[name], self._consumers.get(name, ())
+        if not consumers:
+            node = self._nodes.get(name)
+            return node is not None and node.kind == "operator" and not kind & NonFinite.MEANT
+        for consumer in consumers:
+            if spreads.get(consumer.name, False):
+                return True
+            hides = consumer.name not in found and plain_type(consumer.type) in _SATURATING
+            if hides and kind & NonFinite.INF and not kind & NonFinite.MEANT:
+                return True
+        return False
+
+    def _own(self, name: str, kind: NonFinite) -> NonFinite:
+        node = self._nodes.get(name)
+        is_written = node is not None and node.kind == "operator" and plain_type(node.type) in _CONSTANTS
+        return kind | NonFinite.MEANT if is_written else kind
+
+
+def _carried(kind: NonFinite, consumer: LayerNode, own: NonFinite) -> NonFinite:
+    """Return what an operator has taken over of what it has read."""
+    if consumer.is_integer:
+        return NonFinite.NOTHING
+    if not own:
+        return kind if plain_type(consumer.type) in _VIEWS else own
+    # Of NaN nothing comes but NaN; Inf may become NaN.
+    return own if own & NonFinite.NAN or kind & NonFinite.INF else NonFinite.NOTHING
+
+
+def is_after_forward(node: LayerNode) -> bool:
+    """Whether a node belongs to the backward pass, or to an optimizer."""
+    return node.optimizes or is_gradient_scope(node.name) or node.name.startswith("Optimizer/")
