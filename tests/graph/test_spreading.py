@@ -67,13 +67,7 @@ def test_masks_of_infinity_do_not_carry_nan() -> None:
 
 
 def test_an_operator_before_a_choice_waits_for_it() -> None:
-    nodes = (
-        DATA,
-        LOG,
-        operator("scaled", "mul", "log"),
-        operator("chosen", "where", "scaled"),
-        operator("head", "mm", "x"),
-    )
+    scaled, chosen = operator("scaled", "mul", "log"), operator("chosen", "where", "scaled")
     found = Spreading((DATA, LOG, scaled, chosen, operator("head", "mm", "x")))
     assert found.may_be_left_out("log")
     assert found.may_be_left_out("scaled")

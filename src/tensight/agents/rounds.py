@@ -22,6 +22,7 @@ class Rounds:
         self._ever: set[int] = set()
         self._idle: set[int] = set()
         self._each_update = False
+        self._is_first = True
 
     @property
     def any(self) -> bool:
@@ -41,6 +42,11 @@ class Rounds:
         Nobody knows of none at all what they are: that ends a step.
         """
         live = {identity for identity, optimizer in self._optimizers.items() if optimizer() is not None}
+        if self._is_first and not updating & self._ever:
+            # Optimizers of networks that come to be known one after the other: all of it is one round.
+            self._updated |= self._ever
+        else:
+            self._is_first = False
         if updating & self._updated:
             waiting = live - self._updated - self._idle
             self._each_update = self._each_update or bool(waiting & self._ever)
