@@ -10,12 +10,14 @@ PROTOS := $(wildcard src/tensight/*/*.proto)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 NPM := $(BIN)/python build_page.py npm --silent
+INSTALLED ?= mindspore-2.7 mindspore-2.10 pytorch-2.6
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test coverage lint format page api node browser mindspores screenshots bench healthy fixtures conformance lock clean
+.PHONY: help demo test coverage lint format page api node browser mindspores installed installed-all screenshots bench healthy \
+  fixtures conformance lock clean
 
 help: ## Show what make can do
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS)
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
@@ -89,6 +91,12 @@ browser:
 # MindSpore has builds for some versions of Python only; where none of them is, its tests say so and are left out.
 mindspores: $(READY)
 	@for name in mindspore-2.10 mindspore-2.7; do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
+
+installed: $(READY) ## Install the wheel beside MindSpore and the oldest PyTorch as users do, and use it there
+	$(BIN)/python tests/installed/installed.py $(INSTALLED)
+
+installed-all: $(READY) ## The same beside every supported framework; the newest PyTorch brings 5 GB
+	$(BIN)/python tests/installed/installed.py
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
 	$(BIN)/python tests/page/screenshots.py

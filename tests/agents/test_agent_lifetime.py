@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from agent_stage import Scene, ended_session, session_named
 from numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
+from running import running_server
 
 from tensight.agents.program import Program
 from tensight.agents.settings import AgentSettings
@@ -178,6 +179,35 @@ def test_an_interrupt_while_the_training_waits_is_the_scripts(
     exit_code, lines, err = script.finish()
     assert (exit_code, lines) == (0, ["interrupted"]), err
     assert session.wait(30).state is State.FINISHED
+
+
+def test_a_second_ctrl_c_ends_a_training_whose_server_does_not_answer(
+    tmp_path: Path, run: Callable[..., Script]
+) -> None:
+    with running_server(tmp_path / "workspace") as server:
+        # What was registered last runs first: it says that our goodbye to the server comes next.
+        code = """
+import atexit
+debugger.attach()
+atexit.register(print, "ends", flush=True)
+print("trains", flush=True)
+while True:
+    debugger.step()
+"""
+        process = run(code, server, TENSIGHT_JOB="hurried").process
+        assert process.stdout
+        process.stdout.readline()
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "ends\n"
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+    assert process.returncode == -signal.SIGINT
+    assert told.count("Traceback") == 1
+    assert told.endswith("KeyboardInterrupt\n")
 
 
 def test_a_forked_child_is_silent_and_its_parent_goes_on(

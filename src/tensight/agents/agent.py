@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.answering import Answers
@@ -141,7 +142,7 @@ class Agent:
         )
         self._needs.begin()
         silent_in_children(self)
-        atexit.register(self.close)
+        atexit.register(self.close_at_exit)
 
     # --- what an adapter tells ---
 
@@ -243,14 +244,20 @@ class Agent:
         if self._is_over or os.getpid() != self._process_id:
             return
         self.silence()
-        atexit.unregister(self.close)
+        atexit.unregister(self.close_at_exit)
         try:
             last = self._rows.last(iteration_of(self.step), len(self.places))
             self._attachment.end(Standing(self.step, self._programs.latest), last)
         except Exception as error:
             say(f"the debug server could not be told that the training has ended: {error!r}")
-        self.recorder.close()
-        self.retention.clear()
+        finally:
+            self.recorder.close()
+            self.retention.clear()
+
+    def close_at_exit(self) -> None:
+        """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
+        with suppress(KeyboardInterrupt):
+            self.close()
 
     def silence(self) -> Attachment:
         """Do nothing from now on; return what a forked process must never free."""

@@ -6,7 +6,7 @@ import functools
 import os
 import weakref
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tensight.agents.notices import say_once
@@ -89,6 +89,11 @@ class TrainingDebugger(ABC):
             except Exception as error:
                 _say_disorder(error)
 
+    def close_at_exit(self) -> None:
+        """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
+        with suppress(KeyboardInterrupt):
+            self.close()
+
     # --- what an adapter does ---
 
     @abstractmethod
@@ -129,8 +134,9 @@ class TrainingDebugger(ABC):
         except Exception as error:
             self._give_up(error)
         except BaseException:
-            # Where no block is around the training, nobody else ends debugging.
-            self.close()
+            # Where no block is around the training, nobody else ends debugging. Another Ctrl-C means: faster.
+            with suppress(KeyboardInterrupt):
+                self.close()
             raise
 
     def _give_up(self, error: Exception) -> None:

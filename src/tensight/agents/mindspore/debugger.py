@@ -164,8 +164,8 @@ class Debugger(TrainingDebugger):
             # MindSpore asks before anybody can say what is watched.
             self._dump.begin(GRADIENTS if self._settings.partial_memory else EVERYTHING)
             # What was registered last is done first: the dump must still be there when the debugger ends.
-            atexit.unregister(self.close)
-            atexit.register(self.close)
+            atexit.unregister(self.close_at_exit)
+            atexit.register(self.close_at_exit)
         except TensightError as error:
             say_once(f"the training goes on without the debugger: {error}")
             self.close()

@@ -24,7 +24,7 @@ def install(settings: AgentSettings) -> None:
         debugger = Debugger((), settings)
         _installed.append(debugger)
         debugger.start()
-        atexit.register(debugger.close)
+        atexit.register(debugger.close_at_exit)
 
 
 def installed() -> Debugger | None:
