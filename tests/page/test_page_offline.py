@@ -96,6 +96,28 @@ def test_a_dump_is_opened_from_the_list_and_checked_until_something_hits(
     expect(page.locator(f'[data-testid="hit-row"][data-node="{log["operator"]}"]')).not_to_have_count(0)
 
 
+def test_a_checked_step_has_its_hits_again_and_the_banner_stays(
+    page: Page, offline_server: RunningServer, sick: Session, planted: dict[str, Any]
+) -> None:
+    operator = sick_operator(planted, "inf")["operator"]
+    step = sick_operator(planted, "inf")["first_iteration"] + 1
+    visit(page, offline_server, run=sick.id, left="hits")
+    sentence, hits = page.get_by_test_id("origin-sentence"), page.get_by_test_id("panel-hits")
+    expect(hits.get_by_test_id("hits-total")).to_contain_text(f"at step {step},")
+
+    sick.go_to(LAST)
+    expect(hits).to_contain_text(f"Step {LAST} is not checked")
+    expect(hits).not_to_contain_text("No hits")
+    expect(sentence).to_contain_text(operator)
+    page.get_by_role("button", name=f"Go to step {step}").click()
+    expect_step(page, f"{step} / {LAST}")
+    expect(hits.get_by_test_id("hits-total")).to_contain_text(f"at step {step},")
+    expect(sentence).to_contain_text(operator)
+    control(page, "Step back").click()
+    expect(hits).to_contain_text(f"No hits at step {step - 1}")
+    expect(sentence).to_contain_text(operator)
+
+
 def test_what_only_a_training_can_do_is_not_offered(page: Page, offline_server: RunningServer, sick: Session) -> None:
     visit(page, offline_server, run=sick.id)
     expect(control(page, "Pause")).to_be_disabled()

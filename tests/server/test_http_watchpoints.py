@@ -194,6 +194,29 @@ def test_a_change_outdates_the_hits_until_they_are_checked_again(session: Opened
     assert not session.get("/hits")["outdated"]
 
 
+def test_a_step_that_was_checked_keeps_its_hits_and_another_is_called_unchecked(session: Opened) -> None:
+    point = watch(session, "tensor_overflow")
+    session.command("continue")
+    found = session.get("/hits", limit=1000)
+    assert found["total"] > 0
+
+    session.command("go_to_step", steps=4)
+    assert (session.get()["step"], session.get()["hits"], session.get()["outdated"]) == (4, 0, True)
+    session.command("step_back")
+    assert session.get("/hits", limit=1000) == found
+    assert not session.get()["outdated"]
+    # Nothing hit there, and that is known.
+    session.command("go_to_step", steps=2)
+    assert (session.get()["hits"], session.get()["outdated"]) == (0, False)
+    spans = {span["first"]: span for span in session.get("/timeline")["steps"]}
+    assert [spans[step]["unchecked"] for step in (1, 2, 3, 4)] == [False, False, False, True]
+
+    session.ask("PATCH", f"/watchpoints/{point['id']}", json={"enabled": False})
+    watch(session, "tensor_too_large", parameters={"max_gt": 1e6})
+    session.command("go_to_step", steps=3)
+    assert (session.get()["hits"], session.get()["outdated"]) == (0, True)
+
+
 def test_hits_show_in_the_tree_and_on_tensors(session: Opened, sick: dict[str, Any]) -> None:
     watch(session, "tensor_overflow")
     session.command("continue")

@@ -93,7 +93,9 @@ class DumpSession(Session):
         self.framework = "mindspore" if run is None else run.framework
         self._run = run
         self._recorded_hits: Mapping[int, tuple[SessionHit, ...]] = {}
+        # What checks found since the watchpoints last changed, and how many hits each checked step had.
         self._found_hits = HitHistory()
+        self._checked: dict[int, int] = {}
         self._texts: Mapping[str, str] = {}
         self._ranks = dump.ranks
         self._unopened: Dump | None = dump
@@ -211,7 +213,7 @@ class DumpSession(Session):
         self._listed_bytes = 0
         self._opened = None
         self._recorded_hits, self._texts = {}, {}
-        self._found_hits = HitHistory()
+        self._forget_checks()
         self.forget_graphs()
 
     def _required(self) -> OpenedDump:
@@ -297,7 +299,22 @@ class DumpSession(Session):
         opened, hits = self._required(), self._hits_by_step()
         self.graphs(rank)
         present = self._step
-        return await self._thread.run("reading the loss", lambda: opened.timeline(rank, hits, present, columns))
+        unchecked = [step for step in (0, *opened.steps) if self._results_of(step) is None]
+        return await self._thread.run(
+            "reading the loss", lambda: opened.timeline(rank, hits, present, columns, unchecked)
+        )
+
+    def _results_of(self, step: int) -> tuple[SessionHit, ...] | None:
+        """Return what a check found in a step, or its training reported; None if neither is known."""
+        found = self._found_hits.of(step)
+        if found or self._checked.get(step) == 0:
+            return found
+        return self._recorded_hits.get(step)
+
+    def _forget_checks(self) -> None:
+        """Forget what checks found."""
+        self._found_hits = HitHistory()
+        self._checked = {}
 
     def _hits_by_step(self) -> dict[int, Sequence[SessionHit]]:
         """Return the hits that were recorded, or found since watchpoints last changed."""

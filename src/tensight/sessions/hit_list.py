@@ -87,7 +87,7 @@ class HitList:
     step : int
         The step that the hits belong to.
     outdated : bool
-        Watchpoints changed, or the step did, since the hits were computed.
+        The step was not checked with the watchpoints as they are.
     dropped : int
         Hits beyond `MOST_HITS` that were not kept.
     """

@@ -19,7 +19,6 @@ from tensight.errors import InputError, TensightError
 from tensight.graph.steps import iteration_of
 from tensight.sessions.dump_session import DumpSession
 from tensight.sessions.errors import StateError
-from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline_check import StepCheck, check_step, is_checked_at
 from tensight.sessions.offline_thread import StoppedError
 from tensight.sessions.records import RankRecord, SessionRecord, State
@@ -232,7 +231,7 @@ class OfflineSession(DumpSession):
 
     async def watchpoints_changed(self) -> None:
         """Forget the hits of steps that were checked with other watchpoints; those of the step shown are outdated."""
-        self._found_hits = HitHistory()
+        self._forget_checks()
         await super().watchpoints_changed()
 
     # --- what commands do ---
@@ -241,11 +240,14 @@ class OfflineSession(DumpSession):
         self._move_to(0)
 
     def _move_to(self, step: int) -> None:
-        """Show a step that has not been checked now; a recorded run has the hits that its training reported."""
+        """Show a step, with the hits that its check found or, in a recorded run, its training reported."""
         self._step, self._place = step, None
-        recorded = self._recorded_hits.get(step, ())
-        self.hit_list.replace(step, recorded)
-        self.hit_list.outdated = not recorded and any(is_checked_at(one, step) for one in self.watchpoint_list.all())
+        results = self._results_of(step)
+        self.hit_list.replace(step, results or ())
+        self.hit_list.dropped = max(self._checked.get(step, 0) - len(self.hit_list), 0)
+        self.hit_list.outdated = results is None and any(
+            is_checked_at(one, step) for one in self.watchpoint_list.enabled()
+        )
         self._announce_hits()
         self.events.append_state(self.record())
 
@@ -293,6 +295,7 @@ class OfflineSession(DumpSession):
         self._step, self._place = step, None
         self.hit_list.replace(step, found.hits)
         self._found_hits.set(step, self.hit_list.all())
+        self._checked[step] = len(found.hits)
         # Thousands of hits take a moment to be counted.
         await asyncio.to_thread(lambda: self.hit_list.tensors)
         now = time.monotonic()

@@ -23,7 +23,7 @@ from tensight.sessions.timeline import KnownSteps, timeline
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -211,7 +211,14 @@ class OpenedDump:
         unread, unread_bytes = source.unread()
         return overview(source, hits, choice, unread=unread, unread_bytes=unread_bytes)
 
-    def timeline(self, rank: int, hits: Mapping[int, Sequence[SessionHit]], present: int, columns: int) -> Timeline:
+    def timeline(
+        self,
+        rank: int,
+        hits: Mapping[int, Sequence[SessionHit]],
+        present: int,
+        columns: int,
+        unchecked: Collection[int],
+    ) -> Timeline:
         """Return the timeline of a rank; reads its loss."""
         source = self._source(rank)
         ran = {execution.step: execution.graph for execution in reversed(self._executed(rank))}
@@ -222,6 +229,7 @@ class OpenedDump:
             statistics=source.steps.tolist(),
             values=source.steps_with_values(),
             hits=hits,
+            unchecked=unchecked,
             graphs_at=lambda steps: [ran.get(step, "") for step in steps],
             loss=source.loss({graph.name: graph for graph in self.graphs[rank]}),
         )

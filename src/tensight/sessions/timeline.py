@@ -36,6 +36,8 @@ class KnownSteps:
         Returns for some steps, in order, the name of the graph that ran in each; empty where that is not known.
     loss : (str, mapping of int to (float or None, int)) or None
         Address of the loss, and its value and marks by step.
+    unchecked : iterable of int
+        The steps that were not checked, so that no hits mean nothing.
     """
 
     rank: int
@@ -46,6 +48,7 @@ class KnownSteps:
     hits: Mapping[int, Sequence[SessionHit]]
     graphs_at: Callable[[Sequence[int]], Sequence[str]]
     loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None = field(default=None)
+    unchecked: Iterable[int] = ()
 
 
 def timeline(known: KnownSteps, columns: int) -> Timeline:
@@ -63,11 +66,14 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
     counted = np.zeros(len(spans), np.int64)
     np.add.at(counted, place_of(_steps(hits)), np.fromiter(hits.values(), np.int64, len(hits)))
     with_statistics, with_values = np.zeros(len(spans), np.bool_), np.zeros(len(spans), np.bool_)
+    with_unchecked = np.zeros(len(spans), np.bool_)
+    with_unchecked[place_of(_steps(known.unchecked))] = True
     with_statistics[place_of(statistics)] = True
     with_values[place_of(values)] = True
     rows = zip(
         spans,
         counted.tolist(),
+        with_unchecked.tolist(),
         with_statistics.tolist(),
         with_values.tolist(),
         known.graphs_at([first for first, _ in spans]),
@@ -78,8 +84,10 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
         last_step=last,
         present_step=known.present,
         steps=tuple(
-            TimelineStep(first=first, last=end, hits=amount, statistics=told, values=kept, graph=graph)
-            for (first, end), amount, told, kept, graph in rows
+            TimelineStep(
+                first=first, last=end, hits=amount, unchecked=unchecked, statistics=told, values=kept, graph=graph
+            )
+            for (first, end), amount, unchecked, told, kept, graph in rows
         ),
         loss=None if known.loss is None else loss_curve(*known.loss, spans),
     )

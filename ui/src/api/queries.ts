@@ -75,13 +75,18 @@ export function useHits(
   })
 }
 
+/**
+ * Where anomalies began. Of a training up to the step shown, of a dump in all steps: what was found of it once stays
+ * while one goes from step to step. It is looked for where something hit, and at earlier steps of a training.
+ */
 export function useOrigins() {
   const run = useView((view) => view.run)
   const { data: session } = useSession()
+  const isWanted = (session?.hits ?? 0) > 0 || session?.present_step != null
   return useQuery({
-    queryKey: keys.hits(run, 'origins', session?.step),
+    queryKey: keys.hits(run, 'origins', session?.capabilities.live === true ? session.step : 'all'),
     queryFn: ({ signal }) => get<Origin[]>(path(run, '/origins'), {}, signal),
-    enabled: session?.capabilities.has_origin === true && session.hits > 0,
+    enabled: session?.capabilities.has_origin === true && isWanted,
   })
 }
 

@@ -76,6 +76,8 @@ class TimelineStep(Record):
     last: int
     hits: int = 0
     """Tensors with a hit, added up over the steps."""
+    unchecked: bool = False
+    """One of them was not checked yet: go there and recheck."""
     statistics: bool = False
     """Statistics are known of one of them."""
     values: bool = False

@@ -121,7 +121,7 @@ class SessionRecord(Record):
     hits: int = 0
     """Tensors with a hit in the current step."""
     outdated: bool = False
-    """Watchpoints changed, or the step did, since hits were last computed; recheck."""
+    """The step is not checked with the watchpoints as they are; recheck."""
     recommended_offered: bool = False
     """The recommended watchpoints were accepted or refused already."""
     last_event: int = 0

@@ -26,7 +26,7 @@ export function Hits() {
   return (
     <div className="fill" data-testid="panel-hits">
       {(total > 1 || isFiltered) && <HitFilters filter={filter} change={setFilter} />}
-      {session?.outdated && <Outdated />}
+      {session?.outdated && total > 0 && <Outdated />}
       {data && total > 0 && (
         <div className={classes['total']} data-testid="hits-total">
           {t('total', { count: total, step: data.step })}
@@ -128,6 +128,15 @@ function Empty({ isFiltered, clear }: { isFiltered: boolean; clear: () => void }
     return (
       <Notice title={t('runningTitle')} testId="hits-empty">
         {t('running')}
+      </Notice>
+    )
+  }
+  if (session.outdated) {
+    return (
+      <Notice title={t('uncheckedTitle', { step: session.step })} testId="hits-outdated">
+        <p className={classes['why']}>{t('unchecked', { count: session.watchpoints })}</p>
+        <ActionButton id="run.recheck" icon={<IconRefresh size={14} />} withLabel />
+        <ActionButton id="origin.find" icon={<IconAlertTriangle size={14} />} withLabel />
       </Notice>
     )
   }

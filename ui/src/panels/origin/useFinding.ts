@@ -10,8 +10,8 @@ import { originTexts } from './texts'
 export function useFinding(): void {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
-  const { refetch } = useOrigins()
-  const canFind = session?.capabilities.has_origin === true && session.hits === 0
+  const { data: found, refetch } = useOrigins()
+  const canFind = session?.capabilities.has_origin === true && session.hits === 0 && !found?.length
   const actions = useMemo((): Action[] => {
     if (!canFind) return []
     const find = async () => {

@@ -190,7 +190,7 @@ function useWords() {
       ...(isIn(session?.step) ? [t('shown')] : []),
       ...(isIn(data.present_step) && session?.step !== data.present_step ? [t('present')] : []),
       ...(lossWords.length ? [t('lossIs', { value: lossWords.join(', ') })] : []),
-      span.hits ? t('hitCount', { count: span.hits }) : t('noHits'),
+      span.hits ? t('hitCount', { count: span.hits }) : t(span.unchecked ? 'unchecked' : 'noHits'),
       span.values ? t('hasValues') : span.statistics ? t('hasStatistics') : t('hasNothing'),
       ...(span.graph ? [t('graph', { name: span.graph })] : []),
     ]
