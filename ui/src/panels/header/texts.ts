@@ -10,8 +10,7 @@ export const headerTexts = texts(
     rankN: 'Rank {{rank}}',
     step: 'Step {{step}}',
     stepOf: 'Step {{step}} / {{last}}',
-    aboutStep:
-      'Steps that are done; 0 is the state before the first update.',
+    aboutStep: 'Steps that are done; 0 is the state before the first update.',
     pastStep: 'An earlier step is shown; the training stands at step {{present}}.',
     stoodAt: 'Stands at operator {{node}}; click to select it.',
     goTo: 'Go to step',
