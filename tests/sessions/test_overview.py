@@ -191,3 +191,32 @@ def test_shares_and_marks_of_counts_that_are_not_known_are_unknown() -> None:
     np.testing.assert_array_equal(shares["negative_percent"], [100, np.nan, np.nan, 0])
     np.testing.assert_array_equal(shares["non_finite_percent"], [25, np.nan, np.nan, np.nan])
     assert marks_of(counts).tolist() == [INFINITE, 0, NAN | INFINITE, 0]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 40, 400])
+def test_a_tensor_that_is_merged_with_others_is_found_in_its_row(rows: int) -> None:
+    source = numbers(120, 3)
+    asked = ("0/g/node53:0@2", "0/g/node7:0@3", "1/g/node8:0@1", "0/g/other:0@1")
+    found = overview(source, {}, OverviewChoice(rows=rows, locate=asked))
+    firsts = [int(row.node.removeprefix("node")) for row in found.rows]
+    expected = {name: max(row for row, first in enumerate(firsts) if first <= name) for name in (7, 53)}
+    assert {place.address: place.row for place in found.located} == {
+        f"0/g/node{name}:0": row for name, row in expected.items()
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 7, 40, 400])
+def test_the_first_marked_tensor_is_itself_however_many_are_in_its_row(rows: int) -> None:
+    source = numbers(120, 4)
+    assert overview(source, {}, OverviewChoice(rows=rows)).first is None
+    source.marks[60, 3] = source.marks[30, 3] = source.marks[53, 2] = NAN
+    choice = OverviewChoice(rows=rows, columns=2)
+    first = overview(source, {}, choice).first
+    assert first is not None
+    assert (first.node, first.step) == ("node53", 3)
+    hit_first = overview(source, {2: [hit("node90", step=2), hit("node80", step=2)]}, choice).first
+    assert hit_first is not None
+    assert (hit_first.node, hit_first.step) == ("node80", 2)
+    at_hit = overview(source, {4: [hit("node90", step=4)]}, choice).first
+    assert at_hit is not None
+    assert (at_hit.node, at_hit.step) == ("node30", 4)

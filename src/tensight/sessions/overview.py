@@ -12,7 +12,7 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
-from tensight.sessions.records import Overview, OverviewRow, OverviewStatistic, StepSpan
+from tensight.sessions.records import Overview, OverviewPlace, OverviewRow, OverviewStatistic, StepSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,6 +114,8 @@ class OverviewChoice:
         Cells at most.
     first_step, last_step : int
         Only these steps, and those between.
+    locate : tuple of str
+        Addresses of tensors whose rows are told; their steps do not count.
     """
 
     statistic: OverviewStatistic = "abs_mean"
@@ -124,6 +126,7 @@ class OverviewChoice:
     columns: int = 400
     first_step: int = 0
     last_step: int = 2**31 - 1
+    locate: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked for. InputError."""
@@ -164,6 +167,7 @@ def overview(
         if not choice.first_step <= step <= choice.last_step:
             continue
         picture.hit(step, sorted({places[one.node, one.io, one.slot] for one in own}))
+    first = picture.first()
     return Overview(
         statistic=choice.statistic,
         total=total,
@@ -173,6 +177,10 @@ def overview(
         rows=tuple(_row(tensors[chosen[first]], source.rank, amount) for first, amount in picture.groups()),
         values=picture.values(),
         marks=picture.marks(),
+        first=None
+        if first is None
+        else _place(tensors[chosen[first[0]]], source.rank, picture.row(first[0]), first[1]),
+        located=tuple(_located(tensors, chosen, picture, source.rank, choice.locate)),
         **unread,
     )
 
@@ -213,10 +221,32 @@ def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
     return sorted(chosen, key=place_in_order)
 
 
+def _located(
+    tensors: Sequence[ListedTensor], chosen: Sequence[int], picture: _Picture, rank: int, addresses: Sequence[str]
+) -> Iterator[OverviewPlace]:
+    """Yield where tensors are pictured."""
+    wanted = {}
+    for text in addresses:
+        address = TensorAddress.parse(text)
+        if address.rank == rank:
+            wanted[address.node, address.io, address.slot] = text.rpartition("@")[0]
+    for index, place in enumerate(chosen) if wanted else ():
+        tensor = tensors[place]
+        if tensor.key in wanted:
+            yield OverviewPlace(address=wanted[tensor.key], node=tensor.node, row=picture.row(index))
+
+
+def _address(tensor: ListedTensor, rank: int) -> str:
+    return str(TensorAddress(rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io)).rpartition("@")[0]
+
+
+def _place(tensor: ListedTensor, rank: int, row: int, step: int) -> OverviewPlace:
+    return OverviewPlace(address=_address(tensor, rank), node=tensor.node, row=row, step=step)
+
+
 def _row(tensor: ListedTensor, rank: int, amount: int) -> OverviewRow:
-    address = str(TensorAddress(rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io))
     return OverviewRow(
-        address=address.rpartition("@")[0],
+        address=_address(tensor, rank),
         node=tensor.node,
         slot=tensor.slot,
         io=tensor.io,
@@ -262,6 +292,8 @@ class _Picture:
     _step: int | None = field(init=False, default=None)
     _values_now: NDArray[np.float64] = field(init=False)
     _marks_now: NDArray[np.uint8] = field(init=False)
+    _first_sick: dict[int, int] = field(init=False, default_factory=dict)
+    _first_hit: dict[int, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         amount = len(self.chosen)
@@ -293,6 +325,9 @@ class _Picture:
         values = self._values_now[:-1]
         self._high[:, at] = np.fmax(self._high[:, at], np.fmax.reduceat(values, self._tops))
         self._low[:, at] = np.fmin(self._low[:, at], np.fmin.reduceat(values, self._tops))
+        sick = self._marks_now[:-1] & (NAN | INFINITE)
+        if sick.any():
+            self._first_sick[self._step] = int(np.flatnonzero(sick)[0])
         # Inside, the bit says that there is something: so it can be added up like the others.
         self._marks[:, at] |= np.bitwise_or.reduceat(self._marks_now[:-1] ^ NOTHING, self._tops)
         self._step = None
@@ -300,9 +335,23 @@ class _Picture:
     def hit(self, step: int, tensors: Sequence[int]) -> None:
         """Mark tensors that hit at a step."""
         places = self._row_of[np.array(tensors, np.int64)]
-        rows = np.searchsorted(self._tops, places[places < len(self.chosen)], "right") - 1
+        places = places[places < len(self.chosen)]
+        rows = np.searchsorted(self._tops, places, "right") - 1
         if rows.size:
+            self._first_hit[step] = int(places.min())
             self._marks[rows, self._column(step)] |= HIT
+
+    def first(self) -> tuple[int, int] | None:
+        """Return which of the tensors that are pictured is the first with a mark, and at which step."""
+        marked = self._first_hit or self._first_sick
+        if not marked:
+            return None
+        step = min(marked)
+        return self._first_sick.get(step, marked[step]), step
+
+    def row(self, index: int) -> int:
+        """Return the row of one of the tensors that are pictured."""
+        return int(np.searchsorted(self._tops, index, "right")) - 1
 
     def _column(self, step: int) -> int:
         return int(np.searchsorted(self._lefts, np.searchsorted(self.steps, step), "right")) - 1

@@ -3,7 +3,7 @@ import type { ErrorDetail } from './types'
 /** Where the API is: beside the page, whatever prefix the server has. */
 export const API = new URL('api/v1/', document.baseURI.replace(/[?#].*$/, '')).href
 
-export type Query = Record<string, string | number | boolean | null | undefined>
+export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>
 
 /** A refusal of the server; `message` is for a person. */
 export class ApiError extends Error {
@@ -21,7 +21,8 @@ export class ApiError extends Error {
 export function apiUrl(path: string, query: Query = {}): string {
   const url = new URL(path.replace(/^\//, ''), API)
   for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null) url.searchParams.set(name, String(value))
+    if (Array.isArray(value)) value.forEach((one: string) => url.searchParams.append(name, one))
+    else if (value !== undefined && value !== null) url.searchParams.set(name, String(value))
   }
   return url.href
 }

@@ -19,6 +19,9 @@ router = APIRouter(
     prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
 )
 
+MOST_LOCATED = 64
+"""Tensors whose rows are told in one answer."""
+
 ColumnsAtMost = Annotated[
     int, Query(ge=1, le=MOST_ROWS, description="How many columns at most; neighbouring steps merge.", examples=[400])
 ]
@@ -41,9 +44,17 @@ async def get_overview(
     read: Annotated[
         bool, Query(description="Read, for about a second, what has not been read yet of a dump; see `unread`.")
     ] = False,
+    locate: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MOST_LOCATED,
+            description="Addresses of tensors whose rows are told.",
+            examples=[["0/kernel_graph_0/Default/Conv2D-op3:0@2"]],
+        ),
+    ] = None,
 ) -> JsonResponse:
     """Return a statistic of tensors in execution order by steps, with what is not finite and what hit."""
-    choice = OverviewChoice(statistic, query, offset, limit, rows, columns, first_step, last_step)
+    choice = OverviewChoice(statistic, query, offset, limit, rows, columns, first_step, last_step, tuple(locate or ()))
     # As many numbers as a large list of records.
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.overview(rank, choice, read=read)))
 

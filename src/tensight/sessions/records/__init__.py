@@ -29,6 +29,7 @@ from tensight.sessions.records.graphs import (
 from tensight.sessions.records.overview import (
     LossCurve,
     Overview,
+    OverviewPlace,
     OverviewRow,
     OverviewStatistic,
     StepSpan,
@@ -99,6 +100,7 @@ __all__ = [
     "OpenedScope",
     "OriginRecord",
     "Overview",
+    "OverviewPlace",
     "OverviewRow",
     "OverviewStatistic",
     "ParameterRecord",

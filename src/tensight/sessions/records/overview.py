@@ -47,6 +47,16 @@ class OverviewRow(Record):
     """How many are merged into this row."""
 
 
+class OverviewPlace(Record):
+    """Where a picture shows a tensor, by itself or merged with its neighbours."""
+
+    address: str
+    """``rank/graph/node:slot`` without a step."""
+    node: str
+    row: int
+    step: int | None = None
+
+
 class Overview(Record):
     """A statistic of tensors in execution order (rows) over the steps (columns); neighbours merge where they must."""
 
@@ -64,6 +74,11 @@ class Overview(Record):
     there is none."""
     marks: tuple[tuple[int, ...], ...] = ()
     """For each row its cells, as the sum of: 1 NaN, 2 infinite elements, 4 a hit, 8 nothing recorded."""
+    first: OverviewPlace | None = None
+    """The first tensor with a hit, else the first that is not finite: at the first such step the first one that is not
+    finite, or else that hit. None if the picture shows none."""
+    located: tuple[OverviewPlace, ...] = ()
+    """The tensors that were asked for, as far as they are pictured."""
     unread: int = 0
     """Of a dump: tensors that have not been read yet, and are missing here; ask to read them."""
     unread_bytes: int = 0

@@ -9,5 +9,7 @@ export function excerptOf(text: string, frame: Frame): { line: number; code: str
   const lines = text.split(/\r?\n/)
   if (line == null || !(lines[line - 1] ?? '').includes(code.trim())) return []
   const first = Math.max(line - LINES_AROUND, 1)
-  return lines.slice(first - 1, lastLine(frame) + LINES_AROUND).map((one, place) => ({ line: first + place, code: one }))
+  return lines
+    .slice(first - 1, lastLine(frame) + LINES_AROUND)
+    .map((one, place) => ({ line: first + place, code: one }))
 }

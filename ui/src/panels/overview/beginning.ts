@@ -1,7 +1,5 @@
 import type { Origin, Overview, OverviewRow } from '~/api/types'
-import { parseAddress } from '~/parts/tensorAddress'
 import { columnOf, type Cell } from './geometry'
-import { HIT, INFINITE, NAN } from './scale'
 
 /** The cell in which the trouble begins. */
 export interface Beginning extends Cell {
@@ -14,46 +12,25 @@ export interface Beginning extends Cell {
   isOrigin: boolean
 }
 
-const SICK = NAN | INFINITE
-
-/** Where it began: the first origin that the server found, if it is in the picture; else the first marked cell. */
+/** Where it began: the first origin that the server found, if it is in the picture; else the first marked tensor. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
-  const marked = firstMarked(data, HIT) ?? firstMarked(data, SICK)
-  for (const origin of origins) {
-    const column = columnOf(data.steps, origin.step)
-    const own = rowOf(data, origin.address)
-    // Merged with its neighbours, it is in the first row that is marked at its step.
-    const row = own < 0 && marked?.column === column ? marked.row : own
-    if (column >= 0 && row >= 0) {
-      const name = parseAddress(origin.address)?.node ?? origin.node
-      return { row, column, name, step: origin.step, address: origin.address, isOrigin: true }
-    }
+  const places = new Map(data.located.map((place) => [place.address, place]))
+  for (const { address, step } of origins) {
+    const place = places.get(address.slice(0, address.lastIndexOf('@')))
+    const column = columnOf(data.steps, step)
+    if (place && column >= 0)
+      return { row: place.row, column, name: place.node, step, address, isOrigin: true }
   }
-  return marked
-}
-
-/** In the first column with such a mark the first cell that is not finite, or else that has the mark. */
-function firstMarked(data: Overview, mark: number): Beginning | null {
-  const has = (row: number, column: number, bits: number) => ((data.marks[row]?.[column] ?? 0) & bits) !== 0
-  for (let column = 0; column < data.steps.length; column += 1) {
-    const first = data.rows.findIndex((_, row) => has(row, column, mark))
-    if (first < 0) continue
-    const sick = data.rows.findIndex((_, row) => has(row, column, SICK))
-    const row = sick >= 0 ? sick : first
-    const [name, step] = [data.rows[row]?.node ?? '', data.steps[column]?.first ?? 0]
-    return { row, column, name, step, address: '', isOrigin: false }
+  if (!data.first) return null
+  const { row, node, step } = data.first
+  return {
+    row,
+    column: columnOf(data.steps, step ?? -1),
+    name: node,
+    step: step ?? 0,
+    address: '',
+    isOrigin: false,
   }
-  return null
-}
-
-/** The row that shows a tensor: its own, or that of the neighbours it was merged with; −1 if it is not known. */
-export function rowOf(data: Overview, address: string): number {
-  const wanted = parseAddress(address)
-  if (!wanted) return -1
-  return data.rows.findIndex(
-    (row) =>
-      row.tensors === 1 && row.node === wanted.node && row.slot === wanted.slot && row.io === wanted.io,
-  )
 }
 
 export type Phase = 'forward' | 'gradients' | 'optimizer' | 'parameters'

@@ -42,6 +42,11 @@ const data: Overview = {
     [0, 4, 0],
     [0, 0, 3],
   ],
+  first: { address: '0/g/Gradients/b2:0', node: 'Gradients/b2', row: 1, step: 4 },
+  located: [
+    { address: '0/g/c:0', node: 'c', row: 2, step: null },
+    { address: '0/g/merged/x:0', node: 'merged/x', row: 0, step: null },
+  ],
   unread: 0,
   unread_bytes: 0,
 }
@@ -73,9 +78,15 @@ test('round steps are written, as many as have room', () => {
   expect(stepTicks([], 5)).toEqual([])
 })
 
-test('where it began is the origin, also in a row of several tensors, else the first hit', () => {
+test('where it began is the origin, in the row that it was merged into, else the first tensor that is marked', () => {
   const origin = (address: string, step: number) => ({ address, step, node: '' }) as Origin
-  expect(beginningOf(data, [])).toMatchObject({ row: 1, column: 1, step: 3, isOrigin: false })
+  expect(beginningOf(data, [])).toMatchObject({
+    row: 1,
+    column: 1,
+    step: 4,
+    name: 'Gradients/b2',
+    isOrigin: false,
+  })
   expect(beginningOf(data, [origin('0/g/c:0@7', 7)])).toMatchObject({
     row: 2,
     column: 2,
@@ -83,11 +94,13 @@ test('where it began is the origin, also in a row of several tensors, else the f
     isOrigin: true,
   })
   expect(beginningOf(data, [origin('0/g/merged/x:0@3', 3)])).toMatchObject({
-    row: 1,
+    row: 0,
     name: 'merged/x',
     isOrigin: true,
   })
-  const calm = { ...data, marks: data.marks.map((marks) => marks.map(() => 0)) }
+  const elsewhere = [origin('0/g/not/pictured:0@3', 3)]
+  expect(beginningOf(data, elsewhere)).toMatchObject({ row: 1, isOrigin: false })
+  const calm = { ...data, first: null }
   expect(beginningOf(calm, [])).toBeNull()
 })
 

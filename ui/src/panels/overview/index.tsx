@@ -38,6 +38,9 @@ const STATISTICS: OverviewStatistic[] = [
 /** A dump up to this size is read without asking. */
 const READ_UNASKED = 512 * 2 ** 20
 
+/** Origins that are looked for in the picture. */
+const MOST_LOCATED = 64
+
 /** All tensors over all steps in one picture: where it went wrong, and when. */
 export default function Overview() {
   const { t } = useTranslation(overviewTexts)
@@ -51,13 +54,17 @@ export default function Overview() {
   const { ref, width, height } = useElementSize()
   const size = cellsThatFit(width, height)
   const part = parts.at(-1) ?? null
+  const origins = useOrigins().data
+  const locate = useMemo(
+    () => (origins ?? []).slice(0, MOST_LOCATED).map(({ address }) => address),
+    [origins],
+  )
   const found = useOverview(
-    { statistic, query, part, ...size },
+    { statistic, query, part, locate, ...size },
     width > 0,
     (unread) => reads === 'asked' || (reads === 'unasked' && unread <= READ_UNASKED),
   )
   const { data, error } = found
-  const origins = useOrigins().data
   const scale = useMemo(() => data && scaleOf(data.statistic, data.values), [data])
   const beginning = useMemo(() => (data ? beginningOf(data, origins ?? []) : null), [data, origins])
   const goToStep = useGoToStep()

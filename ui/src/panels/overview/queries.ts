@@ -15,6 +15,8 @@ export interface OverviewQuery {
   part: Part | null
   rows: number
   columns: number
+  /** Addresses of tensors whose rows are to be known. */
+  locate: readonly string[]
 }
 
 /** The picture; with `isReading` a dump is read on, a second at a time, until nothing is left. */
