@@ -52,6 +52,25 @@ def test_check_exits_with_1_when_something_hits_and_0_when_nothing_does(tensight
     assert "Nothing hit" in nothing.out
 
 
+def test_check_says_when_it_looked_at_nothing(tensight: Run, dump_210: Path) -> None:
+    outcome = tensight("check", dump_210, "--watch", "TO", "--on", "no-such-node")
+    assert outcome.code == 0
+    assert "tensor_overflow() looked at nothing: no tensor's node has 'no-such-node'" in " ".join(outcome.out.split())
+
+
+def test_check_names_the_graph_where_there_are_several(
+    tensight: Run, dump_210: Path, unpacked: Callable[[str], Path]
+) -> None:
+    several = tensight("check", unpacked("healthy-2.0.0"), "--watch", "tensor_all_zero(zero_percentage_ge=100)")
+    assert "kernel_graph_4" in several.out
+    assert "graph" not in tensight("check", dump_210, "--watch", "TO").out
+
+
+def test_convert_counts_what_it_converts_and_what_it_copies(tensight: Run, dump_210: Path, tmp_path: Path) -> None:
+    outcome = tensight("convert", dump_210, tmp_path / "converted")
+    assert "Converted 0 tensors and copied 1,220 npy files" in " ".join(outcome.out.split())
+
+
 def test_check_can_ask_for_several_steps_in_a_row(tensight: Run, dump_210: Path) -> None:
     once = json.loads(tensight("check", dump_210, "--watch", "TO", "--json").out)
     lasting = json.loads(tensight("check", dump_210, "--watch", "TO persist=2", "--json").out)

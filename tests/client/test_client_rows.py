@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensight.client.rows import PAGE, Look, Rows
+from tensight.sessions.records import HitParameter, HitRecord, TensorHits
 
 NUMBERS: Look[int] = Look("numbers", ("number", "<b>"), lambda number: [(number, "<script>")])
 
@@ -73,3 +74,19 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are() -> None:
     html = Rows(Source(1000).fetch, NUMBERS)._repr_html_()
     assert html.count("<tr>") == 26
     assert "1000 numbers, the first 25 shown" in html
+
+
+def test_a_record_is_printed_in_a_line_and_shown_as_a_table() -> None:
+    hit = HitRecord(
+        watchpoint=1,
+        condition="<b>",
+        abbreviation="TL",
+        parameters=tuple(HitParameter(name="max_gt", preset=1.0, actual=1 / 3, hit=True) for _ in range(100)),
+    )
+    assert repr(hit) == (
+        "HitRecord(watchpoint=1, condition='<b>', abbreviation='TL', severity='warning', hit=True,"
+        " parameters=[100 items], error_code=0)"
+    )
+    assert "<td>&lt;b&gt;</td>" in hit._repr_html_()
+    assert repr(hit.parameters[0]) == "HitParameter(name='max_gt', preset=1, actual=0.333333, hit=True)"
+    assert len(repr(TensorHits(slot=0, address="rank" * 100, hits=(hit,) * 3))) < 500

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Hit, Watchpoint
 
 CSV_COLUMNS = (
-    "rank", "step", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
+    "rank", "step", "graph", "node", "slot", "io", "watchpoint", "condition", "severity", "parameter", "threshold",
     "actual", "non_finite", "source",
 )  # fmt: skip
 
@@ -120,10 +120,13 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
     """Print hits for people: the worst watchpoints first, a few tensors of each, then what was clean."""
     from rich.markup import escape
 
-    from tensight.watchpoints import Severity, advice, describe
+    from tensight.watchpoints import SelectorKind, Severity, advice, describe
 
     out = console()
     found = [result for result in results if result.hits]
+    dump = analysis.dump
+    # One name can be of nodes in several graphs.
+    has_graphs = any(len(dump.graphs(rank)) > 1 for rank in dump.ranks)
     for result in sorted(found, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
         point = result.watchpoint
         colour = "red" if point.severity is Severity.ERROR else "yellow"
@@ -135,9 +138,12 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         out.print(f"  {escape(meaning.summary)} [dim]({escape(describe(point.check))})[/]")
         for step in meaning.steps if steps else ():
             out.print(f"  • {escape(step)}")
-        rows = table("steps", "node", "slot", "actual", "values", right=("steps", "slot"))
+        graph = ("graph",) if has_graphs else ()
+        rows = table("steps", *graph, "node", "slot", "actual", "values", right=("steps", "slot"))
         for hits in groups[:limit]:
-            rows.add_row(*map(escape, _cells(analysis, hits)))
+            steps_of_hits, *others = _cells(analysis, hits)
+            cells = (steps_of_hits, *((hits[0].tensor.graph,) if has_graphs else ()), *others)
+            rows.add_row(*map(escape, cells))
         out.print(rows)
         if len(groups) > limit:
             out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
@@ -147,6 +153,10 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
     if not found:
         out.print("[green]Nothing hit.[/]")
     _print_not_recorded(out, results)
+    for result in results:
+        if not result.tensors and result.watchpoint.selection.kind is SelectorKind.NAME:
+            named = escape(repr(result.watchpoint.selection.argument))
+            out.print(f"[yellow]? {escape(result.watchpoint.text)} looked at nothing: no tensor's node has {named}[/]")
 
 
 def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
@@ -252,6 +262,7 @@ def csv_rows(analysis: Analysis, hit: Hit) -> list[dict[str, object]]:
     row: dict[str, object] = {
         "rank": file.rank,
         "step": file.step,
+        "graph": file.graph,
         "node": node_name(file),
         "slot": file.slot,
         "io": file.io,

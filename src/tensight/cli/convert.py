@@ -28,7 +28,9 @@ def convert(
     report = convert_dump(opened, out)
     problems = [*opened.problems, *report.problems]
     if json:
-        print_json({"folder": str(out), "written": report.written, "problems": problem_data(problems)})
+        amounts = {"written": report.written, "copied": report.copied}
+        print_json({"folder": str(out), **amounts, "problems": problem_data(problems)})
         return
-    console().print(f"Wrote {count(report.written, 'tensor')} to [bold]{escape(str(out))}[/]")
+    copied = f" and copied {count(report.copied, 'npy file')}" if report.copied else ""
+    console().print(f"Converted {count(report.written, 'tensor')}{copied} to [bold]{escape(str(out))}[/]")
     print_problems(problems)

@@ -82,11 +82,14 @@ class ConversionReport:
     ----------
     written : int
         Tensors that were converted.
+    copied : int
+        Tensors that were npy files already, and were copied.
     failures : tuple of ConversionFailure
         What is missing in the converted dump.
     """
 
     written: int
+    copied: int
     failures: tuple[ConversionFailure, ...]
 
     @property
@@ -172,7 +175,7 @@ def convert_dump(
     Returns
     -------
     ConversionReport
-        How many tensors were written, and what is missing in ``out_dir``.
+        How many tensors were converted and copied, and what is missing in ``out_dir``.
 
     Raises
     ------
@@ -185,7 +188,7 @@ def convert_dump(
     out = os.path.realpath(os.fspath(out_dir))
     _check_target(layout.storage, out)
     failures: list[ConversionFailure] = []
-    written = 0
+    written = copied = 0
     folders = [(rank, folder) for rank in layout.ranks for folder in _walk(layout.storage, rank.path, failures)]
     for done, (rank, folder) in enumerate(folders):
         if progress is not None:
@@ -197,9 +200,10 @@ def convert_dump(
         _copy_others(layout.storage, folder, target, failures)
         target.write_mapping()
         written += target.tensors
+        copied += target.copied
     if progress is not None:
         progress(len(folders), len(folders))
-    return ConversionReport(written, tuple(failures))
+    return ConversionReport(written, copied, tuple(failures))
 
 
 def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
@@ -300,6 +304,7 @@ class _Target:
         self.path = path
         self.short_names = short_names
         self.tensors = 0
+        self.copied = 0
         self.mapping: dict[str, str] = {}
         self._taken: set[str] = set()
 
@@ -427,6 +432,7 @@ def _copy(storage: Storage, path: str, filename: str, target: _Target) -> Iterat
         with storage.open(path) as source, _replacing(target.take(filename)) as out:
             for offset in range(0, source.size_bytes, _COPY_BYTES):
                 out.write(source.read(offset, _COPY_BYTES))
+        target.copied += filename.endswith(".npy")
     except _TargetError:
         raise
     except DumpError as error:
