@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
@@ -109,6 +111,8 @@ class Agent:
         self._is_over = False
         self._has_values = True
         self._hits_within: list[AgentHit] = []
+        self._anomalies = self._anomalies_before = np.zeros(0, np.bool_)
+        self._anomalies_at = -1
         self._lasting = LastingPlaces(self.places, self.retention)
         self._cursor = NodeCursor(self.places) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
@@ -196,6 +200,21 @@ class Agent:
                 self.retention.keep(place, tensor)
         except Exception as error:
             self._skip(place, error)
+
+    @property
+    def shows_news(self) -> bool:
+        """Whether something has shown in this step, so far, that was not in the step before: NaN, Inf, an explosion."""
+        if self._anomalies_at != self.step:
+            self._anomalies_before, self._anomalies_at = self._anomalies, self.step
+        self._anomalies = self.columns.anomalies(len(self.places))
+        before = self._anomalies_before
+        return bool((self._anomalies[: len(before)] & ~before).any() or self._anomalies[len(before) :].any())
+
+    def observe_once(self, place: int, tensor: Any) -> None:
+        """Take the row of a tensor of which only the first value in a step counts."""
+        columns = self.columns
+        if place >= len(columns.iteration) or columns.iteration[place] != columns.current_iteration:
+            self.observe(place, tensor, _ROW | _HASH)
 
     def node_done(self, node: DeclaredNode) -> None:
         """Note that a node has run; the training may stop here."""

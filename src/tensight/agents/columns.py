@@ -16,7 +16,7 @@ import numpy as np
 
 from tensight.agents.rows import NO_TYPE, Rows, raw_row
 from tensight.errors import InputError
-from tensight.tensors import SEGMENT_ELEMENTS, layout, portable, scan_segment
+from tensight.tensors import EXPLOSION_LIMIT, SEGMENT_ELEMENTS, layout, portable, scan_segment
 from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type, values_of
 from tensight.tensors.native import Kernel
 from tensight.tensors.scratch import own_memory
@@ -68,6 +68,8 @@ def _kind(dtype: np.dtype[Any]) -> _Kind:
 
 
 _BY_NAME = {name: _kind(element_named(name).native) for name in ELEMENT_NAMES if name != "bool"}
+# By the code of an element type; the last one stands for rows that were never written, whose code is -1.
+_IS_FLOAT = np.array([*("float" in name or "complex" in name for name in ELEMENT_NAMES), False])
 _BY_NAME["bool"] = _kind(np.dtype(np.bool_))
 
 
@@ -252,6 +254,28 @@ class StatisticsColumns:
     def non_finite(self, place: int) -> bool:
         """Whether the row of a place counts NaN or infinite elements."""
         return place < self._ready and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+
+    def is_non_finite(self, place: int) -> bool:
+        """Return whether the row of a place, written in this iteration, counts NaN or Inf."""
+        if place >= self._ready or self._iterations[place] != self.current_iteration:
+            return False
+        return bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+
+    def anomalies(self, places: int) -> NDArray[np.bool_]:
+        """Return which of the first places have a row of this iteration with NaN, Inf or values that have exploded.
+
+        Parameters
+        ----------
+        places : int
+            How many.
+        """
+        places = min(places, self._ready)
+        counts, reals = self._counts[:places], self._reals[:places]
+        non_finite = counts[:, layout.NAN : layout.POSITIVE_INFINITE + 1].any(axis=1)
+        largest = np.maximum(reals[:, layout.MAXIMUM], -reals[:, layout.MINIMUM])
+        found: NDArray[np.bool_] = non_finite | (largest > EXPLOSION_LIMIT) & _IS_FLOAT[self._codes[:places]]
+        found &= self._iterations[:places] == self.current_iteration
+        return found
 
     def has_hash(self, place: int) -> bool:
         """Whether the row of a place has a content hash."""

@@ -45,7 +45,8 @@ class LastingPlaces:
     def look(self) -> None:
         """Take note of places that are new."""
         if self._known != len(self._places):
-            new = [self._places[number] for number in range(self._known, len(self._places))]
+            every = (self._places[number] for number in range(self._known, len(self._places)))
+            new = [place for place in every if place.io == "output"]
             self._known = len(self._places)
             lasting = [place.number for place in new if place.node.role not in _MADE_IN_THE_STEP]
             self.numbers = np.concatenate([self.numbers, np.array(lasting, np.int64)])

@@ -60,6 +60,8 @@ class _Held(NamedTuple):
     name: str
     role: Role
     outline: OutputSlot
+    read_place: int
+    """Of its value before the step's update, an input of its node."""
 
 
 class OutlivingTensors(ABC):
@@ -87,6 +89,8 @@ class OutlivingTensors(ABC):
         self._tensors: list[_Held] = []
         self._states: list[_Held] = []
         self._updated: dict[int, list[Updated | None]] = {}
+        self._written: dict[int, list[_Held]] = {}
+        self._versions: dict[int, int] = {}
         self._stacks: dict[int, tuple[StackFrame, ...]] = {}
         self._owned: set[int] = set()
         self._trained: set[str] = set()
@@ -117,6 +121,10 @@ class OutlivingTensors(ABC):
     @abstractmethod
     def _states_of(self, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
         """Yield the states of an optimizer, named after their weights, whose names are given by identity."""
+
+    def _version(self, tensor: Any) -> int:  # noqa: ARG002 - for those who know more
+        """Return a number that grows when somebody writes to a tensor, as far as the framework counts that."""
+        return 0
 
     @abstractmethod
     def _has_gradient(self, weight: Any) -> bool:
@@ -172,12 +180,32 @@ class OutlivingTensors(ABC):
         self._decide_roles()
         needs, observe = self._agent.places.needs, self._agent.observe
         for held in (self._tensors, self._states):
-            for place, tensor_now, _, _, _ in held:
+            for place, tensor_now, _, _, _, _ in held:
                 need = needs[place]
                 if need:
                     tensor = tensor_now()
                     if tensor is not None:
                         observe(place, tensor, need)
+        versions, version_of = self._versions, self._version
+        for written in self._written.values():
+            for one in written:
+                tensor = one.tensor()
+                versions[one.place] = -1 if tensor is None else version_of(tensor)
+
+    def observe_before_update(self, optimizer: Any) -> None:
+        """Observe what an optimizer is about to write to, where only that explains the step: the values it has read.
+
+        That is so where something is wrong that was not in the step before, and where somebody has written to a weight
+        since the last update.
+        """
+        if not self._agent.capturing:
+            return
+        agent, versions, version_of = self._agent, self._versions, self._version
+        shows_news = agent.shows_news
+        for held in self._written.get(id(optimizer), ()):
+            tensor = held.tensor()
+            if tensor is not None and (shows_news or versions.get(held.place) != version_of(tensor)):
+                agent.observe_once(held.read_place, tensor)
 
     # --- nodes ---
 
@@ -251,12 +279,16 @@ class OutlivingTensors(ABC):
         self._owned = {id(weight) for optimizer in optimizers for weight in self._weights_of(optimizer)}
         found = [self._held(one) for one in named.values()]
         self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))
-        self._states, self._updated = [], {}
+        self._states, self._updated, self._written = [], {}, {}
+        by_identity = dict(zip(named, found, strict=True))
         names = {identity: one.name for identity, one in named.items()}
         for optimizer in optimizers:
             weights = [named.get(id(weight)) for weight in self._weights_of(optimizer)]
             self._updated[id(optimizer)] = [None if one is None else self._with_gradient(one) for one in weights]
-            self._states += [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
+            states = [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
+            own = (by_identity.get(id(weight)) for weight in self._weights_of(optimizer))
+            self._written[id(optimizer)] = [*(held for held in own if held is not None), *states]
+            self._states += states
         self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
     def _decide_roles(self) -> None:
@@ -292,8 +324,9 @@ class OutlivingTensors(ABC):
 
     def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
         places = self._agent.places
-        place = places.place(places.node(name, "Parameter", role), 0)
-        return _Held(place, tensor, name, role, self._outline(tensor()))
+        node = places.node(name, "Parameter", role)
+        place, read_place = places.place(node, 0), places.place(node, 0, "input")
+        return _Held(place, tensor, name, role, self._outline(tensor()), read_place)
 
     def _with_gradient(self, weight: Named) -> Updated:
         places = self._agent.places

@@ -14,9 +14,6 @@ from tensight.analysis.statistics_table import KNOWN, RECORDED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EXPLOSION_LIMIT = 1e6
-"""Finite values beyond this count as an explosion, unless a person names another limit."""
-
 
 class Anomaly(Enum):
     """A kind of anomaly that spreads from operator to operator."""
@@ -72,7 +69,7 @@ class Shown:
     perhaps : array of bool
         Recorded statistics leave it open.
     masks : array of bool
-        What shows is what masks have on purpose: Inf, and nothing but negative ones.
+        What shows is what masks have on purpose: infinities or large values, and nothing but negative ones.
     passes : array of bool
         No anomaly by itself, but one for whatever is computed from it: a single number that is zero, a mask that
         marks nothing.
@@ -176,6 +173,8 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
     masks = np.zeros(len(seen), np.bool_)
     if anomaly is Anomaly.INF:
         masks = (table.bounds("pos_inf_count")[1] == 0) & (table.bounds("neg_inf_count")[0] > 0)
+    elif anomaly is Anomaly.EXPLOSION:
+        masks = table.bounds("max")[1] <= explosion_limit
     passes = np.zeros(len(seen), np.bool_)
     if anomaly is Anomaly.ALL_ZERO:
         count, zeros = table.rows["count"], table.bounds("zero_count")[0]

@@ -8,15 +8,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tensight.analysis.anomalies import InputState
+import numpy as np
+
+from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.analysis.constants import is_clean
+from tensight.analysis.statistics_table import STATISTICS
+from tensight.graph.in_place import may_write_inputs
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
 from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from tensight.analysis.anomalies import Shown
@@ -29,6 +32,7 @@ HANDS_ON = frozenset(
 )
 """Operators whose output has the values of their first input."""
 
+_COMPARED = tuple(name for name in STATISTICS if name != "content_hash")
 _LONGEST_CHAIN = 16
 _NOT_KNOWN = (InputState.NOT_DUMPED, InputState.NOT_RECORDED)
 
@@ -77,8 +81,8 @@ class Observations(Protocol):
         """What each row is about."""
 
     @property
-    def hashes(self) -> NDArray[np.uint64]:
-        """Of the content, for each row; equal content has equal ones."""
+    def rows(self) -> NDArray[np.void]:
+        """Structured array `ROW`."""
 
     def graph(self, rank: int, name: str) -> Graph | None:
         """Return a graph of a rank."""
@@ -113,7 +117,9 @@ class ObservedSteps:
             before.update(
                 (tensor.node, row)
                 for row in rows
-                if (tensor := self._observed.tensors[row]).op_type == "Parameter" and tensor.node is not None
+                if (tensor := self._observed.tensors[row]).op_type == "Parameter"
+                and tensor.io == "output"
+                and tensor.node is not None
             )
 
     def _graphs(self, rank: int, rows: Sequence[int]) -> list[Graph]:
@@ -176,6 +182,23 @@ class ObservedStep:
     def order(self, node: Node) -> int:
         """Return where a node stands in the order of execution."""
         return self._observed.position(self.rank, node)
+
+    def when(self, node: Node) -> int:
+        """Return when a node has its value: of what comes from outside, when an operator first reads it."""
+        readers = () if node.is_operator else self._direct_consumers(node)
+        return next((self.order(reader) - 1 for reader, _ in readers), self.order(node))
+
+    def was_changed(self, node: Node) -> bool:
+        """Return whether a parameter is known to be another, when the step read it, than the step before left it."""
+        if node.is_operator or node.is_constant or (_is_data(node) and node.name not in self._updated):
+            return False
+        row, earlier = self._outside_row(node), self._before.get(node.name)
+        if row is None or earlier is None or row == earlier or not self._is_fresh(node, earlier):
+            return False
+        one, other = self._observed.rows[row], self._observed.rows[earlier]
+        if one["content_hash"] and other["content_hash"]:
+            return bool(one["content_hash"] != other["content_hash"])
+        return any(not np.array_equal(one[name], other[name], equal_nan=True) for name in _COMPARED)
 
     def outputs(self, node: Node) -> list[tuple[str, int, int]]:
         """Return name, slot and row of what a node put out.
@@ -254,11 +277,18 @@ class ObservedStep:
         signature = OPTIMIZER_SIGNATURES.get(node.type)
         if signature is not None:
             return index in (*signature.variables, *signature.states)
-        outputs, hashes = self._outputs.get(node.name, {}), self._observed.hashes
+        outputs, hashes = self._outputs.get(node.name, {}), self._observed.rows["content_hash"]
         return bool(hashes[row]) and any(hashes[row] == hashes[output] for output in outputs.values())
 
     def _outside_row(self, node: Node, before: int | None = None) -> int | None:
-        """Return the row that shows a parameter or constant as it was when the step began."""
+        """Return the row that shows a parameter or constant as it was when the step, or an operator of it, read it."""
+        read = self._inputs.get(node.name, {}).get(0)
+        writers = [reader for reader, index in self._direct_consumers(node) if index == 0 and _writes(reader)]
+        for writer in reversed(writers):
+            if before is not None and self.order(writer) < before:
+                return self._outputs.get(writer.name, {}).get(0)
+        if read is not None and not writers:
+            return read
         for consumer, index in self._direct_consumers(node):
             row = self._inputs.get(consumer.name, {}).get(index)
             early = before is None or (row is not None and self.order(consumer) < before)
@@ -267,11 +297,26 @@ class ObservedStep:
         own, earlier = self._outputs.get(node.name, {}).get(0), self._before.get(node.name)
         if node.name not in self._updated and (own is not None and _is_data(node)):
             return own
-        if earlier is not None and (self._is_fresh(node, earlier) or self._shows.certainly[earlier]):
+        if earlier is not None and self._shows.certainly[earlier]:
             return earlier
-        # No update makes a sick value healthy again; a healthy one can have become sick.
-        was_healthy = own is not None and not (self._shows.certainly[own] or self._shows.perhaps[own])
-        return own if was_healthy or node.name not in self._updated else None
+        is_fresh = earlier is not None and self._is_fresh(node, earlier)
+        # No update makes a sick value healthy again, but for zeros; a healthy one can have become sick, by the update
+        # or before it was read.
+        stays = node.name not in self._updated or self._shows.anomaly is not Anomaly.ALL_ZERO
+        if own is not None and stays and not (self._shows.certainly[own] or self._shows.perhaps[own]):
+            return own
+        if is_fresh and (writers or own is None or not self._shows.certainly[own] or not self._readers_show_it(node)):
+            return earlier
+        return None if node.name in self._updated or is_fresh else own
+
+    def _readers_show_it(self, node: Node) -> bool:
+        """Return whether what was computed from a parameter shows the anomaly, beside what writes to it."""
+        return any(
+            self._shows.certainly[row]
+            for consumer, _ in self._direct_consumers(node)
+            if not is_optimizer(consumer)
+            for row in self._outputs.get(consumer.name, {}).values()
+        )
 
     def _is_fresh(self, node: Node, row: int) -> bool:
         """Return whether nothing can have changed a value between an earlier row and this step."""
@@ -290,11 +335,24 @@ class ObservedStep:
             and index in inputs
             and self._updated_in_place(node, index, inputs[index])
         )
+        written = frozenset(
+            producers[0][0].name
+            for node in self.graph.operators
+            if may_write_inputs(node.type)
+            and (producers := self.graph.flat_producers(node))
+            and producers[0] is not None
+        )
         gathered = frozenset(node.name for node in self.graph.parameters if is_gathered(node.name))
         # Without an optimizer, that a parameter is called a weight does not make this graph train it.
         roles = self.graph.parameter_roles
-        trained = roles.trainable | roles.states if self._has_optimizer else frozenset()
-        return observed | gathered | trained
+        trained = roles.trainable | roles.states | self._states if self._has_optimizer else frozenset()
+        return observed | written | gathered | trained
+
+    @cached_property
+    def _states(self) -> frozenset[str]:
+        """What is named after a parameter, as an optimizer names its states: those that a step makes nobody reads."""
+        names = {node.name for node in self.graph.parameters}
+        return frozenset(name for name in names if name.partition(".")[2] in names)
 
     @cached_property
     def _has_optimizer(self) -> bool:
@@ -328,13 +386,18 @@ class ObservedStep:
     def _readers(self) -> dict[tuple[str, int], list[tuple[Node, int]]]:
         readers: dict[tuple[str, int], list[tuple[Node, int]]] = {}
         for node in self.graph.operators:
-            if node.name in self._inputs:
+            if node.name in self._inputs or node.name in self._outputs:
                 for index, producer in enumerate(self.graph.flat_producers(node)):
                     if producer is not None:
                         readers.setdefault((producer[0].name, producer[1]), []).append((node, index))
         for found in readers.values():
             found.sort(key=lambda reader: self.order(reader[0]))
         return readers
+
+
+def _writes(node: Node) -> bool:
+    """Return whether an operator of PyTorch, beside the optimizer, writes to its first input: ``mul_``, ``copy_``."""
+    return node.type.endswith("_") and not is_optimizer(node)
 
 
 def _is_data(node: Node) -> bool:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.analysis.anomalies import EXPLOSION_LIMIT, NON_FINITE, Anomaly, InputState, Shown, shown
+from tensight.analysis.anomalies import NON_FINITE, Anomaly, InputState, Shown, shown
 from tensight.analysis.collectives import across_ranks
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
+from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.type_names import plain_type
+from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,14 +32,11 @@ if TYPE_CHECKING:
 KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
 """The anomalies that are looked for if nobody says which."""
 
-ZERO_MAKERS = frozenset({"ZerosLike", "Zeros", "Fill", "FillV2", "DropoutGenMask", "TensorShape", "Shape", "OneHot"})
-"""Operators whose zeros are what they were asked for."""
-
-MASK_MAKERS = frozenset(
-    {"MaskedFill", "Select", "Where", "Fill", "FillV2", "Tril", "Triu"}
-    | {"masked_fill", "masked_fill_", "where", "full", "full_like", "fill", "fill_", "tril", "triu", "tril_", "triu_"}
+ZERO_MAKERS = frozenset(
+    {"zeroslike", "zeros", "zero", "newzeros", "fill", "fillv2", "full", "fulllike", "newfull", "scalartensor"}
+    | {"dropoutgenmask", "tensorshape", "shape", "onehot"}
 )
-"""Operators whose negative infinities are what they were asked for."""
+"""Operators whose zeros are what they were asked for; underscores and case do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,15 @@ class Origin:
         True when the node only carries the anomaly in: a network input, a weight from the previous step, or what
         another rank sent.
     also : tuple of str
-        Other nodes where the same anomaly began independently in the same iteration, in execution order.
+        Other nodes where the same anomaly began independently in the same iteration, in execution order: what went into
+        them is known.
     from_rank : int or None
         The rank that sent it.
+    changed : bool
+        True when the anomaly came in with a parameter that is another than the last update left: somebody has written
+        to it since, and no optimizer.
+    leads : bool
+        True of an explosion from which NaN or Inf were computed in the same iteration.
     """
 
     anomaly: Anomaly
@@ -107,6 +113,8 @@ class Origin:
     arrived: bool
     also: tuple[str, ...]
     from_rank: int | None = None
+    changed: bool = False
+    leads: bool = False
 
     @property
     def certain(self) -> bool:
@@ -124,6 +132,9 @@ class Origin:
         where = f"step {self.address.step} in {self.operator}"
         if self.from_rank is not None:
             return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
+        if self.changed:
+            since = "since the last update" if self.address.iteration else "since the debugger first saw it"
+            return f"{self.anomaly.words} came in at {where}, which was changed {since}, outside of the optimizer"
         if self.arrived:
             return f"{self.anomaly.words} came in at {where}, which nothing that was seen of this step computed"
         frame = self.user_frame
@@ -173,8 +184,8 @@ def origins(
     Returns
     -------
     list of Origin
-        At most one for each kind and rank: the first in iteration and execution order, certain ones first. NaN and Inf
-        come first, the earlier of the two before the other.
+        At most one for each kind and rank, the first in iteration and execution order. NaN, Inf and explosions that led
+        to them come first, in this order.
 
     Raises
     ------
@@ -203,7 +214,7 @@ class _Dumped:
     def __init__(self, dump: Dump, table: StatisticsTable) -> None:
         self._dump = dump
         self.tensors: Sequence[ObservedTensor] = table.files
-        self.hashes: NDArray[np.uint64] = table.rows["content_hash"]
+        self.rows: NDArray[np.void] = table.rows
 
     def graph(self, rank: int, name: str) -> Graph | None:
         return next((graph for graph in self._dump.graphs(rank) if graph.name == name), None)
@@ -237,7 +248,7 @@ def origins_among(
             origin = _first_origin(anomaly, rows, steps.that_show(rows, rank, since))
             if origin is not None:
                 found.append(origin)
-    return sorted(across_ranks(found), key=urgency)
+    return in_causal_order(across_ranks(found), observed.graph)
 
 
 def undecided(
@@ -267,25 +278,69 @@ def undecided(
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 
-def urgency(origin: Origin) -> tuple[object, ...]:
-    """Return by what origins are sorted: NaN and Inf first, the earlier of the two before the other.
+def in_causal_order(found: Iterable[Origin], graph: Callable[[int, str], Graph | None]) -> list[Origin]:
+    """Return origins as they are told: NaN, Inf and explosions that led to them first, in the order of execution.
 
-    What came from another rank is named after what began somewhere.
+    Zeros and other large values are often meant. What came from another rank is named after what began somewhere.
+
+    Parameters
+    ----------
+    found : iterable of Origin
+        Of any ranks.
+    graph : callable (rank, name) -> Graph or None
     """
+    origins = list(found)
+    non_finite = [origin for origin in origins if origin.anomaly in NON_FINITE]
+    led = (
+        replace(origin, leads=any(_leads(origin, to, graph) for to in non_finite))
+        if origin.anomaly is Anomaly.EXPLOSION
+        else origin
+        for origin in origins
+    )
+    return sorted(led, key=_urgency)
+
+
+def _urgency(origin: Origin) -> tuple[object, ...]:
     kinds = list(Anomaly)
-    group = 0 if origin.anomaly in NON_FINITE else kinds.index(origin.anomaly)
+    group = not (origin.anomaly in NON_FINITE or origin.leads)
     came = origin.from_rank is not None
     return (group, came, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
 
 
-def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[ObservedStep]) -> Origin | None:
+def _leads(origin: Origin, to: Origin, graph_of: Callable[[int, str], Graph | None]) -> bool:
+    """Whether what a later origin shows was computed from what an earlier one shows, in the same iteration."""
+    at, end = origin.address, to.address
+    graph = graph_of(at.rank, at.graph)
+    is_elsewhere = (at.rank, at.graph, at.iteration) != (end.rank, end.graph, end.iteration)
+    if graph is None or is_elsewhere or origin.operator == to.operator:
+        return False
+    waiting, seen = [to.operator], {to.operator}
+    while waiting:
+        name = waiting.pop()
+        if name == origin.operator:
+            return True
+        node = graph.get(name)
+        for producer in graph.flat_producers(node) if node is not None and node.is_operator else ():
+            if producer is not None and producer[0].name not in seen:
+                seen.add(producer[0].name)
+                waiting.append(producer[0].name)
+    return False
+
+
+def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterable[ObservedStep]) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
-    for step in steps:
-        births = [birth for node in step.nodes if (birth := _birth(anomaly, shows, step, node)) is not None]
-        births.sort(key=lambda birth: bool(birth.candidates))
+    for _, executions in groupby(steps, key=lambda step: step.iteration):
+        births = [
+            (step.when(node), at, step, birth)
+            for at, step in enumerate(executions)
+            for node in step.nodes
+            if (birth := _birth(anomaly, shows, step, node)) is not None
+        ]
         if births:
-            first = births[0]
-            also = tuple(birth.node.name for birth in births[1:])
+            births.sort(key=lambda birth: birth[:2])
+            (position, _, step, first), *others = births
+            # What is not known to have begun elsewhere may follow from the first.
+            also = tuple(birth.node.name for *_, birth in others if not birth.candidates)
             return Origin(
                 anomaly=anomaly,
                 address=TensorAddress(step.rank, step.graph.name, first.shown_by, first.slot, step.iteration),
@@ -294,16 +349,22 @@ def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterator[ObservedStep])
                 frames=first.node.frames,
                 inputs=first.inputs,
                 row=first.row,
-                position=step.order(first.node),
+                position=position,
                 candidates=first.candidates,
                 arrived=not first.node.is_operator,
                 also=also,
+                changed=step.was_changed(first.node),
             )
     return None
 
 
 def _is_asked_for(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
-    """Whether zeros are what the code asks for: made of constants alone, or multiplied with one that nobody saw."""
+    """Whether zeros are what the code asks for: made of constants alone, or multiplied with one that nobody saw.
+
+    What a user's own backward pass makes of nothing is no such thing.
+    """
+    if plain_type(node.type) in ZERO_MAKERS and not is_gradient_scope(node.name):
+        return True
     constants = [row for _, source, row in sources if source.is_constant]
     if not constants:
         return False
@@ -322,7 +383,7 @@ class _Birth:
 
 def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
-    if anomaly is Anomaly.ALL_ZERO and (node.type in ZERO_MAKERS or not node.is_operator):
+    if anomaly is Anomaly.ALL_ZERO and not node.is_operator:
         # Biases and optimizer states start at zero.
         return None
     outputs = [output for output in step.outputs(node) if shows.certainly[output[2]]]
@@ -335,9 +396,9 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
         OriginInput(index, source.name, step.state(source, row), -1 if row is None else row)
         for index, source, row in sources
     )
-    if shows.masks[outputs[0][2]] and (node.type in MASK_MAKERS or step.is_kept(node)):
+    if shows.masks[outputs[0][2]] and (node.name in step.graph.layers.may_mask or step.is_kept(node)):
         return None
-    if anomaly is Anomaly.ALL_ZERO:
+    if anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
         inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
     if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
         return None

@@ -11,7 +11,7 @@ from tensight.tensors.change_statistics import (
 from tensight.tensors.differences import Difference, difference
 from tensight.tensors.heat_maps import heat_map
 from tensight.tensors.histograms import Histogram, histogram
-from tensight.tensors.layout import SEGMENT_ELEMENTS
+from tensight.tensors.layout import EXPLOSION_LIMIT, SEGMENT_ELEMENTS
 from tensight.tensors.slices import parse_slice, slice_text
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
 from tensight.tensors.units import unit_axis, unit_percentage, unit_size
@@ -19,6 +19,7 @@ from tensight.tensors.views import View, ViewKind, ViewResult, Which, compute_vi
 from tensight.tensors.warm import kernels_ready, prepare, wait_for_kernels, warm_up
 
 __all__ = [
+    "EXPLOSION_LIMIT",
     "SEGMENT_ELEMENTS",
     "ChangePartial",
     "ChangeStatistics",

@@ -44,6 +44,9 @@ CHUNK = 2**16
 FINITE_BLOCK = 4096
 """Elements after which the search for the first one that is not finite looks whether it has found it."""
 
+EXPLOSION_LIMIT = 1e6
+"""Finite values beyond this count as an explosion, unless a person names another limit."""
+
 NO_HASH = -1
 """In place of a block: no hash is taken, which is a third of the time; its total stays 0."""
 

@@ -82,6 +82,14 @@ class SeeingAgent:
         self.reader.scan(tensor, self.columns, place)
         self.order.append(place)
 
+    @property
+    def shows_news(self) -> bool:
+        return False
+
+    def observe_once(self, place: int, tensor: Any) -> None:
+        if place >= len(self.columns.iteration) or self.columns.iteration[place] != self.columns.current_iteration:
+            self.observe(place, tensor, int(Need.ROW))
+
     def node_done(self, node: DeclaredNode) -> None:
         self.nodes_done.append(node.name)
 

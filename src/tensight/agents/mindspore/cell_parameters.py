@@ -45,6 +45,7 @@ class CellParameters(OutlivingTensors):
         """Observe the gradients that an optimizer is about to read, and note which code has it update."""
         self.note_update(optimizer)
         updated = self.updated_by(optimizer)
+        self.observe_before_update(optimizer)
         if not self._agent.capturing or not isinstance(gradients, (tuple, list)):
             return
         needs, observe = self._agent.places.needs, self._agent.observe

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from tensight.agents.torch.tensor_sources import Geometry, geometry, storage_of
+
 if TYPE_CHECKING:
     from tensight.agents.torch.names import Names
 
@@ -43,6 +45,8 @@ class KnownTensors:
         self._known: dict[int, KnownTensor] = {}
         self._weights: dict[int, str] = {}
         self._optimizers: list[torch.optim.Optimizer] = []
+        self._aliases: dict[tuple[int, Geometry], KnownTensor] | None = None
+        self._names = names
         for entry in names.entries():
             tensor = entry.holder[entry.key]
             if tensor is not None:
@@ -63,6 +67,18 @@ class KnownTensors:
             known = self._known.get(id(tensor))
         return known
 
+    def find_alias(self, tensor: torch.Tensor) -> KnownTensor | None:
+        """Return the weight or buffer whose elements another tensor has, as ``weight.data`` does."""
+        if self._aliases is None:
+            self._aliases = {}
+            for entry in self._names.entries():
+                held = entry.holder[entry.key]
+                key = None if held is None else _memory(held)
+                if key is not None:
+                    self._aliases.setdefault(key, self._known[id(held)])
+        key = _memory(tensor)
+        return None if key is None else self._aliases.get(key)
+
     def weights_of(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
         """Return the weights that an optimizer updates, with their names."""
         found = []
@@ -82,3 +98,9 @@ class KnownTensors:
                 for key, state in states.items():
                     if isinstance(state, torch.Tensor):
                         self._known[id(state)] = KnownTensor(f"{key}.{weight}", weight)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, Geometry] | None:
+    """Return where the elements of a plain tensor lie; two that have the same have the same elements."""
+    storage = storage_of(tensor) if type(tensor) in (torch.Tensor, torch.nn.Parameter) else None
+    return None if storage is None or not storage.nbytes() else (storage._cdata, geometry(tensor))

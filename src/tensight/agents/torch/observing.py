@@ -81,6 +81,7 @@ class OperatorObserver:
             tensor = tensor_at(output.path, result, args, kwargs)
             if not isinstance(tensor, torch.Tensor) or not self._is_wanted(output, tensor, need):
                 continue
+            is_row = need & (_ROW | _NOW) == _ROW | _NOW
             if need & ~_NOW == _FINITE and output.gate:
                 self._show_inputs(operator, args, kwargs)
                 need |= _SHOWN
@@ -93,6 +94,8 @@ class OperatorObserver:
                 self._reader.scan(tensor, self._agent.columns, output.place)
                 need &= ~_ROW
             self._agent.observe(output.place, tensor, need)
+            if is_row and output.gate and self._agent.columns.is_non_finite(output.place):
+                self._show_inputs(operator, args, kwargs)
             is_now = is_now or bool(need & _NOW)
         if (is_now or self._agent.stops_at_nodes) and operator.node is not None:
             self._agent.node_done(operator.node)
@@ -143,6 +146,8 @@ class OperatorObserver:
             place = None if source is None else self._places.find(*source)
             if place is None or argument_name(declared, path) in declared.written:
                 continue
-            # Weights have the value that they get in this step.
             if self._places[place].node.role in ("operator", "input"):
                 self._agent.observe(place, tensor, _SHOWN)
+            elif source is not None and (read := self._places.find(*source, "input")) is not None:
+                # At its own place a weight has the value that it gets in this step.
+                self._agent.observe_once(read, tensor)

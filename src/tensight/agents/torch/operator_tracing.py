@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _OPTIMIZER = "Optimizer"
 _NO_EVALUATION = (-1, 0)
+_FRESH = ("lift_fresh", "lift_fresh_copy")
 _NO_TENSOR = OutputSlot.of_tensor(0, None)
 
 
@@ -200,6 +201,10 @@ class StepTracer:
         """Look at an operator before it runs: what it reads may be what it writes over."""
         declared = declaration(func)
         sequence = self._pairs.taken()
+        if declared.type in _FRESH:
+            # A number of the script becomes a tensor; an earlier one may have had the same identity.
+            for _, tensor in tensors_in(args, kwargs):
+                self._earlier.pop(id(tensor), None)
         inputs = [self._input(path, tensor) for path, tensor in tensors_in(args, kwargs)]
         externals = self._externals(declared, inputs)
         origin = self._origin(scope, inputs)
@@ -291,13 +296,15 @@ class StepTracer:
 
     def _find(self, tensor: torch.Tensor) -> Source | None:
         """Return where a tensor came from: this step, what outlives steps, or the part of the step that was known."""
+        known = self._known.find(tensor)
+        if known is not None and not self._sources.is_written(tensor):
+            return known.name, 0
         source = self._sources.find(tensor)
         if source is not None:
             return source
-        known = self._known.find(tensor)
-        if known is not None:
-            return known.name, 0
-        return self._earlier.get(id(tensor))
+        # An identity may meanwhile be that of another tensor; where a weight lies is certain.
+        known = known or self._known.find_alias(tensor)
+        return self._earlier.get(id(tensor)) if known is None else (known.name, 0)
 
     def _externals(self, declared: Declaration, inputs: list[_Input]) -> tuple[External, ...]:
         """Declare the tensors that come from outside; their inputs then have them as their source."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.outliving import Named, OutlivingTensors
-from tensight.agents.torch.arrays import outline
+from tensight.agents.torch.arrays import outline, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,10 +42,11 @@ class Parameters(OutlivingTensors):
         return self._names.generation
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Observe the gradients that an optimizer is about to read."""
+        """Observe the gradients that an optimizer is about to read, and what it is about to write to."""
         if not self._agent.capturing:
             return
         self._knows_gradients = True
+        self.observe_before_update(optimizer)
         needs, observe = self._agent.places.needs, self._agent.observe
         for weight in self.updated_by(optimizer):
             if weight is not None:
@@ -80,6 +81,9 @@ class Parameters(OutlivingTensors):
                 for key, state in states.items():
                     if isinstance(state, torch.Tensor) and key not in _NOT_OBSERVED:
                         yield partial(states.get, key), f"{key}.{name}"
+
+    def _version(self, tensor: torch.Tensor) -> int:
+        return version_of(tensor)
 
     def _has_gradient(self, weight: torch.Tensor) -> bool:
         return bool(weight.requires_grad)

@@ -10,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 if TYPE_CHECKING:
     from tensight.agents.program import Source
 
-_Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 class _Seen(NamedTuple):
@@ -31,7 +31,7 @@ class _Memory:
         self.is_unset = False
         self.source: Source | None = None
         self.time = -1
-        self.views: dict[_Geometry, Source] = {}
+        self.views: dict[Geometry, Source] = {}
 
 
 class TensorSources:
@@ -68,7 +68,7 @@ class TensorSources:
             memory.views.clear()
         elif memory.source is None:
             memory.source = source
-        memory.views[_geometry(tensor)] = source
+        memory.views[geometry(tensor)] = source
 
     def find(self, tensor: torch.Tensor) -> Source | None:
         """Return where a tensor came from; None if nothing of this step made it or read it."""
@@ -80,12 +80,17 @@ class TensorSources:
             return None if seen is None else seen.source
         if seen is not None and seen.time >= memory.time:
             return seen.source
-        return memory.views.get(_geometry(tensor), memory.source)
+        return memory.views.get(geometry(tensor), memory.source)
 
     def is_unset(self, tensor: torch.Tensor) -> bool:
         """Whether nobody has written to the memory of a tensor since it was made in this step."""
         memory = self._memory(tensor)
         return memory is not None and memory.is_unset
+
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Return whether an operator of this step has written to the memory of a tensor."""
+        memory = self._memory(tensor)
+        return memory is not None and memory.time >= 0
 
     def may_be_set(self, tensor: torch.Tensor) -> None:
         """Note that somebody may have written to the memory of a tensor."""
@@ -115,5 +120,6 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
-def _geometry(tensor: torch.Tensor) -> _Geometry:
+def geometry(tensor: torch.Tensor) -> Geometry:
+    """Return how a tensor lies in its memory."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype

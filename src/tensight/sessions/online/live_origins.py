@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tensight.analysis.anomalies import EXPLOSION_LIMIT, shown
-from tensight.analysis.origin import KINDS, origins_among, urgency
+from tensight.analysis.anomalies import shown
+from tensight.analysis.origin import KINDS, in_causal_order, origins_among
 from tensight.sessions.online.told_steps import ToldSteps, told_steps
+from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,8 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
         return tables[iteration]
 
     found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
-    return sorted((_with_line(origin, graphs) for origin in found if origin is not None), key=urgency)
+    with_lines = (_with_line(origin, graphs) for origin in found if origin is not None)
+    return in_causal_order(with_lines, lambda _, name: graphs.graph(name))
 
 
 def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:

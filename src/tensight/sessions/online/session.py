@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensight import wire
 from tensight.analysis.collectives import across_ranks
-from tensight.analysis.origin import urgency
+from tensight.analysis.origin import in_causal_order
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.online.conductor import Conductor
@@ -426,7 +426,8 @@ class OnlineSession(Session):
             store, found = self.recording.statistics, []
             for rank, process in sorted(self.processes.items()):
                 found += live_origins(store, rank, self.iteration_of(process), process.graphs)
-            return origin_records(sorted(across_ranks(found), key=urgency), self.texts)
+            told = in_causal_order(across_ranks(found), lambda rank, name: self.process_of(rank).graphs.graph(name))
+            return origin_records(told, self.texts)
 
         return await asyncio.to_thread(find)
 

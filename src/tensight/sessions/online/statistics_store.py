@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from tensight.analysis.anomalies import EXPLOSION_LIMIT
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress, step_of
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import MOST_ORDERS, require_page
+from tensight.tensors import EXPLOSION_LIMIT
 from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
 
 if TYPE_CHECKING:

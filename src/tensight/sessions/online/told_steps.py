@@ -53,12 +53,6 @@ class ToldSteps:
     dtypes: list[str]
     _graphs: RankGraphs
 
-    @property
-    def hashes(self) -> NDArray[np.uint64]:
-        """Of the content, for each row."""
-        hashes: NDArray[np.uint64] = self.rows["content_hash"]
-        return hashes
-
     def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a count or measure of each row, twice: agents tell exactly what they know."""
         names = ("nan_count", "neg_inf_count", "pos_inf_count") if name == "non_finite_count" else (name,)

@@ -1,0 +1,113 @@
+"""Where something began that came with a weight: who changed it, and when, in both captures."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from trainings import Training
+from watched_training import debug
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from running import RunningServer
+
+SICK_STEP = 4
+"""Counted from 1."""
+
+
+class Network(nn.Module):
+    """What a small language model begins and ends with; the last layer has the embedding's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(20, 8)
+        self.norm = nn.LayerNorm(8)
+        self.fc = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 20, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """Return what comes next."""
+        return self.head(torch.tanh(self.fc(self.norm(self.wte(words)))))
+
+
+def explode(network: Network) -> None:
+    network.fc.weight.data.mul_(1e18)
+
+
+def overwrite_one(network: Network) -> None:
+    # As a library does that PyTorch knows nothing of.
+    network.norm.weight.detach().numpy()[3] = float("nan")
+
+
+def break_normalisation(network: Network) -> None:
+    network.norm.eps = -1e3
+
+
+def changing(change: Callable[[Network], None]) -> Training:
+    """Return a training in which something happens before one of its steps."""
+    torch.manual_seed(3)
+    network = Network()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        if number == SICK_STEP - 1:
+            change(network)
+        words = torch.randint(0, 20, (4, 6))
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(words).flatten(0, 1), words.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Training((network,), (optimizer,), step)
+
+
+def line_of(function: Callable[..., object]) -> int:
+    """Return the number of the last line of a function."""
+    code = function.__code__
+    return max(number for _, _, number in code.co_lines() if number is not None)
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_weight_that_was_changed_between_two_updates_is_where_it_began(
+    torch_server: RunningServer, capture: str
+) -> None:
+    finding = debug(torch_server, changing(overwrite_one), 8, capture=capture)
+    origin = finding.origins[0]
+    assert (origin.anomaly, origin.node, origin.step) == ("nan", "norm.weight", SICK_STEP), finding.summary()
+    assert (origin.certain, origin.arrived) == (True, True)
+    # Where operators are captured nobody has looked at the weight of the norm before.
+    known = capture == "modules"
+    assert known == ("changed since the last update, outside of the optimizer" in origin.sentence)
+
+
+def test_an_explosion_of_a_weight_is_not_laid_at_the_module_that_has_it(torch_server: RunningServer) -> None:
+    finding = debug(torch_server, changing(explode), 8, capture="modules")
+    origin = finding.origins[0]
+    assert (origin.anomaly, origin.node, origin.step) == ("explosion", "fc.weight", SICK_STEP), finding.summary()
+    assert "changed since the last update, outside of the optimizer" in origin.sentence
+    assert not origin.also
+
+
+def test_where_operators_are_seen_the_one_that_wrote_to_the_weight_is_named(torch_server: RunningServer) -> None:
+    finding = debug(torch_server, changing(explode), 8, capture="ops")
+    origin = finding.origins[0]
+    assert (origin.anomaly, origin.type, origin.certain) == ("explosion", "mul_", True), finding.summary()
+    assert origin.line is not None
+    assert (origin.line.file, origin.line.line) == (sys.modules[__name__].__file__, line_of(explode))
+    assert not origin.also
+    assert all(one.anomaly != "all_zero" or one.step == SICK_STEP for one in finding.origins), finding.summary()
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_what_the_step_wrote_at_its_end_is_no_cause_of_it(torch_server: RunningServer, capture: str) -> None:
+    finding = debug(torch_server, changing(break_normalisation), 8, capture=capture)
+    origin = finding.origins[0]
+    assert (origin.anomaly, origin.step, origin.certain) == ("nan", SICK_STEP, True), finding.summary()
+    assert origin.node.startswith("Default/norm/"), finding.summary()
