@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from running import RunningServer
+from agent_stage import until
+from running import RunningServer, running_server
 
 import tensight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PATIENCE_S = 60.0
 
@@ -23,23 +29,27 @@ net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
 model = nn.parallel.DistributedDataParallel(net)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 torch.manual_seed(rank)
-with tensight.torch.debug(model, optimizer, port=port, job="ranks", break_at_start=True):
-    for _ in range(8):
+waits = sys.argv[4] == "waits"
+with tensight.torch.debug(model, optimizer, port=port, job="ranks", break_at_start=waits, recommended=not waits):
+    for step in range(8 if waits else 10**9):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).square().mean().backward()
         optimizer.step()
+        if step == 4:
+            print("trains", flush=True)
 print("steps done", flush=True)
 torch.distributed.destroy_process_group()
 """
 
 
-def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
+@contextmanager
+def two_ranks(folder: Path, port: str, begins: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start both ranks, which look for a server at a port; what still runs is killed where the block ends."""
+    script = folder / "train.py"
     script.write_text(SCRIPT)
-    port = str(torch_server.debugger).rpartition(":")[2]
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(tmp_path / "store"), port],
+            [sys.executable, str(script), str(rank), str(folder / "store"), port, begins],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -47,6 +57,16 @@ def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer
         for rank in range(2)
     ]
     try:
+        yield ranks
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+
+def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer, tmp_path: Path) -> None:
+    port = str(torch_server.debugger).rpartition(":")[2]
+    with two_ranks(tmp_path, port, "waits") as ranks:
         with tensight.connect(torch_server.url) as connection:
             session = connection.wait_for_session(PATIENCE_S, name="ranks")
             session.wait(PATIENCE_S)
@@ -56,12 +76,32 @@ def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer
             inputs = [session.tensor("0_input_0", rank=rank).numpy() for rank in range(2)]
             session.continue_()
         outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
     assert [rank.returncode for rank in ranks] == [0, 0], outputs
     assert all("steps done" in output for output, _ in outputs)
     # What the wrapper is called leaves no trace in names; each rank shows its own batch and the common weights.
     assert (weights[0] == weights[1]).all()
     assert (inputs[0] != inputs[1]).any()
+
+
+def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) -> None:
+    with running_server(tmp_path / "first") as server:
+        port = str(server.debugger).rpartition(":")[2]
+    with two_ranks(tmp_path, port, "at once") as ranks:
+        for rank in ranks:
+            assert rank.stdout
+            assert rank.stdout.readline() == "trains\n"
+        with (
+            running_server(tmp_path / "second", "--debugger-port", port) as server,
+            tensight.connect(server.url) as connection,
+        ):
+            session = connection.wait_for_session(PATIENCE_S, name="ranks")
+            until(lambda: len(session.summary.ranks) == 2, "both ranks are attached", PATIENCE_S)
+            session.pause().wait(PATIENCE_S)
+            step = session.step(2).wait(PATIENCE_S).step
+            weights = [session.tensor("0.weight", rank=rank).numpy() for rank in range(2)]
+            assert {rank.step for rank in session.summary.ranks} == {step}
+            assert session.watchpoints()
+            session.terminate()
+            outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    assert (weights[0] == weights[1]).all()

@@ -119,11 +119,19 @@ class Conductor:
             for process in self._session.live:
                 self._ask(process)
 
-    def begin(self) -> None:
-        """Let the training go on by itself, unless it did already; a person, or a hit, may have stopped it."""
-        if not self._has_begun and self._run is None:
-            self._has_begun = True
-            self._run = Steps(None)
+    def begin(self, *, gathers: bool) -> None:
+        """Let the training go on by itself, unless it did already; a person, or a hit, may have stopped it.
+
+        Parameters
+        ----------
+        gathers : bool
+            Whether none begins before all ranks of the job have come, or have had the time to.
+        """
+        if self._has_begun or self._run is not None:
+            return
+        self._has_begun = True
+        self._run = Steps(None)
+        if gathers:
             patience_s = self._session.settings.gather_within_s
             self._gathering = asyncio.get_running_loop().call_later(patience_s, self._gathered)
 

@@ -231,6 +231,8 @@ class TrainingProcess:
         self.root_id = root_graph_of(message)
         # What it was told before, it may have forgotten.
         self._doubt()
+        if self.identity.is_agent and self.identity.run_at_start and message.cur_step > 0:
+            self._goes_on_from(message.cur_step)
         self.remark = self._version_remark = check.message
         self.set_state(State.CONNECTING if check.matched else State.MISMATCH, check.message)
         return wire.version_reply(check.matched, check.message)
@@ -261,6 +263,14 @@ class TrainingProcess:
             if self._latest is waiting:
                 self.disconnect()
             raise
+
+    def _goes_on_from(self, step: int) -> None:
+        """Note that the process runs, in the middle of its training: other ranks must not wait for it here."""
+        if self.released is None and self.step == 0:
+            # It has counted the steps that the others have done, too.
+            self.offset = max((one.offset for one in self.session.live if one is not self), default=0)
+        self.step = step
+        self.released = self.place
 
     async def _arrive(self, message: Metadata) -> None:
         """Note where the process stands, and the hits that it has sent on its way."""

@@ -223,7 +223,8 @@ class OnlineSession(Session):
     def begin(self, process: TrainingProcess) -> None:
         """Let the training go on, if a process that has attached wants no person for that."""
         if process.identity.run_at_start and process.state is not State.MISMATCH:
-            self.conductor.begin()
+            # Ranks in mid-training wait for each other: one that attaches later does so only if the others go on.
+            self.conductor.begin(gathers=process.step == 0)
 
     def left(self, process: TrainingProcess) -> None:
         """Note that a process has ended, or may have."""
