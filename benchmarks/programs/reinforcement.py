@@ -16,12 +16,12 @@ def environment(state: torch.Tensor, push: torch.Tensor) -> tuple[torch.Tensor, 
     place, speed = state.unbind(1)
     speed = (0.9 * speed + 0.2 * push).clamp(-1, 1)
     place = (place + speed).clamp(-3, 3)
-    return torch.stack([place, speed], 1), -(place.square() + 0.1 * speed.square())
+    return torch.stack([place, speed], 1), -0.2 * (place.square() + 0.1 * speed.square())
 
 
-def mlp(inputs: int, outputs: int, width: int = 64) -> nn.Sequential:
+def mlp(inputs: int, outputs: int, width: int = 64, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
+        nn.Linear(inputs, width), activation(), nn.Linear(width, width), activation(), nn.Linear(width, outputs)
     )
 
 
@@ -55,7 +55,7 @@ def dqn() -> None:
 
 def ppo() -> None:
     """Play, then learn from that several times with a clipped ratio."""
-    policy, critic = mlp(2, 3), mlp(2, 1)
+    policy, critic = (mlp(2, outputs, activation=nn.Tanh) for outputs in (3, 1))
     both = [*policy.parameters(), *critic.parameters()]
     optimizer = torch.optim.Adam(both, lr=2e-3, eps=1e-5)
     losses = []
@@ -95,7 +95,7 @@ def sac() -> None:
     targets = copy.deepcopy(critics).requires_grad_(False)
     temperature = nn.Parameter(torch.zeros(()))
     actor_optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
-    critic_optimizer = torch.optim.Adam(critics.parameters(), lr=3e-3)
+    critic_optimizer = torch.optim.Adam(critics.parameters(), lr=1e-3)
     temperature_optimizer = torch.optim.Adam([temperature], lr=1e-3)
 
     def act(state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -36,6 +36,33 @@ def test_what_comes_from_weights_and_goes_into_weights_is_hidden() -> None:
     assert found.depths["head.weight"] == 4
 
 
+def test_what_is_only_written_over_is_not_hidden() -> None:
+    found = layers(
+        operator("Default/inlet", "x", "inlet.weight"),
+        operator("Default/buffer", type_="zeros"),
+        operator("Default/first", "Default/buffer", "Default/inlet", type_="copy_"),
+        operator("Default/slice", "Default/first", type_="slice"),
+        operator("Default/second", "Default/slice", "Default/inlet", type_="copy_"),
+        operator("Default/head", "Default/second", "head.weight"),
+    )
+    assert found.hidden == {"Default/inlet", "Default/second"}
+
+
+def test_the_half_of_the_data_that_goes_round_a_layer_lets_it_begin_at_zero() -> None:
+    inlet, word, again = WEIGHTS[0], operator("Default/split", "x", type_="split"), "Default/inlet"
+    coupled = layers(
+        word,
+        operator(again, "Default/split", "inlet.weight"),
+        operator("Default/add", again, "Default/split", type_="add"),
+        operator("Default/head", "Default/add", "head.weight"),
+    )
+    assert coupled.inner_matrices == set()
+    chained = layers(
+        word, operator(again, "Default/split", "inlet.weight"), operator("Default/head", again, "head.weight")
+    )
+    assert chained.inner_matrices == {inlet.name}
+
+
 def test_an_input_from_outside_is_no_weight() -> None:
     found = layers(
         operator("Default/inlet", "", "inlet.weight"), operator("Default/head", "Default/inlet", "head.weight")

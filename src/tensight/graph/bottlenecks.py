@@ -60,6 +60,7 @@ class Bottlenecks:
                 goes_on.update(node.inputs)
         masks = find_masks(nodes)
         data = {node.name for node in nodes if node.kind == "data"} - masks | {""}
+        self._parts = _made_of(forward, data, {*fed, *of_weights, *masks})
         self._single = {
             node.name: next(iter(self._layers[node.name]))
             for node in forward
@@ -107,11 +108,22 @@ class Bottlenecks:
                 continue
             for name in (*node.inputs, *more):
                 made = positions.get(name, -1)
-                if (name in signals or name in data) and made + 1 < position:
+                # Other parts of the data that go through layers, as the next words do, do not take another way.
+                waits = name in signals or name in data or (name in self._parts and node.name not in self._layers)
+                if waits and made + 1 < position:
                     changes[made + 1] += 1
                     changes[position] -= 1
         covers = accumulate(changes)
         return {node.name for node, waiting in zip(self._forward, covers, strict=False) if not waiting}
+
+
+def _made_of(forward: Sequence[LayerNode], data: Collection[str], others: Collection[str]) -> set[str]:
+    """Return the operators that work on data alone: views, parts, conversions."""
+    found: set[str] = set()
+    for node in forward:
+        if node.name not in others and any(name in found or name in data for name in node.inputs if name):
+            found.add(node.name)
+    return found
 
 
 def _weights_in_views(

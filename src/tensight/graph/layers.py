@@ -47,6 +47,8 @@ _MASK_CARRIERS = _MASK_MAKERS | _words(
 )
 _EXPANSION_SCOPE = "Expand/"
 _BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
+_OVERWRITING = frozenset({"copy_", "fill_", "zero_"})
+"""Operators of PyTorch that write over all of their first input, and read none of it."""
 _LONGEST_UPDATE = 64
 """Operators of an optimizer for one weight; the bound only matters where they hang together."""
 _PARAMETER_STACK = 3
@@ -215,7 +217,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     goes_on: set[str] = set()
     for node in reversed(forward):
         if node.name in takes_weights or node.name in goes_on:
-            goes_on.update(node.inputs)
+            # What is only written over is no result, such as the part of a buffer that a sequence is copied to.
+            goes_on.update(node.inputs[1:] if node.type in _OVERWRITING else node.inputs)
     trained = {node.name for node in every if node.kind == "weight"}
     matrices = {name for name in trained if _is_matrix(by_name[name].shape)}
     bottlenecks = Bottlenecks(every, forward, of_weights, fed)
