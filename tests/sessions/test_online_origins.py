@@ -150,6 +150,57 @@ def test_a_weight_that_its_optimizer_spoils_is_laid_at_the_optimizers_door(on_st
     on_stage(scene)
 
 
+def test_a_weight_that_was_another_before_the_update_was_changed_by_somebody_else(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await training(stage)
+        await tell(agent, {"batch": FINE, **HEALTHY}, 0)
+        await tell(agent, {"batch": FINE, **dict.fromkeys(HEALTHY, NAN), f"{WEIGHT}:input.0": NAN}, 1)
+        await agent.stand(2)
+        found = await origin(session, "nan")
+        assert (found.node, found.step, found.certain, found.arrived) == (WEIGHT, 2, True, True)
+        assert "changed since the last update, outside of the optimizer" in found.sentence
+
+    on_stage(scene)
+
+
+def test_a_weight_that_nobody_saw_before_the_update_may_have_brought_it(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await training(stage)
+        await tell(agent, {"batch": FINE, **HEALTHY}, 0)
+        await tell(agent, {"batch": FINE, **dict.fromkeys(HEALTHY, NAN)}, 1)
+        await agent.stand(2)
+        found = await origin(session, "nan")
+        assert (found.node, found.certain, found.candidates) == (LINEAR, False, (LINEAR, WEIGHT))
+
+    on_stage(scene)
+
+
+def test_what_went_in_with_a_weight_is_what_it_was_before_the_update(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await training(stage)
+        await tell(agent, {"batch": FINE, **HEALTHY}, 0)
+        await tell(agent, {"batch": FINE, **dict.fromkeys(HEALTHY, NAN), f"{WEIGHT}:input.0": FINE}, 1)
+        await agent.stand(2)
+        assert (await origin(session, "nan")).certain
+        records = await session.tensors_of(0, "kernel_graph_0", LINEAR, 2)
+        counts = [(record.io, None if record.statistics is None else record.statistics.nan_count) for record in records]
+        assert counts == [("input", 0), ("input", 0), ("output", 1)]
+
+    on_stage(scene)
+
+
+def test_the_first_is_told_first_though_a_later_one_is_certain(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await training(stage)
+        # Nobody knows what went into the first; the second began anew.
+        await tell(agent, {**HEALTHY, LINEAR: NAN, f"Gradients/{GRADIENT}": NAN}, 0)
+        await agent.stand(1)
+        found = await origin(session, "nan")
+        assert (found.node, found.certain, found.also) == (LINEAR, False, (f"Gradients/{GRADIENT}",))
+
+    on_stage(scene)
+
+
 def test_what_comes_in_with_the_data_has_arrived(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent, session = await training(stage)

@@ -7,6 +7,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
@@ -309,7 +310,10 @@ class Inspection:
         store = self._session.recording.statistics
         known: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
-            told = (store.of(key, tensor.iteration) for key in self._known_keys(tensor))
+            told = chain(
+                (store.of(*key) for key in _as_read(tensor)),
+                (store.of(key, tensor.iteration) for key in self._known_keys(tensor)),
+            )
             found = next((one for one in told if one is not None), None)
             if found is None or found.partial:
                 found = self._computed_statistics(tensor) or found
@@ -402,6 +406,18 @@ class Inspection:
             if rows:
                 return tuple(rows)
         return ()
+
+
+def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
+    """Yield the keys and iterations of what went in with a parameter to which the step writes when it ends."""
+    own, source = tensor.keys[0], tensor.producer
+    if own.io == "input" and source.is_parameter and len(tensor.keys) > 1:
+        roles = tensor.graph.parameter_roles
+        if source.name in roles.trainable or source.name in roles.states:
+            output = tensor.keys[1]
+            yield own, tensor.iteration
+            yield output._replace(io="input"), tensor.iteration
+            yield output, tensor.iteration - 1
 
 
 def _scalar(kept: KeptValue | None, numbers: Statistics | None) -> str:
