@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -232,3 +236,29 @@ def test_a_compiled_update_ends_a_step_and_computes_the_same(torch_server: Runni
         return Training((model,), (optimizer,), step)
 
     trains_as_alone(torch_server, training, capture, 6)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_what_is_saved_in_a_debugged_training_loads_where_tensight_is_not_installed(
+    torch_server: RunningServer, tmp_path: Path, capture: str
+) -> None:
+    torch.manual_seed(trainings.SEED)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    saved = tmp_path / "saved.pt"
+
+    def loss_of(_: int) -> torch.Tensor:
+        inputs = torch.randn(3, 4, requires_grad=True)
+        loss = model(inputs).square().mean()
+        torch.save((model, optimizer, inputs, copy.deepcopy((model, optimizer))), saved)
+        return loss
+
+    debug(torch_server, trainings.descend(model, optimizer, loss_of), 3, person=Person(watch), capture=capture)
+    script = (
+        "import sys; sys.modules['tensight'] = None\n"
+        "import torch; model, optimizer, inputs, _ = torch.load(sys.argv[1], weights_only=False)\n"
+        "model(inputs).sum().backward(); optimizer.step(); print(len(optimizer.state))"
+    )
+    command = [sys.executable, "-c", script, str(saved)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout == "4\n"
