@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"
 NOWHERE = ("--host", "127.0.0.1", "--port", "9")
 """Where no server ever answers: the port is reserved."""
 
@@ -69,6 +70,24 @@ def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: 
         run.go_on()
         outcome = run.outcome()
     assert (outcome.code, outcome.output) == (0, undisturbed.output)
+
+
+def test_a_server_that_comes_later_gets_the_training_and_its_watchpoints(tmp_path: Path, version: str) -> None:
+    with running_server(tmp_path / "first") as server:
+        port = str(server.debugger).rpartition(":")[2]
+    options = ("--host", "127.0.0.1", "--port", port, *debugged("late"))
+    with Run(version, "--steps", "1000000", "--stop-at", "3", folder=tmp_path, options=options) as run:
+        run.until("step 3")
+        with running_server(tmp_path / "second", "--debugger-port", port) as server:
+            run.go_on()
+            with attached(server, "late") as session:
+                session.pause().wait(PATIENCE_S)
+                step = session.step(2).wait(PATIENCE_S).step
+                assert step > 3
+                assert session.watchpoints()
+                assert session.tensor(FIRST).numpy().any()
+                session.terminate()
+            assert run.outcome().code == 0
 
 
 # --- the process ---
