@@ -145,8 +145,8 @@ class TensightPerson(TensightControl):
 
     def values(self, node: str, *, previous: bool = False) -> Any:
         """Return all values of the first output of a node."""
-        iteration = self.ask("GET", self.root())["step"] - 1 - previous
-        query = {"address": f"0/kernel_graph_0/{node}:0@{iteration}", "format": "json"}
+        step = self.ask("GET", self.root())["step"] - previous
+        query = {"address": f"0/kernel_graph_0/{node}:0@{step}", "format": "json"}
         return rounded(self.ask("GET", self.root() + "/tensor/values?" + urllib.parse.urlencode(query)))
 
 
