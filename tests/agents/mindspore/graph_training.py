@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--stop-at", type=int, nargs="*", default=[])
     parser.add_argument("--inf-at", type=int, default=0)
     parser.add_argument("--raise-at", type=int, default=0)
+    parser.add_argument("--head-only", choices=("forgotten", "frozen"), help="what the other layer is")
     parser.add_argument("--evaluate", action="store_true", help="after each step")
     parser.add_argument("--sink", action="store_true")
     parser.add_argument("--save", type=Path)
@@ -72,7 +73,10 @@ def main() -> None:
         pictures[options.inf_at - 1, 0, 0] = np.inf
     network = Network(options.width)
     loss_of = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
+    if options.head_only == "frozen":
+        network.first.weight.requires_grad = network.first.bias.requires_grad = False
+    trained = network.second if options.head_only == "forgotten" else network
+    optimizer = nn.Momentum(trained.trainable_params(), 0.1, 0.9)
     step = 0
 
     def told(loss: Any, gradients: Any = ()) -> None:

@@ -76,6 +76,43 @@ def start(style: str, version: str, server: RunningServer, job: str, folder: Pat
     return Run(version, "--style", style, folder=folder, variables=variables)
 
 
+@pytest.mark.parametrize(("version", "style"), [(VERSIONS[0], "cell"), (VERSIONS[0], "functional")])
+def test_a_layer_that_no_optimizer_was_given_is_found(
+    mindspore_server: RunningServer, version: str, tmp_path: Path, style: str
+) -> None:
+    job = name_of_job()
+    options, arguments = ("--job", job, "--break-at-start"), ("--style", style, "--head-only", "forgotten")
+    with (
+        Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options) as run,
+        attached(mindspore_server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.watch_recommended()
+        record = session.continue_().wait(PATIENCE_S)
+        weights = {found.entry.path for found in session.nodes(kind="weight")}
+        hits = {(hit.node, hit.tensors[0].hits[0].condition) for hit in session.hits()}
+        session.terminate()
+        run.outcome()
+    assert weights == {"first.weight", "first.bias", "second.weight", "second.bias"}
+    assert (record.step, hits) == (10, {("first.weight", "weight_not_changed")})
+
+
+def test_a_layer_that_is_frozen_is_none(mindspore_server: RunningServer, tmp_path: Path) -> None:
+    job = name_of_job()
+    options = ("--job", job, "--break-at-start")
+    with (
+        Run(VERSIONS[0], "--head-only", "frozen", folder=tmp_path, server=mindspore_server, options=options) as run,
+        attached(mindspore_server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.watch_recommended()
+        record = session.continue_().wait(PATIENCE_S)
+        weights = {found.entry.path for found in session.nodes(kind="weight")}
+        outcome = run.outcome()
+    assert outcome.code == 0
+    assert (record.step, weights) == (12, {"second.weight", "second.bias"})
+
+
 def test_the_variables_of_the_original_are_enough(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:

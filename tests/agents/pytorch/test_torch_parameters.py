@@ -56,7 +56,7 @@ def test_an_update_reads_the_weight_its_states_and_its_gradient() -> None:
     assert {step.program.name for step in seen.steps} == {"kernel_graph_0"}
 
 
-def test_a_weight_that_is_frozen_by_mistake_or_left_out_is_still_a_weight() -> None:
+def test_a_weight_is_frozen_if_it_needs_no_gradient_and_not_if_the_optimizer_was_not_given_it() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 1))
     model[0].weight.requires_grad_(False)
     optimizer = torch.optim.SGD([*model[0].parameters(), *model[2].parameters()], 0.1)
@@ -64,8 +64,24 @@ def test_a_weight_that_is_frozen_by_mistake_or_left_out_is_still_a_weight() -> N
         model(torch.randn(4, 2)).sum().backward()
         optimizer.step()
     found = roles(seen.steps[0])
-    assert found["0.weight"] == "weight"
+    assert found["0.weight"] == "frozen_weight"
     assert found["1.weight"] == "weight"
+
+
+def test_what_no_gradient_reaches_and_no_optimizer_has_is_not_trained_until_one_of_both_changes() -> None:
+    model, target = nn.Linear(2, 2), nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, target, optimizer) as seen:
+        for number in range(4):
+            if number == 2:
+                optimizer.add_param_group({"params": list(target.parameters())})
+            with torch.set_grad_enabled(number == 3):
+                wanted = target(torch.ones(4, 2))
+            (model(torch.randn(4, 2)) - wanted).sum().backward()
+            optimizer.step()
+    steps = [roles(step)["Linear.weight"] for step in seen.steps]
+    assert steps == ["frozen_weight", "frozen_weight", "weight", "weight"]
+    assert seen.debugger._parameters.idle == set()
 
 
 def test_gradients_are_what_the_optimizer_reads_clipped_as_they_are() -> None:

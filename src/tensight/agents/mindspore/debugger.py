@@ -179,7 +179,9 @@ class Debugger(TrainingDebugger):
         with self._guarded():
             graphs = self._graphs
             if graphs is None:
-                graphs = self._graphs = GraphCapture(self._ensure_agent(), ring, wait_for_results, self._value_of)
+                graphs = self._graphs = GraphCapture(
+                    self._ensure_agent(), ring, wait_for_results, self._value_of, self._requires_gradient
+                )
                 self._handed = HandedTuples(self._ensure_agent())
             if not is_graph_mode() and is_own(compiled.owner):
                 self._own.add(compiled.phase)
@@ -211,6 +213,12 @@ class Debugger(TrainingDebugger):
         reference = self._parameters.get(name)
         parameter = None if reference is None else reference()
         return None if parameter is None or self._reader is None else self._reader.copy(parameter)
+
+    def _requires_gradient(self, name: str) -> bool:
+        """Whether a parameter is to be trained, as far as its network says."""
+        reference = self._parameters.get(name)
+        parameter = None if reference is None else reference()
+        return parameter is not None and bool(parameter.requires_grad)
 
     def _called(self, compiled: Compiled) -> None:
         graphs = self._graphs

@@ -86,6 +86,8 @@ class GraphCapture:
         Returns when everything that was called has been dumped.
     value_of : callable (name) -> tensor or None
         Returns a copy of the value that a parameter has now.
+    requires_gradient : callable (name) -> bool
+        Whether a parameter is to be trained, as far as its network says.
 
     Attributes
     ----------
@@ -93,13 +95,20 @@ class GraphCapture:
         Whether a graph that updates weights did not do so in this step, because its scaled gradients had overflowed.
     """
 
-    def __init__(self, agent: Agent, ring: DumpRing, wait: Callable[[], None], value_of: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        ring: DumpRing,
+        wait: Callable[[], None],
+        value_of: Callable[[str], Any],
+        requires_gradient: Callable[[str], bool],
+    ) -> None:
         self.skipped_update = False
         self._agent = agent
         self._ring = ring
         self._wait = wait
         self._value_of = value_of
-        self._programs = GraphPrograms(agent.places)
+        self._programs = GraphPrograms(agent.places, requires_gradient)
         self._files: set[int] = set()
         self._phases: dict[str, Phase] = {}
         self._ran: dict[int, DumpedProgram] = {}

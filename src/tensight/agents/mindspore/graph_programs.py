@@ -30,11 +30,13 @@ from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
 from tensight.graph.in_place import UPDATED_IN_PLACE, may_write_inputs
+from tensight.graph.layers import nodes_of
 from tensight.graph.parsing import graph_proto
+from tensight.graph.spreading import is_after_forward
 from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tensight.agents.places import Io, PlaceTable
     from tensight.agents.program import Role, TracedNode
@@ -62,10 +64,13 @@ class GraphPrograms:
     ----------
     places : PlaceTable
         Where a parameter is declared already, by somebody who knows the network, its role stays.
+    requires_gradient : callable (name) -> bool, optional
+        Whether the training has left it to its default that a parameter is trained.
     """
 
-    def __init__(self, places: PlaceTable) -> None:
+    def __init__(self, places: PlaceTable, requires_gradient: Callable[[str], bool] = lambda _: False) -> None:
         self._places = places
+        self._requires_gradient = requires_gradient
         self._graphs: dict[int, _Learned] = {}
         self._programs: dict[int, DumpedProgram] = {}
         self._meanings: dict[str, tuple[int, _Meaning]] = {}
@@ -169,6 +174,7 @@ class GraphPrograms:
         states -= _union(frozenset(one.tuples) for one in every)
         weights = (one.graph.parameter_roles.frozen | one.graph.parameter_roles.trainable for one in every)
         frozen = _union(one.called(names) for one, names in zip(every, weights, strict=True))
+        forgotten = {name for one in every for name in _before_trained(one, trained) if self._requires_gradient(name)}
         roles: dict[str, Role] = {}
         for one in every:
             for node in one.graph.parameters:
@@ -177,6 +183,8 @@ class GraphPrograms:
                     roles[name] = other
         roles.update(dict.fromkeys(frozen, "frozen_weight"))
         roles.update(dict.fromkeys(states, "state"))
+        # No optimizer was given these, and nobody has said that they are not trained.
+        roles.update(dict.fromkeys(forgotten & frozen, "weight"))
         roles.update(dict.fromkeys(trained, "weight"))
         return roles
 
@@ -343,3 +351,22 @@ def _bytes_of(path: str) -> bytes:
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*sets)
+
+
+def _before_trained(learned: _Learned, trained: Collection[str]) -> set[str]:
+    """Return the parameters whose layers lead to layers that are trained, by their names in programs."""
+    nodes = list(nodes_of(learned.graph))
+    forward = [node for node in nodes if node.kind == "operator" and not is_after_forward(node)]
+    of_trained = {node.name for node in nodes if node.kind != "operator" and learned.names[node.name] in trained}
+    leading: set[str] = set()
+    takes_trained: set[str] = set()
+    for node in forward:
+        if not of_trained.isdisjoint(node.inputs):
+            # A conversion of a weight is not yet a layer.
+            (of_trained if of_trained.issuperset(node.inputs) else takes_trained).add(node.name)
+    for node in reversed(forward):
+        if node.name in takes_trained or node.name in leading:
+            leading.update(node.inputs)
+    parameters = {node.name for node in nodes if node.kind in ("weight", "frozen")}
+    read = {name for node in forward if node.name in leading for name in node.inputs}
+    return {learned.names[name] for name in read & parameters}
