@@ -7,14 +7,13 @@ adapters do, modulations, and the last layers of residual branches.
 from __future__ import annotations
 
 import re
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tensight.graph.inflow import SUMS, find_masks
 from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tensight.graph.layers import LayerNode
 
@@ -66,7 +65,7 @@ class Bottlenecks:
             for node in forward
             if len(self._layers.get(node.name, ())) == 1 and _LAYER.search(node.type.lower())
         }
-        self._between = self._uncovered(goes_on, {*fed} - {*of_weights}, data) & goes_on
+        self._between = self._passed_by_all(goes_on, {*fed} - {*of_weights}, data) & goes_on
 
     def weights(self) -> frozenset[str]:
         """Return the weights of layers that nothing goes round, on the way to further ones."""
@@ -92,29 +91,39 @@ class Bottlenecks:
     def _trains(self, name: str) -> bool:
         return any(self._weights[weight].kind == "weight" for weight in self._layers.get(name, ()))
 
-    def _uncovered(self, goes_on: Collection[str], signals: Collection[str], data: Collection[str]) -> set[str]:
-        """Return the operators during which nothing else waits to be read by a layer, or on the way to one."""
-        positions = {node.name: position for position, node in enumerate(self._forward)}
-        read = {name for node in self._forward for name in node.inputs}
-        unread: dict[str, list[str]] = {}
-        changes = [0] * (len(self._forward) + 1)
-        for position, node in enumerate(self._forward):
-            scope = node.name.rpartition("/")[0]
-            # What nobody is seen to read is read by the module around it, where not all that is computed is seen.
-            more = unread.pop(scope, ())
-            if node.name in signals and node.name not in read:
-                unread.setdefault(scope.rpartition("/")[0], []).append(node.name)
+    def _passed_by_all(self, goes_on: Collection[str], signals: Collection[str], data: Collection[str]) -> set[str]:
+        """Return the operators after which layers read nothing that has not come from them."""
+        bits = {node.name: 1 << position for position, node in enumerate(self._forward)}
+        # Whatever else comes from outside comes round every operator.
+        outside = 1 << len(self._forward)
+        later: dict[str, int] = {}
+        read_later: dict[str, int] = {}
+        found: set[str] = set()
+        for node, more in reversed(list(zip(self._forward, self._read_unseen(signals), strict=True))):
+            own, after, read = bits[node.name], later.pop(node.name, 0), read_later.pop(node.name, 0)
+            if after and not read & ~(after | own):
+                found.add(node.name)
             if node.name not in goes_on and node.name not in self._layers:
                 continue
-            for name in (*node.inputs, *more):
-                made = positions.get(name, -1)
-                # Other parts of the data that go through layers, as the next words do, do not take another way.
-                waits = name in signals or name in data or (name in self._parts and node.name not in self._layers)
-                if waits and made + 1 < position:
-                    changes[made + 1] += 1
-                    changes[position] -= 1
-        covers = accumulate(changes)
-        return {node.name for node, waiting in zip(self._forward, covers, strict=False) if not waiting}
+            # Other parts of the data that go through layers, as the next words do, do not take another way.
+            parts = () if node.name in self._layers else self._parts
+            inputs = [name for name in (*node.inputs, *more) if name in signals or name in data or name in parts]
+            for name in inputs:
+                read |= bits.get(name, outside)
+            for name in inputs:
+                later[name] = later.get(name, 0) | after | own
+                read_later[name] = read_later.get(name, 0) | read
+        return found
+
+    def _read_unseen(self, signals: Collection[str]) -> Iterator[Sequence[str]]:
+        """Yield for each operator what it may read unseen: a module computes with what its own modules return."""
+        read = {name for node in self._forward for name in node.inputs}
+        unread: dict[str, list[str]] = {}
+        for node in self._forward:
+            scope = node.name.rpartition("/")[0]
+            yield unread.pop(scope, ())
+            if node.name in signals and node.name not in read:
+                unread.setdefault(scope.rpartition("/")[0], []).append(node.name)
 
 
 def _made_of(forward: Sequence[LayerNode], data: Collection[str], others: Collection[str]) -> set[str]:
