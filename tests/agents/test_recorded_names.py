@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tensight.agents.graph_messages import graph_message
 from tensight.agents.program import Program, TracedNode
-from tensight.agents.recorded_names import as_recorded, recorded_names
+from tensight.agents.recorded_names import recorded_names
+from tensight.graph import parse_graph_proto
 
 
 def program(*names: str) -> Program:
@@ -50,9 +52,11 @@ def test_scopes_that_would_look_alike_are_still_told_apart() -> None:
     assert found["Default/mul_a_b-op0"] == "Default/mul_a_b-op0"
 
 
-def test_the_program_is_the_same_under_its_new_names() -> None:
+def test_nodes_keep_their_names_and_files_have_others() -> None:
     own = program("Default/a/mul-op0", "Default/b/mul-op0")
-    recorded = as_recorded(own, recorded_names(own))
-    assert [node.name for node in recorded.nodes] == ["fc1.weight", "Default/a/mul_a-op0", "Default/b/mul_b-op0"]
-    assert recorded.nodes[2].inputs == (("Default/a/mul_a-op0", 0), None, ("fc1.weight", 0))
-    assert (recorded.nodes[2].scope, recorded.name, recorded.number) == ("Default/b", own.name, own.number)
+    graph = parse_graph_proto(graph_message(own, recorded_names(own)), where="a test")
+    assert [(node.name, node.full_name, node.scope) for node in graph.operators] == [
+        ("Default/a/mul-op0", "Default/a/mul_a-op0", "Default/a"),
+        ("Default/b/mul-op0", "Default/b/mul_b-op0", "Default/b"),
+    ]
+    assert [edge.source for edge in graph.node("Default/b/mul-op0").inputs[::2]] == ["Default/a/mul-op0", "fc1.weight"]

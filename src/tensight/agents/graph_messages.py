@@ -19,6 +19,7 @@ from tensight.graph.ms_graph_pb2 import (
     TypeProto,
     ValueProto,
 )
+from tensight.graph.own_names import serialized_own_names
 from tensight.wire import chunks, encoded
 from tensight.wire.debugger_pb2 import Chunk, SourceText
 
@@ -47,10 +48,24 @@ def graph_number(program: Program) -> int:
     return int(found[0]) if found else program.number
 
 
-def graph_message(program: Program) -> bytes:
-    """Return a program as a serialized GraphProto, with what its parameters are to the training."""
+def graph_message(program: Program, file_names: Mapping[str, str] | None = None) -> bytes:
+    """Return a program as a serialized GraphProto, with what its parameters are to the training.
+
+    Parameters
+    ----------
+    program : Program
+    file_names : mapping of str to str, optional
+        Of a program that is recorded: by which names the files of its operators are found.
+    """
     roles = {node.name: node.role for node in program.nodes if node.role not in ("operator", "constant")}
-    return (program.written or _GraphWriter(program).write()) + serialized_roles(roles)
+    return _written(program, file_names) + serialized_roles(roles)
+
+
+def _written(program: Program, file_names: Mapping[str, str] | None) -> bytes:
+    if file_names is None and program.written:
+        return program.written
+    names = file_names or {}
+    return _GraphWriter(program, names).write() + serialized_own_names(names)
 
 
 def execution_order(program: Program) -> list[str]:
@@ -112,7 +127,8 @@ class SourceTexts:
 class _GraphWriter:
     """Writes one program; nodes are numbered in the order of execution."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, file_names: Mapping[str, str]) -> None:
+        self._file_names = file_names
         self._graph = GraphProto(name=encoded(program.name), root_name=str(graph_number(program)).encode())
         self._program = program
         self._ids: dict[str, bytes] = {}
@@ -140,12 +156,13 @@ class _GraphWriter:
     def _add_operator(self, node: TracedNode) -> None:
         inputs = [InputProto(name=self._reference(source)) for source in node.inputs]
         identifier = self._ids[node.name] = self._next_id()
+        file_name = self._file_names.get(node.name, node.name)
         self._graph.node.append(
             NodeProto(
                 name=identifier,
                 op_type=encoded(node.type),
                 scope=encoded(node.scope),
-                full_name=encoded(node.name),
+                full_name=encoded(file_name),
                 input=inputs,
                 output_type=self._type(node.outputs),
                 attribute=[_attribute(name, value) for name, value in node.attributes.items()],

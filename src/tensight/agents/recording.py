@@ -20,7 +20,7 @@ import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
 from tensight.agents.notices import say, say_once
-from tensight.agents.recorded_names import as_recorded, recorded_names
+from tensight.agents.recorded_names import recorded_names
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
 
@@ -212,10 +212,9 @@ class Recorder:
         file = rank.new_graph()
         try:
             names = recorded_names(program)
-            recorded = as_recorded(program, names)
-            file.write([graph_message(recorded)])
+            file.write([graph_message(program, names)])
             graph = file.parse(program.name)
-            rank.keep_graphs([(file, graph)], {graph.name: execution_order(recorded)})
+            rank.keep_graphs([(file, graph)], {graph.name: [names[name] for name in execution_order(program)]})
         except BaseException:
             file.discard()
             raise

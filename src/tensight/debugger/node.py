@@ -214,4 +214,10 @@ def name_of(node: graph.Node, parent: graph.Graph) -> str:
     if renamed and node.is_operator and _OLD_GRAPH_NAME.search(parent.name):
         short = f"{node.type}-op{node.id}"
         return f"{node.scope}/{short}" if node.scope else short
-    return node.name
+    # What Tensight recorded has the name by which the original finds its files.
+    return node.full_name if node.is_operator and is_recorded_otherwise(node) else node.name
+
+
+def is_recorded_otherwise(node: graph.Node) -> bool:
+    """Whether the files of a node have another name than the training gave it; a repeated name is only numbered."""
+    return bool(node.full_name) and not node.name.startswith(node.full_name)

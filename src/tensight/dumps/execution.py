@@ -67,7 +67,9 @@ class ExecutionOrder:
         self.unknown: dict[int, int] = {}
         for graph in graphs:
             listed = orders.get(graph.graph_id, ())
-            known = [node for node in map(graph.get, listed) if node is not None and node.is_operator]
+            by_file_name = {node.full_name: node for node in graph.operators if node.full_name}
+            listed_nodes = (by_file_name.get(name) or graph.get(name) for name in listed)
+            known = [node for node in listed_nodes if node is not None and node.is_operator]
             if len(known) < len(listed):
                 self.unknown[graph.graph_id] = len(listed) - len(known)
             for node in known or graph.operators:

@@ -60,7 +60,8 @@ class Node:
     id : str
         What the file calls it in the inputs of others: ``61``, ``conv1.weight``, ``cst1``.
     full_name : str
-        The name as in the file. It differs from `name` when the file uses one name twice or leaves it out.
+        The name as in the file. It differs from `name` when the file uses one name twice or leaves it out, and where
+        Tensight recorded a training: files are found by the last part of a name, which must be unique there.
     inputs : tuple of Edge
         Where its inputs come from, in order.
     outputs : tuple of OutputSlot

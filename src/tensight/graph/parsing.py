@@ -12,6 +12,7 @@ from tensight.graph.data_types import DT_TENSOR, OutputSlot
 from tensight.graph.declared_roles import ROLES, read_roles
 from tensight.graph.model import Graph
 from tensight.graph.node import CONSTANT, PARAMETER, Edge, EdgeKind, Node
+from tensight.graph.own_names import OWN_NAMES, read_own_names
 from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
 from tensight.graph.values import decode_text
 
@@ -134,12 +135,21 @@ class _GraphReader:
         self._stacks: dict[bytes, tuple[str, ...]] = {b"": ()}
         self._types: dict[bytes, tuple[OutputSlot, ...]] = {b"": ()}
         self._edges: dict[bytes, Edge] = {}
+        self._own_names: dict[str, str] = {}
 
     def read(self, graph_pieces: Sequence[memoryview]) -> Graph:
         """Read a graph from the concatenation of `graph_pieces`."""
         found: dict[int, list[memoryview]] = {
             number: []
-            for number in (_GRAPH_NODE, _GRAPH_NAME, _GRAPH_PARAMETER, _GRAPH_CONSTANT, _GRAPH_ROOT_NAME, ROLES)
+            for number in (
+                _GRAPH_NODE,
+                _GRAPH_NAME,
+                _GRAPH_PARAMETER,
+                _GRAPH_CONSTANT,
+                _GRAPH_ROOT_NAME,
+                ROLES,
+                OWN_NAMES,
+            )
         }
         for piece in graph_pieces:
             for number, content in _fields(piece, self._where):
@@ -148,6 +158,7 @@ class _GraphReader:
         try:
             self._read_parameters(found[_GRAPH_PARAMETER])
             self._read_constants(found[_GRAPH_CONSTANT])
+            self._own_names = read_own_names(found[OWN_NAMES])
             self._read_operators(found[_GRAPH_NODE])
             roles = read_roles(found[ROLES])
         except (DecodeError, ProtobufFormatError) as error:
@@ -212,7 +223,7 @@ class _GraphReader:
     def _operator(self, proto: NodeProto) -> Node:
         identifier, scope, kind = decode_text(proto.name), self._text(proto.scope), self._text(proto.op_type)
         full_name = decode_text(proto.full_name)
-        name = self._names.unique(full_name or _made_up_name(scope, kind, identifier))
+        name = self._names.unique(self._own_names.get(full_name, full_name) or _made_up_name(scope, kind, identifier))
         self._register(proto.name, identifier, name)
         return Node(
             name,
