@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tensight.agents.mindspore.callback import MindSporeDebugger
     from tensight.agents.mindspore.debugger import Debugger
-    from tensight.agents.settings import Capture, OnDisconnect, StepOn
+    from tensight.agents.settings import Capture, OnDisconnect, StepOn, StopOn
 
 __all__ = ["MindSporeDebugger", "debug"]
 
@@ -24,6 +24,7 @@ def debug(
     recommended: bool | None = None,
     capture: Capture | None = None,
     step_on: StepOn | None = None,
+    stop_on: StopOn | None = None,
     record: str | None = None,
     record_folder: str | None = None,
     memory_budget_bytes: int | None = None,
@@ -40,7 +41,7 @@ def debug(
         The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
         block calls; in PYNATIVE_MODE these, or everything if none are given.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-record, record_folder, memory_budget_bytes, partial_memory, job
+stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -73,6 +74,7 @@ record, record_folder, memory_budget_bytes, partial_memory, job
         recommended=recommended,
         capture=capture,
         step_on=step_on,
+        stop_on=stop_on,
         record=record,
         record_folder=record_folder,
         memory_budget_bytes=memory_budget_bytes,

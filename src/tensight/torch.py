@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensight.agents.settings import Capture, OnDisconnect, StepOn
+    from tensight.agents.settings import Capture, OnDisconnect, StepOn, StopOn
     from tensight.agents.torch.debugger import Debugger
     from tensight.agents.torch.lightning import LightningDebugger
     from tensight.agents.torch.transformers import TransformersDebugger
@@ -25,6 +25,7 @@ def debug(
     recommended: bool | None = None,
     capture: Capture | None = None,
     step_on: StepOn | None = None,
+    stop_on: StopOn | None = None,
     record: str | None = None,
     record_folder: str | None = None,
     memory_budget_bytes: int | None = None,
@@ -41,7 +42,7 @@ def debug(
         The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
         block calls; optimizers are found by themselves.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-record, record_folder, memory_budget_bytes, partial_memory, job
+stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -76,6 +77,7 @@ record, record_folder, memory_budget_bytes, partial_memory, job
         recommended=recommended,
         capture=capture,
         step_on=step_on,
+        stop_on=stop_on,
         record=record,
         record_folder=record_folder,
         memory_budget_bytes=memory_budget_bytes,

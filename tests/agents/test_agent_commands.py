@@ -63,11 +63,43 @@ def test_a_hit_stops_the_training_at_the_operator_where_operators_are_captured(d
     assert scene.finish() == 8
 
 
+@pytest.mark.parametrize(("capture", "node"), [("ops", FORWARD[2]), ("modules", "")])
+def test_a_training_stops_once_for_a_cause(debug: Debug, capture: str, node: str) -> None:
+    _, session = debug(steps=8, network={"nan_at": 4}, capture=capture)
+    session.watch("tensor_overflow")
+    record = session.continue_().wait(30)
+    assert (record.step, record.node, hit_nodes(session)[0]) == (4, node, FORWARD[2])
+    record = session.continue_().wait(30)
+    assert (record.state, record.step) == (State.FINISHED, 8)
+    ongoing = record.ongoing
+    assert ongoing is not None
+    assert (ongoing.step, ongoing.since) == (8, 4)
+    assert ongoing.tensors > len(FORWARD)
+
+
+def test_a_training_stops_for_every_hit_where_somebody_wants_that(debug: Debug) -> None:
+    _, session = debug(steps=3, capture="modules", stop_on="every")
+    session.watch("tensor_too_large", on=f"name:{LOSS}", max_gt=0)
+    assert [session.continue_().wait(30).step for _ in range(3)] == [1, 2, 3]
+
+
+def test_going_on_step_by_step_shows_the_hits_of_each_that_stop_nothing(debug: Debug) -> None:
+    _, session = debug(steps=6, capture="modules")
+    session.watch("tensor_too_large", on=f"name:{LOSS}", max_gt=0)
+    assert session.continue_().wait(30).step == 1
+    for step in (2, 3):
+        assert (session.step().wait(30).step, hit_nodes(session)) == (step, [LOSS])
+    assert session.continue_(2).wait(30).step == 5
+    assert session.recheck().wait(30).step == 5
+    assert hit_nodes(session) == [LOSS]
+    assert session.continue_().wait(30).state is State.FINISHED
+
+
 def test_a_watchpoint_that_is_deleted_or_switched_off_hits_no_more(debug: Debug) -> None:
     _, session = debug(steps=8, capture="modules")
     watchpoint = session.watch("tensor_too_large", on=f"name:{LOSS}", max_gt=0)
     assert session.continue_().wait(30).step == 1
-    assert session.continue_().wait(30).step == 2
+    assert session.continue_(stop_on="every").wait(30).step == 2
     session.change_watchpoint(watchpoint, enabled=False)
     assert session.step(2).wait(30).hits == 0
     session.change_watchpoint(watchpoint, enabled=True)

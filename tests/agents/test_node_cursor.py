@@ -181,11 +181,11 @@ def test_watchpoints_hit_at_the_operator_on_the_way(walk: Walk) -> None:
     assert place(session.step()) == (1, "")
     assert place(session.run_to(UPDATES[1])) == (2, FORWARD[2])
     assert hit_nodes(session) == [FORWARD[2]]
-    assert place(session.run_to(UPDATES[1])) == (2, LOSS)
-    assert hit_nodes(session) == [FORWARD[2], LOSS]
-    # A hit is told once: nothing stops there again.
-    assert place(session.previous_node()) == (2, FORWARD[2])
-    assert place(session.run_to(GRADIENTS[1])) == (2, GRADIENTS[0])
+    # What follows from it stops nothing, and is shown.
+    assert place(session.run_to(GRADIENTS[0])) == (2, GRADIENTS[0])
+    assert hit_nodes(session) == [FORWARD[2], LOSS, GRADIENTS[0]]
+    assert place(session.previous_node()) == (2, LOSS)
+    assert place(session.run_to(GRADIENTS[1])) == (2, GRADIENTS[1])
     assert place(session.step()) == (2, "")
     assert {*hit_nodes(session)} >= {FORWARD[2], LOSS, *GRADIENTS, *WEIGHTS}
 

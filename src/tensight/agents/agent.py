@@ -97,7 +97,11 @@ class Agent:
         self.places = PlaceTable()
         self.columns = StatisticsColumns()
         self.watches = Watches(
-            self.places, reader, check_at_nodes=at_nodes and not cursor, keep_values=settings.partial_memory
+            self.places,
+            reader,
+            check_at_nodes=at_nodes and not cursor,
+            keep_values=settings.partial_memory,
+            stops_for_every=settings.stop_on == "every",
         )
         self.recorder = Recorder(settings, framework, reader)
         self._needs = StepNeeds(settings, self.places, self.watches, self.recorder, walks=cursor)
@@ -226,11 +230,14 @@ class Agent:
             if hits:
                 self._learn_running(node.name)
                 hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
-            if hits and self.framework.world_size > 1:
-                # Other ranks may wait for this one within the step: none of them would arrive anywhere.
+                hits = self.watches.judged(hits, self.running_program)
+            stands = self._stops.stands_at(node.name)
+            # Other ranks may wait for this one within the step: none of them would arrive anywhere.
+            stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)
+            if not (stops or stands) or self.framework.world_size > 1:
                 self._hits_within += hits
                 hits = []
-            if hits or self._stops.stands_at(node.name):
+            if stops or stands:
                 self._learn_running(node.name)
                 self._stops.at_node(node.name, hits)
         except Exception as error:
@@ -257,6 +264,12 @@ class Agent:
             self._stops.go_on()
             self._next_step()
             raise
+
+    def report(self, text: str) -> None:
+        """Tell the person something, at the terminal and wherever the session is looked at."""
+        say_once(text)
+        if not self._is_over:
+            self._background.offer_notice(text)
 
     def close(self) -> None:
         """Tell the server that the training has ended, and let go of everything."""
@@ -294,6 +307,7 @@ class Agent:
         self.step += 1
         self._background.step = self.step
         is_new = self._programs.learn(program)
+        self.watches.runs(program)
         hits: list[AgentHit] = []
         if captured:
             self._reader.settle(self.columns)
@@ -306,10 +320,13 @@ class Agent:
         if self._attachment.is_attached:
             wants_stop = self._background.wants_stop and captured and self._needs.shows_all
             wants_stop = wants_stop or self._background.wants_exit
-            if hits or is_new or wants_stop or self._stops.is_due:
+            stops = any(hit.is_new for hit in hits)
+            if stops or is_new or wants_stop or self._stops.is_due:
                 self._stops.at_end(program, hits)
             else:
                 self._rows.offer()
+                if hits and self._loop.is_ours:
+                    self._background.offer_hits(self._hit_messages(hits))
         self._next_step()
 
     def _record(self, program: Program) -> None:
@@ -385,8 +402,10 @@ class Agent:
         return Standing(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
-        graph_of, is_ours = self._programs.graph_of, self._loop.is_ours
-        return [hit.message(graph_of(hit.place.node.name) if is_ours else "") for hit in hits]
+        graph_of, iteration = self._programs.graph_of, self.columns.current_iteration
+        if not self._loop.is_ours:
+            return [hit.message() for hit in hits]
+        return [hit.message(graph_of(hit.place.node.name), None if hit.is_new else iteration) for hit in hits]
 
     # --- mistakes of our own ---
 

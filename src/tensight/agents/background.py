@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
-from tensight.agents.notices import say
+from tensight.agents.notices import say, say_once
+from tensight.wire import NOTICE, encoded
 from tensight.wire.debugger_pb2 import Heartbeat
 from tensight.wire.telemetry_pb2 import PollRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensight.agents.connection import Connection
     from tensight.agents.introduction import Introduction
     from tensight.agents.telemetry import Telemetry
+    from tensight.wire.debugger_pb2 import WatchpointHit
 
 POLL_EVERY_S = 0.2
 BEAT_EVERY_S = 30.0
@@ -23,6 +28,10 @@ LOOK_EVERY_S = 2.0
 
 _LOOK_SOON_S, _SOON_FOR_S = 0.2, 10.0
 
+MOST_HITS = 100_000
+"""That wait to be sent."""
+
+_MOST_NOTICES = 100
 _REST_S = 0.5
 _RETRY_S = 0.5
 _ANSWER_WITHIN_S = 5.0
@@ -64,6 +73,9 @@ class Background(threading.Thread):
         self.is_back = False
         self._wake = threading.Event()
         self._over = self._is_attached = self._runs = self._rests = False
+        self._hits: list[WatchpointHit] = []
+        self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
+        self._offering, self._sending = threading.Lock(), threading.Lock()
         self._epoch = 0
         self._beat_s = self._poll_s = self._look_soon_until_s = 0.0
         self._failed_beats = self._failed_polls = 0
@@ -93,8 +105,41 @@ class Background(threading.Thread):
         if runs and self._rests:
             self._wake.set()
 
+    def offer_hits(self, messages: Sequence[WatchpointHit]) -> None:
+        """Have the server know hits soon for which the training does not stop."""
+        with self._offering:
+            room = MOST_HITS - len(self._hits)
+            self._hits += messages[:room]
+        if room < len(messages):
+            say_once(f"more than {MOST_HITS:,} hits wait for the server; further ones of steps without a stop are lost")
+
+    def send_hits(self) -> None:
+        """Send the hits that were offered; called by the training before it stands, and beside it while it runs."""
+        with self._sending:
+            with self._offering:
+                messages, self._hits = self._hits, []
+            if messages and self._is_attached:
+                call = self._connection.start_stream("SendWatchpointHits", iter(messages))
+                if call is not None:
+                    self._connection.result(call, _ANSWER_WITHIN_S)
+
+    def offer_notice(self, text: str) -> None:
+        """Have the server know something that a person should, as soon as there is one."""
+        self._notices.append(text)
+        self._wake.set()
+
+    def _send_notices(self) -> None:
+        while self._notices and self._is_attached:
+            message = Heartbeat(message=NOTICE + encoded(self._notices[0]), period=int(BEAT_EVERY_S))
+            if self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S).reply is None:
+                return
+            self._notices.popleft()
+
     def end(self) -> None:
         """Say nothing more."""
+        self.send_hits()
+        if self._introduction.is_ours:
+            self._send_notices()
         self._over = True
         self._wake.set()
 
@@ -122,12 +167,15 @@ class Background(threading.Thread):
             return _LOOK_SOON_S if time.monotonic() < self._look_soon_until_s else LOOK_EVERY_S
         if time.monotonic() >= self._beat_s:
             self._beat()
+        if self._introduction.is_ours:
+            self._send_notices()
         if not (self._runs and self._introduction.is_ours):
             return _REST_S
         if time.monotonic() >= self._poll_s:
             self._poll()
         if self._is_attached:
             self._telemetry.send_offered(self._connection)
+            self.send_hits()
         return POLL_EVERY_S
 
     def _poll(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.agents.introduction import ANSWER_WITHIN_S
@@ -172,7 +173,7 @@ class CommandLoop:
 
     def _run(self, command: RunCMD) -> Order | None:
         if command.run_level == b"recheck":
-            self.send_hits(self._check_again())
+            self.send_hits(replace(hit, is_new=True) for hit in self._check_again())
             return None
         if command.run_level == b"node":
             return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME), back=command.back)

@@ -103,21 +103,24 @@ class NodeCursor:
         if self._at == end:
             return False
         if order.at_nodes:
-            stops = {self._position(hit.place.number) for hit in self._untold}
+            stops = {self._position(hit.place.number) for hit in self._untold if hit.is_new}
             following = range(self._at + 1, end)
             wanted = (one for one in following if order.node in ("", self._nodes[one]) or one in stops)
             self._at = next(wanted, end)
             return True
         self._at = end
-        return order.steps == 1 or bool(self._untold)
+        return order.steps == 1 or any(hit.is_new for hit in self._untold)
 
     def look_again(self, hits: Sequence[AgentHit]) -> None:
         """Take the hits of a step that was checked once more; those that were told before are not told again."""
         self._hits = list(hits)
 
     def tell(self) -> list[AgentHit]:
-        """Return the hits to be told here: those on the operator, at the end of the step all that are left."""
-        hits = [hit for hit in self._untold if not self.is_within or self._position(hit.place.number) == self._at]
+        """Return the hits to be told here: those on the operator, and what follows from others on the way to it.
+
+        At the end of the step all that are left are told.
+        """
+        hits = [hit for hit in self._untold if not self.is_within or self._is_told_here(hit)]
         self._told.update(map(_key, hits))
         return hits
 
@@ -127,6 +130,10 @@ class NodeCursor:
         found = [hit for hit in hits if self.has_run(hit.place.number)]
         self._told = set(map(_key, found))
         return found
+
+    def _is_told_here(self, hit: AgentHit) -> bool:
+        position = self._position(hit.place.number)
+        return position == self._at or (position < self._at and not hit.is_new)
 
     @property
     def _untold(self) -> list[AgentHit]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 OnDisconnect = Literal["continue", "wait"]
 Capture = Literal["modules", "ops"]
 StepOn = Literal["optimizer", "forward", "call"]
+StopOn = Literal["new", "every"]
 
 DEFAULT_PORT = 50051
 _MOST_RING = 1_000_000
@@ -45,6 +46,8 @@ class AgentSettings:
         What the nodes are: calls of modules, or every operator.
     step_on : {"optimizer", "forward", "call"}
         What ends a step: the optimizer's step, the forward pass of the outermost module, or only a call of ``step()``.
+    stop_on : {"new", "every"}
+        Which hits stop the training: those that were not reported before and do not follow from what was, or every one.
     record : str
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
@@ -72,6 +75,7 @@ class AgentSettings:
     recommended: bool = False
     capture: Capture = "modules"
     step_on: StepOn = "optimizer"
+    stop_on: StopOn = "new"
     record: str = ""
     record_folder: str = ""
     memory_budget_bytes: int | None = None
@@ -86,6 +90,7 @@ class AgentSettings:
             ("on_disconnect", self.on_disconnect, get_args(OnDisconnect)),
             ("capture", self.capture, get_args(Capture)),
             ("step_on", self.step_on, get_args(StepOn)),
+            ("stop_on", self.stop_on, get_args(StopOn)),
         ):
             if value not in choices:
                 raise InputError(f"{name} is {str(value)[:80]!r}; choose one of {', '.join(choices)}")
@@ -159,6 +164,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "recommended": ("TENSIGHT_RECOMMENDED",),
     "capture": ("TENSIGHT_CAPTURE",),
     "step_on": ("TENSIGHT_STEP_ON",),
+    "stop_on": ("TENSIGHT_STOP_ON",),
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
     "memory_budget_bytes": ("TENSIGHT_MEMORY_BUDGET",),

@@ -132,6 +132,7 @@ class Stops:
         while self._attachment.is_attached:
             is_within = cursor.is_within
             if not cursor.follow(self.order):
+                self._loop.send_hits(cursor.tell())
                 if is_within:
                     # That of which a person sees operators is the first of them.
                     self.count_step()
@@ -143,8 +144,9 @@ class Stops:
 
     def _stop(self, hits: list[AgentHit], node: str = "") -> None:
         """Tell the server everything about the step at which the training stands, and do what it commands."""
+        self._attachment.background.send_hits()
         self._loop.send_hits(hits)
-        if hits or not self.order.goes_on:
+        if any(hit.is_new for hit in hits) or not self.order.goes_on:
             self._rows.complete()
             self._rows.send()
         else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.places import Need
+from tensight.agents.watching_causes import AgentCauses
 from tensight.agents.watching_commands import read_rule
 from tensight.agents.watching_hits import AgentHit
 from tensight.agents.watching_inflow import Inflows
@@ -30,7 +31,7 @@ from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -63,6 +64,8 @@ class Watches:
         Whether the training can stop in the middle of a step: then watchpoints that can be checked there are.
     keep_values : bool
         Whether the value of everything that is watched is kept, as nobody keeps any other.
+    stops_for_every : bool
+        Whether every hit is a reason to stop, also one that was reported before or follows from one that was.
 
     Attributes
     ----------
@@ -77,13 +80,20 @@ class Watches:
     """
 
     def __init__(
-        self, places: PlaceTable, reader: TensorReader, *, check_at_nodes: bool = False, keep_values: bool = False
+        self,
+        places: PlaceTable,
+        reader: TensorReader,
+        *,
+        check_at_nodes: bool = False,
+        keep_values: bool = False,
+        stops_for_every: bool = False,
     ) -> None:
         self.loss_scaled = False
         self.idle: Collection[str] = ()
         self._places = places
         self._check_at_nodes = check_at_nodes
         self._keep_values = keep_values
+        self._stops_for_every = stops_for_every
         self._watches: dict[int, Watch] = {}
         self._layers = Layers()
         self._layers_of: dict[str, Layers] = {}
@@ -104,6 +114,8 @@ class Watches:
         self._is_backward = False
         self._initial: tuple[NDArray[np.int64], StepTable] | None = None
         self._waits_for_layers = False
+        self._checked: Set[str] | None = None
+        self._causes = AgentCauses(places, self._finds_non_finite, self._checked_nodes)
         places.decide_needs(self._decide)
         self._decide_again()
 
@@ -124,12 +136,15 @@ class Watches:
         watch = self._watches[rule.id] = Watch(rule, self._layers, check_at_nodes=self._check_at_nodes)
         if earlier is not None:
             watch.go_on_from(earlier)
+            if earlier.rule.check != rule.check or earlier.rule.persistence != rule.persistence:
+                self._causes.forget(rule.id)
         self._decide_again()
         return ""
 
     def delete(self, number: int) -> None:
         """Delete a watchpoint, if it is there."""
         if self._watches.pop(number, None) is not None:
+            self._causes.forget(number)
             self._decide_again()
 
     def learn(self, program: Program) -> None:
@@ -176,6 +191,7 @@ class Watches:
             watch.places.clear()
         self._at_nodes.clear()
         self._wanted.clear()
+        self._checked = None
         for number in range(len(self._places)):
             self._decide(self._places[number])
         for watch in self._watches.values():
@@ -214,7 +230,20 @@ class Watches:
             self._at_nodes.setdefault(place.node.number, []).append((place.number, at_node))
         self._wanted.append(int(need))
         self._table = None
+        self._checked = None
         return need | self._base
+
+    def _finds_non_finite(self, number: int) -> bool:
+        watch = self._watches.get(number)
+        return watch is not None and watch.rule.only_finite
+
+    def _checked_nodes(self) -> Set[str]:
+        """Return the names of the nodes on which a watchpoint looks for NaN or Inf in every step."""
+        if self._checked is None:
+            places = self._places
+            watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
+            self._checked = {places[number].node.name for watch in watches for number in watch.places}
+        return self._checked
 
     # --- what hits ---
 
@@ -282,10 +311,24 @@ class Watches:
             at = {place: position for position, place in enumerate(order)}
             last = len(at)
             hits.sort(key=lambda hit: at.get(hit.place.number, last))
+        if self._stops_for_every:
+            return hits
+        if again:
+            return self._causes.judge_again(hits)
+        hits = self._causes.judge(hits)
+        self._causes.end_step(order, was_checked=not scaled_skip)
         return hits
 
+    def runs(self, program: Program) -> None:
+        """Take note of what the step that ends has computed."""
+        self._causes.runs(program)
+
     def check_node(
-        self, columns: StatisticsColumns, node: DeclaredNode, iteration: int, retention: Retention | None = None
+        self,
+        columns: StatisticsColumns,
+        node: DeclaredNode,
+        iteration: int,
+        retention: Retention | None = None,
     ) -> list[AgentHit]:
         """Check watchpoints on a node that has just run; those that compare steps, or ask for several, wait."""
         hits: list[AgentHit] = []
@@ -311,6 +354,17 @@ class Watches:
                             continue
                     hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
         return hits
+
+    def judged(self, hits: list[AgentHit], running: Callable[[], Program] | None = None) -> list[AgentHit]:
+        """Return hits of a step that is not over, each with whether it is a reason to stop.
+
+        Parameters
+        ----------
+        hits : list of AgentHit
+        running : callable, optional
+            Returns what has run so far.
+        """
+        return hits if self._stops_for_every else self._causes.judge(hits, running)
 
     def with_held_back(
         self, columns: StatisticsColumns, hits: list[AgentHit], iteration: int, retention: Retention | None = None

@@ -13,6 +13,7 @@ from tensight.watchpoints import (
     Source,
     conditions_by_wire_number,
 )
+from tensight.watchpoints.causes import ONLY_NON_FINITE
 from tensight.wire.text import name, text
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import SetCMD, WatchCondition
 
 MOST_NAMES = 1_000_000
-_ONLY_FINITE = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count"})
 _LONGEST_SELECTION = 1000
 _LONGEST_PARAMETER = 64
 
@@ -63,7 +63,7 @@ class WatchRule:
     @property
     def only_finite(self) -> bool:
         """Whether a tensor without NaN and Inf can never hit."""
-        return self.flag is not None and self.flag.name in _ONLY_FINITE
+        return self.flag is not None and self.flag.name in ONLY_NON_FINITE
 
     @property
     def compares_ranks(self) -> bool:

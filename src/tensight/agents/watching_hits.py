@@ -35,6 +35,8 @@ class AgentHit:
         ``ErrorCode`` bits: that the tensor has NaN or Inf besides.
     called : str
         What the server calls the node; empty if by its name here.
+    is_new : bool
+        Whether it is a reason to stop: it was not reported before, and does not follow from what was.
     """
 
     place: Place
@@ -45,20 +47,25 @@ class AgentHit:
     parameters_hit: tuple[str, ...] = ()
     error_code: int = 0
     called: str = ""
+    is_new: bool = True
 
-    def message(self, graph: str = "") -> WatchpointHit:
+    def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
         """Return the hit as the server is told of it, with every parameter of the condition in the declared order.
 
         Parameters
         ----------
         graph : str
             Name of the graph that has the node.
+        iteration : int, optional
+            Of its step, for a hit that is no reason to stop there.
         """
         node = self.place.node
         name, slot = encoded(self.called or node.name), str(self.place.slot).encode()
         tensor = TensorProto(node_name=name, slot=slot, finished=True)
         if graph:
             tensor.graph = encoded(graph)
+        if iteration is not None:
+            tensor.iter = str(iteration).encode()
         if self.place.io == "input":
             tensor.io = b"input"
         condition = WatchCondition(condition=self.wire_number)

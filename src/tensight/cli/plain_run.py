@@ -24,6 +24,7 @@ VALUES: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
     "--port": ("port", int, ()),
     "--capture": ("capture", str, ("modules", "ops")),
     "--step-on": ("step_on", str, ("optimizer", "forward")),
+    "--stop-on": ("stop_on", str, ("new", "every")),
     "--record": ("record", str, ()),
     "--record-folder": ("record_folder", os.path.abspath, ()),
     "--on-disconnect": ("on_disconnect", str, ("continue", "wait")),

@@ -26,6 +26,13 @@ class StepOn(str, Enum):
     FORWARD = "forward"
 
 
+class StopOn(str, Enum):
+    """`tensight.agents.settings.StopOn`."""
+
+    NEW = "new"
+    EVERY = "every"
+
+
 class OnDisconnect(str, Enum):
     """`tensight.agents.settings.OnDisconnect`."""
 
@@ -53,6 +60,10 @@ def run(
     recommended: Annotated[
         bool | None, typer.Option("--recommended", help="Set the recommended watchpoints before the first step.")
     ] = None,
+    stop_on: Annotated[
+        StopOn | None,
+        typer.Option(help="Stop for hits that are new and follow from nothing reported (default), or for every one."),
+    ] = None,
     record: Annotated[
         str | None, typer.Option(metavar="ring:K|full", help="Record the last K steps, or all, as a dump.")
     ] = None,
@@ -79,6 +90,7 @@ def run(
         "port": port,
         "capture": capture and capture.value,
         "step_on": step_on and step_on.value,
+        "stop_on": stop_on and stop_on.value,
         "break_at_start": break_at_start,
         "recommended": recommended,
         "record": record,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensight.client.errors import WaitError
 from tensight.client.events import Events
@@ -27,13 +27,15 @@ class Running(SessionPart):
     `wait`. A command that is not possible now raises `tensight.sessions.errors.StateError`, which says why.
     """
 
-    def continue_(self, steps: int = -1) -> Self:
-        """Go on, until a watchpoint hits or the run ends.
+    def continue_(self, steps: int = -1, *, stop_on: Literal["new", "every"] = "new") -> Self:
+        """Go on, until something new hits or the run ends.
 
         Parameters
         ----------
         steps : int
             At most so many steps; -1 for no limit.
+        stop_on : {"new", "every"}
+            Which hits stop it: those that were not reported before and do not follow from what was, or all.
 
         Examples
         --------
@@ -42,7 +44,7 @@ class Running(SessionPart):
         >>> record.step, record.hits > 0
         (3, True)
         """
-        return self._command("continue", steps=steps)
+        return self._command("continue", steps=steps, stop_on=stop_on)
 
     def step(self, steps: int = 1) -> Self:
         """Go on for some steps; watchpoints stop it before.

@@ -17,6 +17,7 @@ from tensight.sessions.offline_thread import AnalysisThread
 from tensight.sessions.opened_dump import OpenedDump
 from tensight.sessions.records import State
 from tensight.sessions.session import Session
+from tensight.sessions.stopping import StopDecisions
 from tensight.sessions.value_memory import TENSOR_BYTES
 from tensight.watchpoints import Platform
 
@@ -117,6 +118,7 @@ class DumpSession(Session):
             most_drawn_nodes=most_drawn_nodes,
         )
         self._thread = AnalysisThread(self._report)
+        self._decisions = StopDecisions(self.watchpoint_list, self.graphs)
 
     # --- what it is ---
 

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from tensight.sessions.hit_list import SessionHit
 
 MOST_HITS = 50_000
-"""Hits kept of a run, all steps together; those of the oldest steps are dropped first."""
+"""Hits kept of a run, all steps together.
+
+Those of the oldest steps at which nothing new was found are dropped first, then those of the oldest steps.
+"""
 
 
 class HitHistory:
@@ -19,15 +22,30 @@ class HitHistory:
     def __init__(self, steps: Mapping[int, Iterable[SessionHit]] | None = None) -> None:
         self._steps = {step: tuple(hits) for step, hits in (steps or {}).items()}
         self._total = sum(map(len, self._steps.values()))
+        self._without_stop: dict[int, None] = {}
 
     def set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
         """Note the hits of a step in place of those that were noted of it."""
+        self._without_stop.pop(step, None)
+        self._set(step, hits)
+
+    def add(self, step: int, hits: Iterable[SessionHit]) -> None:
+        """Add hits of a step at which the training did not stop."""
+        if step not in self._steps:
+            self._without_stop[step] = None
+        self._set(step, (*self.of(step), *hits))
+
+    def _set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
         hits = hits[:MOST_HITS]
         self._total += len(hits) - len(self._steps.pop(step, ()))
         if hits:
             self._steps[step] = hits
         while self._total > MOST_HITS and len(self._steps) > 1:
-            self._total -= len(self._steps.pop(next(iter(self._steps))))
+            dropped = next(iter(self._without_stop), None)
+            if dropped is None or dropped == step:
+                dropped = next(iter(self._steps))
+            self._without_stop.pop(dropped, None)
+            self._total -= len(self._steps.pop(dropped))
 
     def of(self, step: int) -> tuple[SessionHit, ...]:
         """Return the hits of a step."""

@@ -164,7 +164,7 @@ class OfflineSession(DumpSession):
             return
         if self._step == 0 and self.hit_list.outdated and any(is_checked_at(one, 0) for one in points):
             steps.insert(0, 0)
-        self._start_checking(steps)
+        self._start_checking(steps, stops_for_every=command.stop_on == "every")
 
     def _upcoming(self) -> tuple[int, ...]:
         steps = self._required().steps
@@ -242,6 +242,7 @@ class OfflineSession(DumpSession):
     def _move_to(self, step: int) -> None:
         """Show a step, with the hits that its check found or, in a recorded run, its training reported."""
         self._step, self._place = step, None
+        self._decisions.forget()
         results = self._results_of(step)
         self.hit_list.replace(step, results or ())
         self.hit_list.dropped = max(self._checked.get(step, 0) - len(self.hit_list), 0)
@@ -255,20 +256,23 @@ class OfflineSession(DumpSession):
         self._place = place
         self.events.append_state(self.record())
 
-    def _start_checking(self, steps: list[int]) -> None:
+    def _start_checking(self, steps: list[int], *, stops_for_every: bool = False) -> None:
         self._state = State.RUNNING
         self._stop = threading.Event()
         self.events.append_state(self.record())
-        self._task = asyncio.get_running_loop().create_task(self._check(steps))
+        self._task = asyncio.get_running_loop().create_task(self._check(steps, stops_for_every=stops_for_every))
 
-    async def _check(self, steps: list[int]) -> None:
-        """Check steps until one has a hit, or a person pauses; then stand still."""
+    async def _check(self, steps: list[int], *, stops_for_every: bool) -> None:
+        """Check steps until one has a hit that is new, or a person pauses; then stand still."""
         remarks: tuple[str, ...] = ()
         try:
             for step in steps:
                 found = await self._check_one(step)
                 remarks = found.remarks
-                if any(hit.hit.hit for hit in found.hits) or self._stop.is_set():
+                hits = [hit for hit in found.hits if hit.hit.hit]
+                is_new = await asyncio.to_thread(self._decisions.stops, step, hits, self.ranks)
+                stops = bool(hits) if stops_for_every else is_new
+                if stops or self._stop.is_set():
                     break
         except StoppedError:
             # The step that was being checked is not shown; what was read of it is remembered.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tensight.wire.tensor_pieces import Io
 
 _LONGEST_PARAMETER_NAME = 64
+_MOST_DIGITS = 10
 
 
 class ReceivedParameter(NamedTuple):
@@ -59,6 +60,8 @@ class ReceivedHit:
         Bits of `ErrorCode`; unknown ones are kept.
     parameters : tuple of ReceivedParameter
         In the order of the message.
+    iteration : int or None
+        Of its step, if the process did not stop for it: it was reported before, or follows from what was.
     """
 
     node: str
@@ -69,6 +72,7 @@ class ReceivedHit:
     condition: int
     error_code: int
     parameters: tuple[ReceivedParameter, ...]
+    iteration: int | None = None
 
 
 def received_hit(message: WatchpointHit) -> ReceivedHit:
@@ -95,4 +99,14 @@ def received_hit(message: WatchpointHit) -> ReceivedHit:
             ReceivedParameter(text(p.name, _LONGEST_PARAMETER_NAME), p.disabled, p.value, p.hit, p.actual_value)
             for p in parameters
         ),
+        iteration=_iteration(message.tensor.iter),
     )
+
+
+def _iteration(digits: bytes) -> int | None:
+    """Return the iteration of a hit; MindSpore's own client names none."""
+    if not digits:
+        return None
+    if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        raise WireError(f"{text(digits, _MOST_DIGITS)!r} is no iteration of a hit")
+    return int(digits)

@@ -20,6 +20,9 @@ PROCESS_KEY_METADATA = "tensight-process"
 TOKEN_METADATA = "authorization"  # noqa: S105 - the name of the key, not a token
 """Key of the call metadata with the token, as ``Bearer TOKEN``."""
 
+NOTICE = b"notice: "
+"""Before the text of a heartbeat with which Tensight's agent tells a person something; others say that it is alive."""
+
 MOST_TEXT = 4_096
 """Characters of a text for people."""
 

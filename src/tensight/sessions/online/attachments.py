@@ -149,6 +149,8 @@ class Attachments:
         process = self._find(caller)
         if process is not None:
             process.beat(message.period)
+            if message.message.startswith(wire.NOTICE):
+                process.note(wire.text(message.message.removeprefix(wire.NOTICE), wire.MOST_TEXT))
         else:
             _bounded(self._early_periods_s)[caller.peer] = message.period
         return wire.ok()

@@ -35,6 +35,8 @@ class Conductor:
     ----------
     generation : int
         Version of what the processes should watch.
+    stops_for_every : bool
+        Whether every hit stops the run, also one that was reported before or follows from one that was.
     """
 
     def __init__(self, session: OnlineSession) -> None:
@@ -48,6 +50,7 @@ class Conductor:
         self._gathering: asyncio.TimerHandle | None = None
         self._is_pausing = False
         self.generation = 0
+        self.stops_for_every = False
 
     @property
     def is_running(self) -> bool:
@@ -299,7 +302,9 @@ class Conductor:
         if command.steps == 0:
             raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
         done = max(process.done for process in self._session.live)
-        self._start(Steps(None if command.steps < 0 else done + command.steps))
+        every = command.stop_on == "every"
+        self._start(Steps(None if command.steps < 0 else done + command.steps, stands_always=every))
+        self.stops_for_every = every
 
     def _pause(self, _: Command) -> None:
         if self._run is None or not self._session.live:
@@ -368,6 +373,7 @@ class Conductor:
 
     def _start(self, run: Run) -> None:
         self.stop()
+        self.stops_for_every = False
         self._has_begun = True
         self._run = run
         for process in self._session.live:

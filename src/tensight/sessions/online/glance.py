@@ -34,6 +34,7 @@ def glance(session: OnlineSession) -> SessionRecord:
         capabilities=session.capabilities(),
         watchpoints=len(session.watchpoint_list),
         hits=session.hit_list.tensors,
+        ongoing=session.reported.ongoing,
         outdated=session.hit_list.outdated,
         recommended_offered=session.watchpoint_list.recommended_offered,
         last_event=session.events.last,

@@ -51,6 +51,10 @@ def _replaced() -> EventReply:
     return wire.failed("another WaitCMD of the same process took the place of this one")
 
 
+_MOST_NOTICES = 20
+_NO_STEP = "the training ended before a step was counted, so nothing was checked"
+
+
 class TrainingProcess:
     """A training process as the server sees it.
 
@@ -138,6 +142,7 @@ class TrainingProcess:
         self._waiting: asyncio.Future[EventReply] | None = None
         self._latest: asyncio.Future[EventReply] | None = None
         self._hits: list[ReceivedHit] = []
+        self._notices: list[str] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
         self._presence = Presence(identity, self._miss)
         self._grace: asyncio.TimerHandle | None = None
@@ -173,6 +178,11 @@ class TrainingProcess:
     def is_waiting(self) -> bool:
         """Whether it waits for a command at this moment."""
         return self._waiting is not None
+
+    @property
+    def watches_without_deciding(self) -> bool:
+        """Whether it reports hits, and leaves it to the session which of them are a reason to stop."""
+        return not self.identity.is_agent
 
     @property
     def is_alone(self) -> bool:
@@ -333,7 +343,8 @@ class TrainingProcess:
                     senseless = error
         if senseless is not None:
             self.session.warn(f"rank {self.rank} reported hits that make no sense: {senseless}")
-        self.report(hits)
+        self.report([hit for hit in hits if hit.iteration is None])
+        await self.session.reported.note(self, [hit for hit in hits if hit.iteration is not None])
         return wire.ok()
 
     def report(self, hits: list[ReceivedHit]) -> None:
@@ -341,7 +352,8 @@ class TrainingProcess:
         if len(self._hits) + len(hits) > MOST_HITS:
             self.session.warn(f"rank {self.rank} reported more than {MOST_HITS:,} hits; the others are not shown")
         self._hits = (self._hits + hits)[:MOST_HITS]
-        if hits:
+        if hits and not self.watches_without_deciding:
+            # It has decided that they are a reason to stop.
             self.session.conductor.stop_at_hits()
 
     def beat(self, period_s: int) -> None:
@@ -378,6 +390,14 @@ class TrainingProcess:
     def wants_exit(self) -> bool:
         """Whether it is to be told to end."""
         return self._wants_exit
+
+    def note(self, text: str) -> None:
+        """Take what the process has to say to a person: it stays with the rank, also when the training has ended."""
+        if text not in self._notices and len(self._notices) < _MOST_NOTICES:
+            self._notices.append(text)
+            self.session.warn(f"rank {self.rank}: {text}" if self.identity.world_size > 1 else text)
+            self.set_state(self.state, text)
+            self.session.announce(news=True)
 
     # --- coming and going ---
 
@@ -448,10 +468,16 @@ class TrainingProcess:
         self.questions.close(gone)
         self.questions.refuse(gone)
         if self.state is not State.TERMINATED:
-            self.set_state(state, message)
+            self.set_state(state, message or self._at_end(state))
         if self._hits:
             self.session.later(self._note_last_hits())
         self.session.left(self)
+
+    def _at_end(self, state: State) -> str:
+        """Return what a person should know of a training that has ended by itself."""
+        if self._notices:
+            return self._notices[-1]
+        return _NO_STEP if state is State.FINISHED and not self.step and self.identity.is_agent else ""
 
     async def _note_last_hits(self) -> None:
         """Note the hits of a process that ended before it arrived anywhere with them: they may say why."""

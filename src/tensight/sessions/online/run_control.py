@@ -49,15 +49,19 @@ class Steps(Run):
     ----------
     target : int or None
         The step, as all ranks count it together; None for no end.
+    stands_always : bool
+        Whether every process asks after each step whether to go on.
     """
 
-    def __init__(self, target: int | None) -> None:
+    def __init__(self, target: int | None, *, stands_always: bool = False) -> None:
         super().__init__()
         self._target = target
+        self._stands_always = stands_always
 
     def until(self, target: int) -> Steps:
         """Return the same run, with its end there if that comes before its own."""
-        return Steps(target if self._target is None else min(self._target, target))
+        nearer = target if self._target is None else min(self._target, target)
+        return Steps(nearer, stands_always=self._stands_always)
 
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command for one step; a process that counts steps and can be paused is told all of them."""
@@ -65,7 +69,7 @@ class Steps(Run):
         if left is not None and left <= 0:
             return None
         can = process.identity.abilities
-        if process.is_alone and can.steps and can.pause:
+        if process.is_alone and can.steps and can.pause and not self._stands_always:
             return wire.run_step(-1 if left is None else left)
         # Of the last step and the one before it a person sees values.
         return wire.run_step(more=can.pause and (left is None or left > 2))

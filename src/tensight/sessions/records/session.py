@@ -69,6 +69,17 @@ class Capabilities(Record):
     """Slices and pictures are computed in the training process; whole tensors do not travel for them."""
 
 
+class OngoingHits(Record):
+    """Hits for which a training does not stop: they were reported before, or follow from what was."""
+
+    step: int
+    """The last step of which they are known."""
+    since: int
+    """The step since which there are any."""
+    tensors: int
+    """Tensors with such a hit in `step`."""
+
+
 class RankRecord(Record):
     """One rank of a run."""
 
@@ -120,6 +131,8 @@ class SessionRecord(Record):
     watchpoints: int = 0
     hits: int = 0
     """Tensors with a hit in the current step."""
+    ongoing: OngoingHits | None = None
+    """What goes on hitting while the training runs, without stopping it."""
     outdated: bool = False
     """The step is not checked with the watchpoints as they are; recheck."""
     recommended_offered: bool = False
@@ -183,6 +196,8 @@ class Command(Record):
     steps: int = Field(default=-1, ge=-1, le=2**31 - 1)
     """``continue``: how many steps, -1 until something stops it; ``go_to_step``: the step; ``step_back``: how many,
     -1 counts as 1."""
+    stop_on: Literal["new", "every"] = "new"
+    """``continue``: which hits stop it: those that were not reported before and do not follow from what was, or all."""
     rank: int | None = None
     """``run_to_node``, ``previous_node``: whose; by default any rank, or all."""
     graph: str = ""

@@ -1,0 +1,107 @@
+"""Which hits a training stops for, out of what an agent knows of the step that runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tensight.watchpoints.causes import Causes, HitFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Program
+    from tensight.agents.watching_hits import AgentHit
+
+_PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
+
+
+class AgentCauses:
+    """Tells the new hits of a training from those that go on and those that follow from others.
+
+    Parameters
+    ----------
+    places : PlaceTable
+    finds_non_finite : callable
+        Tells of a watchpoint's number whether it hits on nothing but NaN and Inf.
+    checked : callable
+        Returns the names of the nodes on which such watchpoints look.
+    """
+
+    def __init__(
+        self, places: PlaceTable, finds_non_finite: Callable[[int], bool], checked: Callable[[], Set[str]]
+    ) -> None:
+        self._places = places
+        self._finds_non_finite = finds_non_finite
+        self._causes = Causes(self._is_persistent, checked)
+        self._program: Program | None = None
+        self._inputs_of: dict[int, tuple[Program, dict[str, tuple[str, ...]]]] = {}
+
+    def runs(self, program: Program) -> None:
+        """Take note of what the step computes."""
+        self._program = program
+
+    def forget(self, watchpoint: int) -> None:
+        """Forget the hits of a watchpoint that looks for something else now."""
+        self._causes.forget(watchpoint)
+
+    def judge(self, hits: list[AgentHit], running: Callable[[], Program] | None = None) -> list[AgentHit]:
+        """Return the hits of a step, or of a node of it, each with whether it is a reason to stop.
+
+        Parameters
+        ----------
+        hits : list of AgentHit
+        running : callable, optional
+            Returns what has run so far of a step that is not over, and may compute something else than those before.
+        """
+        if not hits:
+            return hits
+
+        known = {} if self._program is None else self._inputs(self._program)
+        so_far = None if running is None else partial(self._inputs_so_far, running)
+        return _marked(hits, self._causes.judge(self._facts(hits), known, so_far))
+
+    def judge_again(self, hits: list[AgentHit]) -> list[AgentHit]:
+        """Return the hits of a step that has ended and was checked once more, perhaps for other watchpoints."""
+        return _marked(hits, self._causes.judge_again(self._facts(hits)))
+
+    def end_step(self, seen: Sequence[int], *, was_checked: bool) -> None:
+        """Note that a step has ended, in which these places were seen, and checked unless it says otherwise."""
+        self._causes.end_step(lambda: set(seen) if was_checked else ())
+
+    def _facts(self, hits: list[AgentHit]) -> list[HitFacts]:
+        return [
+            HitFacts(
+                hit.watchpoint,
+                hit.place.number,
+                hit.place.node.name,
+                hit.place.node.role in _PERSISTENT,
+                self._finds_non_finite(hit.watchpoint),
+            )
+            for hit in hits
+        ]
+
+    def _inputs(self, program: Program) -> dict[str, tuple[str, ...]]:
+        """Return what each operator of a program reads."""
+        known = self._inputs_of.get(program.number)
+        if known is None or known[0] is not program:
+            inputs = {
+                node.name: tuple(source[0] for source in node.inputs if source is not None)
+                for node in program.nodes
+                if node.role == "operator"
+            }
+            known = self._inputs_of[program.number] = program, inputs
+        return known[1]
+
+    def _inputs_so_far(self, running: Callable[[], Program]) -> Mapping[str, Sequence[str]]:
+        return self._inputs(running())
+
+    def _is_persistent(self, name: str) -> bool:
+        node = self._places.find_node(name)
+        return node is not None and node.role in _PERSISTENT
+
+
+def _marked(hits: list[AgentHit], judged: list[bool]) -> list[AgentHit]:
+    return [hit if is_new else replace(hit, is_new=False) for hit, is_new in zip(hits, judged, strict=True)]

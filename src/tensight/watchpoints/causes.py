@@ -1,0 +1,178 @@
+"""Which hits are a reason to stop: those that are new, and do not follow from what has been reported.
+
+A watchpoint that hit on a tensor when it was last checked there goes on hitting; that is reported once, and again only
+when it has cleared and come back. A NaN makes everything NaN that is computed from it, in this step and, through the
+parameters that it is written into, in all later ones; that is one cause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.graph import is_gradient_scope
+from tensight.graph.optimizers import is_of_optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
+
+ONLY_NON_FINITE = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count"})
+"""Names of the quantities that are greater than 0 only where a tensor has NaN or Inf."""
+
+
+class HitFacts(NamedTuple):
+    """What must be known of a hit.
+
+    Attributes
+    ----------
+    watchpoint : int
+    tensor : hashable
+        Which tensor it is, in whatever form.
+    node : str
+        Name of its node.
+    is_persistent : bool
+        Whether the node keeps its value from one step to the next: a parameter, a buffer, a state of an optimizer.
+    is_non_finite : bool
+        Whether the watchpoint hits on nothing but NaN and Inf.
+    """
+
+    watchpoint: int
+    tensor: Hashable
+    node: str
+    is_persistent: bool
+    is_non_finite: bool
+
+    @property
+    def key(self) -> tuple[int, Hashable]:
+        """What goes on hitting: a watchpoint on a tensor."""
+        return self.watchpoint, self.tensor
+
+
+class Causes:
+    """Tells new hits of a process from those that go on and those that follow from others.
+
+    Parameters
+    ----------
+    is_persistent : callable
+        Tells of a node that is no operator whether it keeps its value from one step to the next.
+    checked : callable
+        Returns the names of the nodes on which watchpoints look for NaN and Inf.
+    """
+
+    def __init__(self, is_persistent: Callable[[str], bool], checked: Callable[[], Set[str]]) -> None:
+        self._is_persistent = is_persistent
+        self._checked = checked
+        self._inputs: Mapping[str, Sequence[str]] = {}
+        self._ongoing: dict[tuple[int, Hashable], HitFacts] = {}
+        self._now: dict[tuple[int, Hashable], HitFacts] = {}
+        self._new: set[tuple[int, Hashable]] = set()
+        self._latest_new: set[tuple[int, Hashable]] = set()
+        self._sick: set[str] = set()
+        self._poisoned: set[str] = set()
+        self._is_poisoned = False
+
+    def forget(self, watchpoint: int | None = None) -> None:
+        """Forget the hits of a watchpoint that looks for something else now, or all of them."""
+        kept = {key: fact for key, fact in self._ongoing.items() if watchpoint is not None and key[0] != watchpoint}
+        self._ongoing = kept
+        if watchpoint is None:
+            self._poisoned, self._is_poisoned = set(), False
+
+    def judge(
+        self,
+        hits: Sequence[HitFacts],
+        inputs: Mapping[str, Sequence[str]],
+        running: Callable[[], Mapping[str, Sequence[str]]] | None = None,
+    ) -> list[bool]:
+        """Return of the hits of a step, or of a node of it, whether they are a reason to stop.
+
+        Parameters
+        ----------
+        hits : sequence of HitFacts
+        inputs : mapping of str to sequence of str
+            What each operator of the step reads, as far as is known.
+        running : callable, optional
+            Returns the same of a step that is not over, and may compute something else than those before.
+        """
+        self._inputs = inputs
+        for hit in hits:
+            self._now[hit.key] = hit
+            if hit.is_non_finite:
+                self._sick.add(hit.node)
+        judged = list(map(self._is_new, hits))
+        if running is not None and len(self._sick) > 1 and any(judged):
+            self._inputs = running()
+            judged = list(map(self._is_new, hits))
+        self._new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
+        return judged
+
+    def judge_again(self, hits: Sequence[HitFacts]) -> list[bool]:
+        """Return the same of a step that has ended and was checked once more, perhaps for other watchpoints."""
+        judged = [hit.key in self._latest_new or hit.key not in self._ongoing for hit in hits]
+        self._latest_new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
+        self._ongoing.update((hit.key, hit) for hit in hits)
+        return judged
+
+    def end_step(self, seen: Callable[[], Container[Hashable]]) -> None:
+        """Note that a step has ended.
+
+        Parameters
+        ----------
+        seen : callable
+            Returns the tensors that were checked in it; what did not hit on them has cleared.
+        """
+        if not (self._ongoing or self._now):
+            return
+        cleared = seen()
+        still = {key: fact for key, fact in self._ongoing.items() if key[1] not in cleared}
+        self._ongoing = {**still, **self._now}
+        sick = [fact for fact in self._ongoing.values() if fact.is_non_finite]
+        self._poisoned = {fact.node for fact in sick if fact.is_persistent}
+        self._is_poisoned = bool(sick)
+        self._latest_new, self._new = self._new, set()
+        self._now, self._sick = {}, set()
+
+    def _is_new(self, hit: HitFacts) -> bool:
+        if hit.key in self._ongoing:
+            return False
+        if hit.is_persistent:
+            # It is written by this step's update, or was when an earlier one poisoned it.
+            by_operators = any(name in self._inputs for name in self._sick)
+            return not (by_operators or hit.node in self._poisoned)
+        if not hit.is_non_finite and hit.node in self._sick:
+            return False
+        if hit.node not in self._inputs:
+            # An operator that runs for the first time, or data: nobody knows what went in.
+            return self._sick <= {hit.node}
+        return not self._inherits(hit.node)
+
+    def _inherits(self, name: str) -> bool:
+        """Whether a NaN or Inf that was reported went into an operator, directly or through what nobody checks."""
+        inputs, checked = self._inputs, self._checked()
+        if _is_later(name) and any(one in inputs and not _is_later(one) for one in self._sick):
+            return True
+        waiting, visited = list(inputs[name]), {name}
+        while waiting:
+            at = waiting.pop()
+            if at in visited:
+                continue
+            visited.add(at)
+            if at not in inputs:
+                if self._is_poisoned_data(at, checked):
+                    return True
+            elif at in self._sick:
+                return True
+            elif at not in checked:
+                waiting += inputs[at]
+        return False
+
+    def _is_poisoned_data(self, name: str, checked: Set[str]) -> bool:
+        """Whether what an operator read of a parameter, or of data, holds a NaN or Inf that was reported."""
+        if not self._is_persistent(name):
+            return name in self._sick
+        # What is known of it in this step is its value after the update; what counts is the one before.
+        return name in self._poisoned or (self._is_poisoned and name not in checked)
+
+
+def _is_later(name: str) -> bool:
+    """Whether an operator belongs to the backward pass or to an optimizer."""
+    return is_gradient_scope(name) or is_of_optimizer("", name.rpartition("/")[0])

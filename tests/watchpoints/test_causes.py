@@ -1,0 +1,100 @@
+"""Which hits are a reason to stop: what is new and follows from nothing that was reported."""
+
+from __future__ import annotations
+
+from tensight.watchpoints.causes import Causes, HitFacts
+
+INPUTS = {
+    "Default/fc1": ["x", "fc1.weight"],
+    "Default/relu": ["Default/fc1"],
+    "Default/fc2": ["Default/relu", "fc2.weight"],
+    "Default/side": ["x"],
+    "Gradients/Default/fc2": ["Default/relu"],
+    "Optimizer/fc1/weight/ApplySGD-op0": ["fc1.weight", "Gradients/Default/fc2"],
+}
+PARAMETERS = {"fc1.weight", "fc2.weight"}
+
+
+class Training:
+    """A training of which only hits are known."""
+
+    def __init__(self, *checked: str) -> None:
+        self.checked = set(checked)
+        self.causes = Causes(PARAMETERS.__contains__, lambda: self.checked)
+
+    def step(self, *nodes: str, seen: set[str] | None = None, non_finite: bool = True) -> list[str]:
+        """Return the hits of a step that are a reason to stop, by their nodes."""
+        hits = [HitFacts(1 + (not non_finite), node, node, node in PARAMETERS, non_finite) for node in nodes]
+        judged = self.causes.judge(hits, INPUTS)
+        self.causes.end_step(lambda: {*INPUTS, *PARAMETERS, "x"} if seen is None else seen)
+        return [node for node, is_new in zip(nodes, judged, strict=True) if is_new]
+
+
+ALL = (*INPUTS, *PARAMETERS, "x")
+
+
+def test_what_goes_on_is_a_reason_once_and_again_when_it_has_cleared_and_come_back() -> None:
+    training = Training()
+    assert [training.step("Default/fc1", non_finite=False) for _ in range(3)] == [["Default/fc1"], [], []]
+    assert training.step() == []
+    assert training.step("Default/fc1", non_finite=False) == ["Default/fc1"]
+
+
+def test_a_tensor_that_was_not_seen_has_not_cleared() -> None:
+    training = Training()
+    assert training.step("Default/side", non_finite=False) == ["Default/side"]
+    assert training.step(seen={"Default/fc1"}) == []
+    assert training.step("Default/side", non_finite=False) == []
+
+
+def test_what_is_computed_from_a_nan_follows_from_it_through_parameters_too() -> None:
+    training = Training(*ALL)
+    everything = ("Default/relu", "Default/fc2", "Gradients/Default/fc2", "fc1.weight", "fc2.weight")
+    assert training.step(*everything) == ["Default/relu"]
+    assert training.step("Default/fc1", *everything) == []
+    assert training.step("Default/fc1", *everything) == []
+
+
+def test_a_second_cause_beside_one_that_goes_on_is_a_reason() -> None:
+    training = Training(*ALL)
+    assert training.step("Default/side") == ["Default/side"]
+    assert training.step("Default/side", "Default/relu", "Default/fc2") == ["Default/relu"]
+    # A warning on a tensor is no reason for a NaN further on.
+    assert training.step("Default/fc1", non_finite=False) == ["Default/fc1"]
+
+
+def test_a_nan_of_the_backward_pass_alone_is_a_reason() -> None:
+    training = Training(*ALL)
+    assert training.step("Gradients/Default/fc2", "fc1.weight") == ["Gradients/Default/fc2"]
+
+
+def test_what_nobody_checks_is_looked_through() -> None:
+    training = Training("Default/fc1", "Default/fc2", *PARAMETERS)
+    assert training.step("Default/fc1", "Default/fc2") == ["Default/fc1"]
+    checked = Training("Default/fc1", "Default/relu", "Default/fc2", *PARAMETERS)
+    # The NaN of fc1 was gone in between.
+    assert checked.step("Default/fc1", "Default/fc2") == ["Default/fc1", "Default/fc2"]
+
+
+def test_a_weight_that_jumps_between_steps_is_a_reason_and_what_reads_it_is_none_later() -> None:
+    training = Training(*ALL)
+    assert training.step("fc2.weight") == ["fc2.weight"]
+    assert training.step("fc2.weight", "Default/fc2") == []
+
+
+def test_parameters_that_nobody_checks_are_taken_to_be_poisoned_while_something_goes_on() -> None:
+    training = Training(*INPUTS)
+    assert training.step("Default/fc2") == ["Default/fc2"]
+    assert training.step("Default/fc1", "Default/fc2") == []
+    assert training.step() == []
+    assert training.step("Default/fc1") == ["Default/fc1"]
+
+
+def test_what_has_been_checked_again_goes_on_from_there() -> None:
+    training = Training()
+    hit = HitFacts(5, "Default/fc1", "Default/fc1", False, False)
+    assert training.causes.judge_again([hit]) == [True]
+    assert training.causes.judge_again([hit]) == [True]
+    assert training.causes.judge([hit], INPUTS) == [False]
+    training.causes.forget(5)
+    assert training.causes.judge([hit], INPUTS) == [True]
