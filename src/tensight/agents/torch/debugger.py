@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,8 @@ from torch.nn.modules import module as module_hooks
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.meeting import as_one_job
+from tensight.agents.notices import say_once
+from tensight.agents.oversights import UPDATES, Oversights
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
@@ -25,6 +28,8 @@ from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.traced_programs import Programs
 from tensight.errors import InputError
+from tensight.graph import is_gradient_scope
+from tensight.graph.layers import OPTIMIZER_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.traced_programs import Trace
 
 
 class Debugger(TrainingDebugger):
@@ -72,6 +78,10 @@ class Debugger(TrainingDebugger):
         self._boundary = Boundary(self._give_up)
         self._waiting: RemovableHandle | None = None
         self._backward = Replacements()
+        self._thread = threading.get_ident()
+        self._seen_trace: Trace | None = None
+        self._has_operators = False
+        self._updates_unattached = 0
 
     # --- beginning and end ---
 
@@ -107,10 +117,21 @@ class Debugger(TrainingDebugger):
         updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         owners = (one for one in live_instances(nn.Module) if any(id(weight) in updated for weight in one.parameters()))
         model = next(owners, None)
-        if model is not None:
-            self._wait_no_more()
-            with self._guarded():
-                self._attach(model)
+        if model is None:
+            self._count_unattached(optimizer)
+            return
+        self._wait_no_more()
+        with self._guarded():
+            self._attach(model)
+
+    def _count_unattached(self, optimizer: torch.optim.Optimizer) -> None:
+        """Report updates of what belongs to no module: nothing is debugged yet."""
+        self._updates_unattached += 1
+        if self._updates_unattached == UPDATES:
+            say_once(
+                f"{UPDATES} updates by {type(optimizer).__name__} were made, of tensors that belong to no module, and"
+                " no call of a module with parameters was seen: nothing is debugged yet"
+            )
 
     def _wait_no_more(self) -> None:
         if self._waiting is not None:
@@ -135,13 +156,16 @@ class Debugger(TrainingDebugger):
             self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []
-        self._steps = Steps(self._parameters, capture, self._boundary, self._update_done, self._loss_scaled)
+        self._names = names
+        oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
+        self._steps = Steps(
+            self._parameters, capture, self._boundary, self._update_done, self._loss_scaled, oversights=oversights
+        )
         agent.running_program = lambda: self._programs.running(capture.preview())
         self._parameters.observe()
         agent.attach(self._programs.preview(capture.preview()))
         self._steps.install()
-        if isinstance(capture, ModuleCapture):
-            self._backward.put(torch.autograd, "backward", self._backward_begins)
+        self._backward.put(torch.autograd, "backward", self._backward_begins)
         capture.start()
         self._leave_children()
 
@@ -189,12 +213,23 @@ class Debugger(TrainingDebugger):
 
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
         if self._capture is not None:
+            wanted = agent.capturing
             trace = self._capture.end_step()
             self._parameters.observe()
             agent.watches.idle = self._parameters.idle
+            if wanted:
+                self._note_step(trace)
             agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             agent.watches.loss_scaled = False
             self._capture.begin_step()
+
+    def _note_step(self, trace: Trace) -> None:
+        """Note whether anything of a step was seen that somebody wanted to see."""
+        if trace is not self._seen_trace:
+            self._seen_trace = trace
+            self._has_operators = any(not _is_later(node.name) for node in trace.operators)
+        why = "" if self._has_operators else _why_unseen(self._names)
+        self._oversights.step_done(has_operators=self._has_operators, why=why)
 
     def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
         """Notice from which tensors a backward pass begins."""
@@ -202,10 +237,27 @@ class Debugger(TrainingDebugger):
         return original(tensors, *arguments, **named)
 
     def _before_backward(self, tensors: Any) -> None:
+        if not self._is_over and threading.get_ident() == self._thread:
+            self._oversights.backward_pass()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
+
+
+def _is_later(name: str) -> bool:
+    return is_gradient_scope(name) or name.startswith(OPTIMIZER_SCOPE)
+
+
+def _why_unseen(names: Names) -> str:
+    """Return why no call of a model may have been seen, as far as the models tell."""
+    modules = [module for root in names.roots if (module := root.module()) is not None]
+    if any(getattr(one, "_compiled_call_impl", None) is not None for top in modules for one in top.modules()):
+        return "it was compiled in place (model.compile()), and PyTorch calls no hooks of what it compiled"
+    return (
+        "it is called in another thread, or something else is called in its place: a compiled, scripted or exported"
+        " form, or a copy of it"
+    )
 
 
 def _framework(model: nn.Module) -> Framework:

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from tensight.agents.oversights import Oversights
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.parameters import Parameters
 
 _OPTIMIZERS_CALL = 4
 """Frames from a hook to PyTorch's function that calls it: between are those of the boundary."""
+
+_UNKNOWN_PARAMETERS = (
+    "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
+    " another one."
+)
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -41,6 +47,8 @@ class Steps:
         Told when a step has ended, and whether a loss scaler has left out its update.
     on_scaling : callable () -> None
         Told when a loss is scaled: gradients may overflow on purpose until the step ends.
+    oversights : Oversights
+        Told of updates that are not counted.
     """
 
     def __init__(
@@ -50,14 +58,17 @@ class Steps:
         boundary: Boundary,
         on_step: Callable[[bool], None],
         on_scaling: Callable[[], None],
+        *,
+        oversights: Oversights,
     ) -> None:
         self._parameters = parameters
+        self._oversights = oversights
         self._capture = capture
         self._boundary = boundary
         self._on_step = on_step
         self._on_scaling = on_scaling
         self._is_active = False
-        self._thread = threading.get_ident()
+        self._thread, self._thread_name = threading.get_ident(), threading.current_thread().name
         self._is_installed = False
         self._foreign: set[int] = set()
         self._foreign_generation = -1
@@ -69,7 +80,7 @@ class Steps:
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
-        self._thread = threading.get_ident()
+        self._thread, self._thread_name = threading.get_ident(), threading.current_thread().name
         self._is_active = True
         if not self._is_installed:
             self._is_installed = True
@@ -88,13 +99,19 @@ class Steps:
     def _before(
         self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> _Arguments | None:
-        if threading.get_ident() != self._thread or not self._is_active:
+        if not self._is_active:
+            return None
+        if threading.get_ident() != self._thread:
+            self._oversights.update_elsewhere(type(optimizer).__name__, self._thread_name)
             return None
         frame = sys._getframe(_OPTIMIZERS_CALL)
         self._running = [other for other in self._running if _is_running(other, frame)]
         is_inner = bool(self._running)
         self._running.append(frame)
-        if is_inner or not self._knows(optimizer):
+        if is_inner:
+            return None
+        if not self._knows(optimizer):
+            self._oversights.strange_update(type(optimizer).__name__, _UNKNOWN_PARAMETERS)
             return None
         self._evaluations = 0
         self._parameters.note_update(optimizer)

@@ -1,0 +1,99 @@
+"""What a person may believe to be debugged, and is not: each is reported once, with what was seen and what was not."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UPDATES = 3
+"""Updates without a step, and steps without an operator, after which that is reported."""
+
+BACKWARD_PASSES = 32
+"""The same of backward passes, of which several may be accumulated."""
+
+
+class Oversights:
+    """Counts what is seen of a training without becoming a step.
+
+    Parameters
+    ----------
+    report : callable (text) -> None
+        Reports to the person, wherever that is read.
+    step : callable
+        Returns how many steps have been counted.
+    """
+
+    def __init__(self, report: Callable[[str], None], step: Callable[[], int]) -> None:
+        self._report = report
+        self._step = step
+        self._strangers: dict[str, int] = {}
+        self._elsewhere: dict[tuple[str, str], int] = {}
+        self._backward_passes = 0
+        self._empty_steps = 0
+        self._reported: set[str] = set()
+
+    def strange_update(self, optimizer: str, why: str) -> None:
+        """Note an update by an optimizer that trains none of the models.
+
+        Parameters
+        ----------
+        optimizer : str
+            Its class.
+        why : str
+            What is known of it, in a sentence.
+        """
+        self._strangers[optimizer] = count = self._strangers.get(optimizer, 0) + 1
+        if count >= UPDATES:
+            self._once(
+                "strangers",
+                f"{count} updates by {optimizer} are not counted as steps: {why} The session stays at step"
+                f" {self._step()} until an optimizer updates parameters of a model that is debugged; make it from the"
+                " parameters of the model that is called",
+            )
+
+    def update_elsewhere(self, optimizer: str, thread: str) -> None:
+        """Note an update in a thread that is not followed."""
+        key = optimizer, threading.current_thread().name
+        self._elsewhere[key] = count = self._elsewhere.get(key, 0) + 1
+        if count >= UPDATES and not self._step():
+            self._once(
+                "elsewhere",
+                f"{count} updates by {optimizer} in thread {key[1]!r} are not counted as steps: only thread {thread!r},"
+                " in which debugging began, is followed. Begin debugging in the thread that trains",
+            )
+
+    def backward_pass(self) -> None:
+        """Note that a backward pass begins."""
+        self._backward_passes += 1
+        if self._backward_passes >= BACKWARD_PASSES and not (self._strangers or self._elsewhere):
+            self._once(
+                "backward",
+                f"{self._backward_passes} backward passes since step {self._step()}, and no update by an optimizer that"
+                " trains the models. Where gradients are accumulated over more, this is nothing; where something else"
+                " updates the parameters, end steps with dbg.step() or step_on='forward'",
+            )
+
+    def step_done(self, *, has_operators: bool, why: str) -> None:
+        """Note that a step was counted.
+
+        Parameters
+        ----------
+        has_operators : bool
+            Whether anything of its forward pass was seen, as far as anybody wanted to.
+        why : str
+            What is known of the reason if not, in a sentence.
+        """
+        self._strangers.clear()
+        self._backward_passes = 0
+        self._empty_steps = 0 if has_operators else self._empty_steps + 1
+        if self._empty_steps >= UPDATES:
+            seen = f"{self._empty_steps} steps were counted, and no call of a model was seen in them"
+            self._once("empty", f"{seen}: {why}")
+
+    def _once(self, what: str, text: str) -> None:
+        if what not in self._reported:
+            self._reported.add(what)
+            self._report(text)
