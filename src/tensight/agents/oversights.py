@@ -32,6 +32,7 @@ class Oversights:
         self._strangers: dict[str, int] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
         self._backward_passes = 0
+        self._is_updating = False
         self._empty_steps = 0
         self._reported: set[str] = set()
 
@@ -65,9 +66,18 @@ class Oversights:
                 " in which debugging began, is followed. Begin debugging in the thread that trains",
             )
 
+    def update_begins(self) -> None:
+        """Note an update by an optimizer that trains the models; it may make backward passes of its own."""
+        self._is_updating = True
+        self._backward_passes = 0
+
+    def update_ends(self) -> None:
+        """Note that the update is done."""
+        self._is_updating = False
+
     def backward_pass(self) -> None:
         """Note that a backward pass begins."""
-        self._backward_passes += 1
+        self._backward_passes += not self._is_updating
         if self._backward_passes >= BACKWARD_PASSES and not (self._strangers or self._elsewhere):
             self._once(
                 "backward",

@@ -65,6 +65,7 @@ class SeeingAgent:
     initial: SeenStep | None = None
     steps: list[SeenStep] = field(default_factory=list)
     nodes_done: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     running_program: Callable[[], Program] | None = None
     order: list[int] = field(default_factory=list)
     watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False))
@@ -89,6 +90,9 @@ class SeeingAgent:
     def observe_once(self, place: int, tensor: Any) -> None:
         if place >= len(self.columns.iteration) or self.columns.iteration[place] != self.columns.current_iteration:
             self.observe(place, tensor, int(Need.ROW))
+
+    def report(self, text: str) -> None:
+        self.reports.append(text)
 
     def node_done(self, node: DeclaredNode) -> None:
         self.nodes_done.append(node.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from seen_steps import Seen
@@ -250,3 +252,82 @@ def test_when_debugging_ends_within_an_update_other_peoples_hooks_still_run() ->
             handle.remove()
     assert told == [1, 1, 1]
     assert seen.agent.closed
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_updates_of_another_model_are_reported_within_the_first_steps(capture: str) -> None:
+    replaced = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(replaced.parameters(), 0.1)
+    model = nn.Linear(2, 1)
+    with Seen(model, capture=capture) as seen:
+        for _ in range(40):
+            model(batch()).sum().backward()
+            optimizer.step()
+            if optimizer.param_groups and len(seen.agent.reports) == 1:
+                break
+        assert seen.steps == []
+        assert len(seen.agent.reports) == 1
+        assert "3 updates by SGD are not counted as steps: none of its parameters belongs" in seen.agent.reports[0]
+        for _ in range(40):
+            model(batch()).sum().backward()
+            optimizer.step()
+        assert len(seen.agent.reports) == 1
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_backward_passes_without_any_update_are_reported(capture: str) -> None:
+    model = nn.Linear(2, 1)
+    with Seen(model, capture=capture) as seen:
+        for _ in range(40):
+            model(batch()).sum().backward()
+        (report,) = seen.agent.reports
+        assert report.startswith("32 backward passes since step 0, and no update by an optimizer")
+
+
+def test_updates_in_another_thread_are_reported() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def train() -> None:
+        for _ in range(5):
+            model(batch()).sum().backward()
+            optimizer.step()
+
+    with Seen(model, optimizer) as seen:
+        thread = threading.Thread(target=train, name="trainer")
+        thread.start()
+        thread.join()
+        (report,) = seen.agent.reports
+        assert "3 updates by SGD in thread 'trainer' are not counted as steps: only thread" in report
+
+
+def test_steps_in_which_no_model_was_called_are_reported_with_the_reason() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Seen(model, optimizer) as seen:
+        for _ in range(4):
+            nn.functional.linear(batch(), model.weight, model.bias).sum().backward()
+            optimizer.step()
+        (report,) = seen.agent.reports
+        assert report.startswith("3 steps were counted, and no call of a model was seen in them: it is called in")
+
+
+def test_what_is_healthy_is_not_reported() -> None:
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=50, tolerance_grad=0, tolerance_change=0)
+    inputs = batch()
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (model(inputs) - 1).square().mean()
+        loss.backward()
+        return loss
+
+    with Seen(model, optimizer) as seen:
+        for _ in range(3):
+            optimizer.step(closure)
+        for _ in range(4):
+            for _ in range(16):
+                model(inputs).sum().backward()
+            optimizer.step(closure)
+        assert seen.agent.reports == []

@@ -227,7 +227,8 @@ class Debugger(TrainingDebugger):
         """Note whether anything of a step was seen that somebody wanted to see."""
         if trace is not self._seen_trace:
             self._seen_trace = trace
-            self._has_operators = any(not _is_later(node.name) for node in trace.operators)
+            # What a backward pass began from is seen whatever has computed it.
+            self._has_operators = any(not _is_later(node.name) and node.type != "Loss" for node in trace.operators)
         why = "" if self._has_operators else _why_unseen(self._names)
         self._oversights.step_done(has_operators=self._has_operators, why=why)
 

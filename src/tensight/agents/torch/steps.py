@@ -114,6 +114,7 @@ class Steps:
             self._oversights.strange_update(type(optimizer).__name__, _UNKNOWN_PARAMETERS)
             return None
         self._evaluations = 0
+        self._oversights.update_begins()
         self._parameters.note_update(optimizer)
         found = _closure(arguments, named)
         if found is None:
@@ -130,6 +131,7 @@ class Steps:
         if self._running or not self._knows(optimizer):
             return
         self._updates += 1
+        self._oversights.update_ends()
         skipped = getattr(optimizer, "found_inf", None)
         self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
 
