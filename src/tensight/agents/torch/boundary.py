@@ -37,12 +37,21 @@ _left_hooks: list[RemovableHandle] = []
 """Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does."""
 
 
+def _find_fx_tracing() -> Callable[[], bool]:
+    """Return what says whether FX traces: newer versions of PyTorch know that of each thread, older ones of all."""
+    of_thread: Callable[[], bool] | None = getattr(fx_tracing, "_get_is_fx_tracing", None)
+    return of_thread or (lambda: getattr(fx_tracing, "_is_fx_tracing_flag", False))
+
+
+_is_fx_tracing = _find_fx_tracing()
+
+
 def is_transforming() -> bool:
     """Whether what runs here is no training: PyTorch traces, exports or compiles it, or its tensors are fake."""
     # Only this first question is one that PyTorch's compiler can answer while it reads our hooks.
     if _is_compiling():
         return True
-    if fx_tracing._is_fx_tracing_flag or _tracing_state() is not None:
+    if _is_fx_tracing() or _tracing_state() is not None:
         return True
     if _innermost_transform() is not None and any(each.key() == _FUNCTIONALIZE for each in _transforms()):
         # Its tensors look like any other, and have no memory. Those of vmap and grad say so.
