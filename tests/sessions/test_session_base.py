@@ -283,6 +283,17 @@ def test_the_recommended_watchpoints_fit_the_run_and_are_there_once(sick: Dump) 
     assert "WI" not in [record.abbreviation for record in run(later.recommend(True))]
 
 
+def test_a_path_that_names_nothing_is_said(sick: Dump) -> None:
+    session = StillSession.of_dump(sick)
+    paths = (Edit(path="Default"), Edit(path="Defualt/network"))
+    created = run(session.create_watchpoint(WatchpointSpec(condition="TO", selection="none", edits=paths)))
+    assert created.nodes > 0
+    texts = [event.data["text"] for event in session.events.after(0).events if event.kind == "message"]
+    assert [text for text in texts if "no graph has" in text] == [
+        "watchpoint 1: no graph has a scope or a node 'Defualt/network' so far; check its spelling"
+    ]
+
+
 def test_who_refuses_the_recommended_watchpoints_is_not_asked_again(sick: Dump, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     session = StillSession.of_dump(sick, name="job", workspace=workspace)

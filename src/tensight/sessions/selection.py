@@ -139,6 +139,11 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
     return mask
 
 
+def is_known(index: GraphIndex, edit: Edit) -> bool:
+    """Whether a graph has what the path of an edit names: a scope, a group or a node."""
+    return edit.graph in ("", index.graph.name) and (edit.path in index.scopes or edit.path in index.place)
+
+
 def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
     """Set the flags of what an edit covers: a scope or group, and a node of that name."""
     wanted = edit.containing.lower()

@@ -441,6 +441,7 @@ class Session(ABC):
                 raise StateError(f"{spec.condition} cannot be watched for: {because}")
             created = self.watchpoint_list.create(spec)
             await self._watchpoints_edited()
+            self._warn_of_unknown_paths(created)
             return self._watchpoint_record(created)
 
     async def change_watchpoint(self, watchpoint: int, change: WatchpointChange) -> WatchpointRecord:
@@ -449,6 +450,8 @@ class Session(ABC):
             self.editable()
             changed = self.watchpoint_list.change(watchpoint, change)
             await self._watchpoints_edited()
+            if change.edits is not None or change.further_edits:
+                self._warn_of_unknown_paths(changed)
             return self._watchpoint_record(changed)
 
     async def delete_watchpoints(self, watchpoints: Sequence[int] | None = None) -> None:
@@ -580,6 +583,11 @@ class Session(ABC):
         await asyncio.to_thread(self._resolve_watchpoints)
         self.events.append("watchpoints")
         await self.watchpoints_changed()
+
+    def _warn_of_unknown_paths(self, watchpoint: SessionWatchpoint) -> None:
+        """Tell which paths a person has written that name nothing; an agent's nodes may still appear as they run."""
+        for path in self.watchpoint_list.unknown_paths(watchpoint, self.ranks):
+            self.warn(f"watchpoint {watchpoint.id}: no graph has a scope or a node {path!r} so far; check its spelling")
 
     def _tell_problems(self) -> None:
         """Tell why watchpoints of an earlier session are not there."""

@@ -19,6 +19,7 @@ from tensight.sessions.selection import (
     NO_NODE,
     WatchedNodes,
     effective_edits,
+    is_known,
     parse_selection,
     selection_text,
     selection_words,
@@ -267,6 +268,12 @@ class WatchpointList:
         return sum(
             one.count for known in found if known is not None and known.is_of(watchpoint) for one in known.watched
         )
+
+    def unknown_paths(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> list[str]:
+        """Return the paths in the edits of a watchpoint that no graph has; none while there are no graphs."""
+        indexes = [self._indexes.of(graph) for rank in ranks for graph in self._graphs(rank)]
+        unknown = [edit.path for edit in watchpoint.edits if not any(is_known(index, edit) for index in indexes)]
+        return unknown if indexes else []
 
     def resolve(self, ranks: Iterable[int]) -> None:
         """Work out what all watchpoints watch, and forget what was known of graphs that are not there any more."""
