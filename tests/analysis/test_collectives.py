@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, origins
+from tensight.analysis.collectives import across_ranks
 
 Analyse = Callable[..., Analysis]
 FINE = (1.0, 2.0)
@@ -39,6 +41,18 @@ def test_what_came_from_another_rank_is_said_to_and_named_after_where_it_began(
     assert second.sentence == f"NaN came from rank 1 at step 1 in Default/{kind}-op2"
     assert second.arrived
     assert origins(analysis, [Anomaly.NAN], ranks=[0]) == [second]
+
+
+@pytest.mark.parametrize("kind", ["c10d.allreduce_", "_c10d_functional.all_reduce", "c10d._allgather_base_"])
+def test_pytorchs_collective_operators_are_known_with_their_library(
+    analyse: Analyse, tmp_path: Path, kind: str
+) -> None:
+    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, (np.nan, 2.0)), (np.nan, 2.0), "Add"))
+    first, second = origins(analysis, [Anomaly.NAN])
+    assert {first.from_rank, second.from_rank} == {None}
+    there, here = sorted((first, second), key=lambda origin: -origin.address.rank)
+    assert across_ranks([there, replace(here, op_type=kind)])[1].from_rank == 1
+    assert across_ranks([there, replace(here, op_type="gather")])[1].from_rank is None
 
 
 def test_what_no_rank_had_before_began_where_they_were_added_up(analyse: Analyse, tmp_path: Path) -> None:

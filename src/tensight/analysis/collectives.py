@@ -20,6 +20,14 @@ _COLLECTIVES = frozenset(
 )
 """Types of operators to which other ranks contribute."""
 
+_OF_PYTORCH = frozenset(
+    {"allgatherintotensor", "allgatherbase", "reducescattertensor", "reducescatterbase", "alltoallsingle", "recv"}
+    | {"allreducecoalesced", "allgathercoalesced", "scatter", "gather", "waittensor", "alltoallbase"}
+)
+"""Those that only PyTorch's library for communication has."""
+
+_LIBRARY = "c10d"
+
 
 def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
     """Return origins of all ranks, of which those at collective operators say from which rank the anomaly came.
@@ -32,7 +40,11 @@ def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
 
 
 def _is_collective(origin: Origin) -> bool:
-    return plain_type(origin.op_type) in _COLLECTIVES
+    library, _, kind = origin.op_type.rpartition(".")
+    name = plain_type(kind)
+    if library:
+        return _LIBRARY in library and (name in _COLLECTIVES or name in _OF_PYTORCH)
+    return name in _COLLECTIVES
 
 
 def _from_another(origin: Origin, elsewhere: list[Origin]) -> Origin:
