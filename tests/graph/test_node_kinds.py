@@ -130,6 +130,18 @@ class TestOptimizers:
         assert names(optimizer_states(model)) == ["shadow.net.alpha", "global_step"]
         assert names(frozen_weights(model)) == []
 
+    def test_states_of_an_optimizer_of_ones_own_are_no_weights_whatever_they_are_called(self) -> None:
+        model = graph(
+            *map(parameter, ("net.alpha", "pace_of_alpha")),
+            operator("Default/net/Mul-op1", "net.alpha"),
+            operator("Gradients/Default/Mul-op2", "Default/net/Mul-op1"),
+            operator(f"{SCOPE}/Assign-op3", "pace_of_alpha", "Gradients/Default/Mul-op2"),
+            operator(f"{SCOPE}/AssignSub-op4", "net.alpha", "Gradients/Default/Mul-op2"),
+        )
+
+        assert names(trainable_weights(model)) == ["net.alpha"]
+        assert names(optimizer_states(model)) == ["pace_of_alpha"]
+
     def test_an_unknown_optimizer_is_understood_by_its_shape(self) -> None:
         model = graph(
             parameter("w"),

@@ -152,7 +152,9 @@ def find_parameter_roles(graph: Graph) -> ParameterRoles:
             forward |= set(taken.values())
     states -= trainable
     names = {node.name for node in graph.parameters}
-    for node, name in assigned:
+    # Where the graph has the network too, its optimizer's states are what no layer reads, whatever they are called.
+    in_network = [each for each in assigned if each[1] in forward and _in_optimizer_scope(each[0].scope)]
+    for node, name in in_network or assigned:
         if name not in states and _assignment_trains(graph, node, name, forward=forward, names=names):
             trainable.add(name)
     has_optimizer = bool(trainable or touched)
