@@ -30,8 +30,11 @@ export function ValuesLine({ finding }: { finding: Finding }) {
 
 function SideText({ side }: { side: Side }) {
   const { t } = useTranslation(originTexts)
-  const range =
-    side.min === null ? t('nothingFinite') : t('from', { min: short(side.min), max: short(side.max) })
+  const range = side.isUnbounded
+    ? t('notRecorded')
+    : side.min === null
+      ? t('nothingFinite')
+      : t('from', { min: short(side.min), max: short(side.max) })
   return (
     <>
       <b className="mono">{range}</b>

@@ -27,10 +27,12 @@ export interface Side {
   posInf: number
   /** Elements with a statistic; 0: nothing is known. */
   known: number
+  /** Of a tensor that has finite elements their bounds were not recorded, as where MindSpore wrote NaN for them. */
+  isUnbounded: boolean
 }
 
 export function sideOf(tensors: readonly TensorRecord[], io: 'input' | 'output'): Side {
-  const side: Side = { min: null, max: null, nan: 0, negInf: 0, posInf: 0, known: 0 }
+  const side: Side = { min: null, max: null, nan: 0, negInf: 0, posInf: 0, known: 0, isUnbounded: false }
   for (const { statistics } of tensors.filter((one) => one.io === io)) {
     if (!statistics || !isFloating(statistics)) continue
     const { min, max } = statistics
@@ -40,6 +42,8 @@ export function sideOf(tensors: readonly TensorRecord[], io: 'input' | 'output')
     side.negInf += statistics.neg_inf_count
     side.posInf += statistics.pos_inf_count
     side.known += statistics.count
+    const notFinite = statistics.nan_count + statistics.neg_inf_count + statistics.pos_inf_count
+    if ((min == null || max == null) && notFinite < statistics.count) side.isUnbounded = true
   }
   return side
 }
