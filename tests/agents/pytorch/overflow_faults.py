@@ -364,7 +364,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("overflow of exp", unscaled, OVERFLOW, r"^Default/exp-op0$", step=6),
     Fault("log of one minus one", partial(trainings.gan, SaturatingGan), OVERFLOW, r"^Default/SaturatingGan/log-op\d$"),
     Fault("division by no variance", normalised, OVERFLOW, r"^Default/div-op0$", step=6),
-    Fault("NaN in the data", holey_data, OVERFLOW, r"^Default/inlet/addmm-op1$|^inputs?\b", step=6),
+    Fault("NaN in the data", holey_data, OVERFLOW, r"^Default/inlet/addmm-op1$|^inputs?\d*$", step=6),
     Fault("label out of range", mislabelled, OVERFLOW, r"^Default/log-op0$", step=6),
     Fault("gradient of a function of one's own", clipped, OVERFLOW, r"^Gradients/Default/div-op\d$", step=6),
 )
