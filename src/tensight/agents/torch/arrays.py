@@ -231,8 +231,13 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
         size_bytes = tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):
         return False
-    last = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return not tensor.numel() or (last + 1) * tensor.itemsize <= size_bytes
+    count = tensor.numel()
+    if tensor.is_contiguous():
+        end = tensor.storage_offset() + count
+    else:
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        end = tensor.storage_offset() + sum((length - 1) * step for length, step in steps) + 1
+    return not count or end * tensor.itemsize <= size_bytes
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
