@@ -99,7 +99,8 @@ class Causes:
             if hit.is_non_finite:
                 self._sick.add(hit.node)
         judged = list(map(self._is_new, hits))
-        if running is not None and len(self._sick) > 1 and any(judged):
+        is_unsure = any(judged) or any(hit.node not in inputs for hit in hits)
+        if running is not None and len(self._sick) > 1 and is_unsure:
             self._inputs = running()
             judged = list(map(self._is_new, hits))
         self._new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
