@@ -112,7 +112,8 @@ def test_a_nan_that_comes_in_with_the_data_is_reported_as_arriving(
     for file in opened.tensors(iterations=[0]):
         node = graph.get(file.node or "")
         source = graph.flat_producers(node)[file.slot] if node and file.io == "input" and node.is_operator else None
-        if file.node == data.name or (source is not None and source[0].name == data.name):
+        is_computed = file.node in readers and file.io == "output"
+        if file.node == data.name or is_computed or (source is not None and source[0].name == data.name):
             values = np.load(file.path)
             if values.dtype.kind == "f":
                 values[...] = np.nan
@@ -189,6 +190,45 @@ def test_an_operator_without_any_file_is_a_candidate_and_no_obstacle(analyse: An
     (found,) = origins(analyse(writer.root), [Anomaly.NAN])
     assert found.address.node == "Default/Log-op2"
     assert found.candidates == ("Default/Log-op2", "Default/Mul-op1", "w")
+
+
+def test_nan_of_missing_data_that_is_filled_is_no_origin(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").parameter("c").operator("Default/Select-op1", inputs=("c", "x", "c"))
+    graph = graph.operator("Default/Log-op2", inputs=("1",)).operator("Default/Mul-op3", inputs=("2", "2"))
+    writer.graph(graph)
+    for step, logarithm in enumerate(([0.5, 1.0], [np.nan, 1.0])):
+        writer.tensor(step, "Parameter.x", [np.nan, 2.0])
+        writer.tensor(step, "Select.Select-op1", [-1.0, 2.0])
+        writer.tensor(step, "Log.Log-op2", logarithm)
+        writer.tensor(step, "Mul.Mul-op3", logarithm)
+    (found,) = origins(analyse(writer.root), [Anomaly.NAN])
+    assert (found.operator, found.address.step, found.arrived) == ("Default/Log-op2", 2, False)
+
+
+def test_nan_that_a_later_operator_shows_was_not_left_out_by_one_that_nobody_saw(
+    analyse: Analyse, tmp_path: Path
+) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").parameter("c").operator("Default/Select-op1", inputs=("c", "x", "c"))
+    writer.graph(graph.operator("Default/Mul-op2", inputs=("1", "1")))
+    writer.tensor(0, "Parameter.x", [np.nan, 2.0])
+    writer.tensor(0, "Mul.Mul-op2", [np.nan, 2.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.NAN])
+    assert "x" in (found.operator, *found.also)
+
+
+def test_infinity_that_only_the_backward_pass_makes_nan_of_is_an_origin(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").parameter("c").operator("Default/Exp-op1", inputs=("x",))
+    graph = graph.operator("Default/Select-op2", inputs=("c", "1", "x"))
+    writer.graph(graph.operator("Gradients/Default/Mul-op3", inputs=("1", "2")))
+    writer.tensor(0, "Parameter.x", [100.0, 2.0])
+    writer.tensor(0, "Exp.Exp-op1", [np.inf, 2.0])
+    writer.tensor(0, "Select.Select-op2", [0.0, 2.0])
+    writer.tensor(0, "Mul.Mul-op3", [np.nan, 2.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.INF])
+    assert found.operator == "Default/Exp-op1"
 
 
 def test_zeros_that_are_made_of_constants_have_no_origin(analyse: Analyse, tmp_path: Path) -> None:

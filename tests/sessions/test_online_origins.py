@@ -113,7 +113,13 @@ def test_a_healthy_training_has_none(on_stage: Play) -> None:
 def test_each_kind_is_found_and_those_that_are_not_numbers_come_first(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent, session = await training(stage)
-        values: dict[str, Any] = {"batch": FINE, **HEALTHY, LINEAR: [0.0, 0.0], LOG: [-math.inf, 2e7], LOSS: [1.0, 1.0]}
+        values: dict[str, Any] = {
+            "batch": FINE,
+            **HEALTHY,
+            LINEAR: [0.0, 0.0],
+            LOG: [-math.inf, 2e7],
+            LOSS: [math.inf, 1.0],
+        }
         await tell(agent, values, 0)
         await agent.stand(1)
         found = await session.origins()
@@ -191,11 +197,13 @@ def test_what_went_in_with_a_weight_is_what_it_was_before_the_update(on_stage: P
 
 def test_the_first_is_told_first_though_a_later_one_is_certain(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
-        agent, session = await training(stage)
+        gate = "Default/sigmoid-op0"
+        agent, session = await training(stage, program(log=gate))
         # Nobody knows what went into the first; the second began anew.
-        await tell(agent, {**HEALTHY, LINEAR: NAN, f"Gradients/{GRADIENT}": NAN}, 0)
+        values = {gate if name == LOG else name: value for name, value in HEALTHY.items()}
+        await tell(agent, {**values, LINEAR: INF, f"Gradients/{GRADIENT}": INF}, 0)
         await agent.stand(1)
-        found = await origin(session, "nan")
+        found = await origin(session, "inf")
         assert (found.node, found.certain, found.also) == (LINEAR, False, (f"Gradients/{GRADIENT}",))
 
     on_stage(scene)
@@ -215,7 +223,7 @@ def test_what_comes_in_with_the_data_has_arrived(on_stage: Play) -> None:
 def test_a_running_mean_shows_what_went_in_and_is_no_source(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent, session = await training(stage)
-        await tell(agent, {"batch": FINE, **HEALTHY, LOG: NAN, BIAS: NAN}, 0)
+        await tell(agent, {"batch": FINE, **HEALTHY, LOG: NAN, LOSS: NAN, BIAS: NAN}, 0)
         await agent.stand(1)
         assert (await origin(session, "nan")).node == LOG
 
@@ -276,7 +284,7 @@ def test_negative_infinities_of_masks_are_no_anomaly(on_stage: Play) -> None:
         await tell(agent, values, 0)
         await agent.stand(1)
         assert await session.origins() == ()
-        await tell(agent, {**values, "Default/masked_fill-op0": INF}, 1)
+        await tell(agent, {**values, "Default/masked_fill-op0": INF, LOSS: INF}, 1)
         asking = agent.ask(2)
         await until(session, lambda: session.step == 2)
         assert (await origin(session, "inf")).node == "Default/masked_fill-op0"
@@ -302,7 +310,7 @@ def test_an_earlier_step_that_is_shown_knows_nothing_of_what_came_later(on_stage
     async def scene(stage: Stage) -> None:
         agent, session = await training(stage)
         await tell(agent, {"batch": FINE, **HEALTHY}, 0)
-        await tell(agent, {"batch": FINE, **HEALTHY, LOG: NAN}, 1)
+        await tell(agent, {"batch": FINE, **HEALTHY, LOG: NAN, LOSS: NAN}, 1)
         await agent.stand(2)
         await command(session, "step_back")
         assert await session.origins() == ()
@@ -320,7 +328,7 @@ def test_every_rank_has_its_own(on_stage: Play) -> None:
             await send(rank, program())
         session = ranks[0].session
         await tell(ranks[0], {"batch": FINE, **HEALTHY}, 0)
-        await tell(ranks[1], {"batch": FINE, **HEALTHY, LOG: NAN}, 0)
+        await tell(ranks[1], {"batch": FINE, **HEALTHY, LOG: NAN, LOSS: NAN}, 0)
         asking = [rank.ask(1) for rank in ranks]
         await until(session, State.PAUSED)
         assert [one.address for one in await session.origins()] == [f"1/kernel_graph_0/{LOG}:0@1"]

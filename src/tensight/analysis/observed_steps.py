@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from tensight.analysis.anomalies import Anomaly, InputState
+from tensight.analysis.anomalies import NON_FINITE, Anomaly, InputState
 from tensight.analysis.constants import is_clean
+from tensight.analysis.left_out import LeftOut
 from tensight.analysis.statistics_table import STATISTICS
 from tensight.graph.in_place import may_write_inputs
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
@@ -84,6 +85,9 @@ class Observations(Protocol):
     def rows(self) -> NDArray[np.void]:
         """Structured array `ROW`."""
 
+    def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and the largest value that a statistic of each row can have."""
+
     def graph(self, rank: int, name: str) -> Graph | None:
         """Return a graph of a rank."""
 
@@ -101,6 +105,7 @@ class ObservedSteps:
 
     def __init__(self, observed: Observations) -> None:
         self._observed = observed
+        self._left_out = LeftOut(observed)
         self._rows: dict[tuple[int, int, int], list[int]] = {}
         for row, tensor in enumerate(observed.tensors):
             if tensor.node is not None:
@@ -113,7 +118,7 @@ class ObservedSteps:
             rows = self._rows[key]
             if key[1] >= since and shows.certainly[rows].any():
                 for graph in self._graphs(rank, rows):
-                    yield ObservedStep(self._observed, graph, rows, dict(before), shows)
+                    yield ObservedStep(self._observed, graph, rows, dict(before), shows, self._left_out)
             before.update(
                 (tensor.node, row)
                 for row in rows
@@ -145,6 +150,8 @@ class ObservedStep:
         The last row of each parameter before the execution.
     shows : Shown
         Which rows show the anomaly that is looked for.
+    left_out : LeftOut
+        Tells what comes to nothing.
     """
 
     def __init__(
@@ -154,6 +161,7 @@ class ObservedStep:
         rows: Sequence[int],
         parameters_before: Mapping[str, int],
         shows: Shown,
+        left_out: LeftOut,
     ) -> None:
         tensors = observed.tensors
         self._observed = observed
@@ -161,6 +169,7 @@ class ObservedStep:
         self.rank, self.iteration = tensors[rows[0]].rank, tensors[rows[0]].iteration
         self._before = parameters_before
         self._shows = shows
+        self._left_out = left_out
         self._outputs: dict[str, dict[int, int]] = {}
         self._inputs: dict[str, dict[int, int]] = {}
         for row in rows:
@@ -178,6 +187,14 @@ class ObservedStep:
         outside = [node for node in self.graph.nodes if not node.is_operator and self._outside_row(node) is not None]
         operators = [node for node in seen if node.is_operator]
         return outside + sorted(operators, key=lambda node: (self.order(node), node.name))
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """Nodes that show the anomaly, and with which the step has not gone on: data is missing, a score the first."""
+        if self._shows.anomaly not in NON_FINITE:
+            return frozenset()
+        rows = {node.name: tuple(row for *_, row in self.outputs(node)) for node in self.nodes}
+        return self._left_out.nodes(self.graph, rows, self._before)
 
     def order(self, node: Node) -> int:
         """Return where a node stands in the order of execution."""
@@ -295,7 +312,8 @@ class ObservedStep:
             if row is not None and early and not self._updated_in_place(consumer, index, row):
                 return row
         own, earlier = self._outputs.get(node.name, {}).get(0), self._before.get(node.name)
-        if node.name not in self._updated and (own is not None and _is_data(node)):
+        if _is_data(node) and node.name not in self._updated and (own is not None or not node.is_constant):
+            # Data is another in each step.
             return own
         if earlier is not None and self._shows.certainly[earlier]:
             return earlier

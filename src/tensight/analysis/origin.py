@@ -215,6 +215,7 @@ class _Dumped:
         self._dump = dump
         self.tensors: Sequence[ObservedTensor] = table.files
         self.rows: NDArray[np.void] = table.rows
+        self.bounds = table.bounds
 
     def graph(self, rank: int, name: str) -> Graph | None:
         return next((graph for graph in self._dump.graphs(rank) if graph.name == name), None)
@@ -387,7 +388,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
         # Biases and optimizer states start at zero.
         return None
     outputs = [output for output in step.outputs(node) if shows.certainly[output[2]]]
-    if not outputs:
+    if not outputs or node.name in step.left_out:
         return None
     sources = list(step.inputs(node))
     if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):

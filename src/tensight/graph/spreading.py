@@ -73,15 +73,17 @@ class Spreading:
     ----------
     nodes : iterable of LayerNode
         Operators in the order of execution.
+    with_backward : bool
+        Follow values into the backward pass and the optimizer, too: what these read of the forward pass.
     """
 
-    def __init__(self, nodes: Iterable[LayerNode]) -> None:
+    def __init__(self, nodes: Iterable[LayerNode], *, with_backward: bool = False) -> None:
         every = tuple(nodes)
         self._nodes = {node.name: node for node in every}
         self._positions = {node.name: position for position, node in enumerate(every)}
         self._consumers: dict[str, list[LayerNode]] = {}
         for node in every:
-            if node.kind == "operator" and not is_after_forward(node):
+            if node.kind == "operator" and (with_backward or not is_after_forward(node)):
                 for name in dict.fromkeys(node.inputs):
                     self._consumers.setdefault(name, []).append(node)
         self._may_be_left_out: dict[str, bool] = {}
@@ -95,9 +97,13 @@ class Spreading:
         return node is not None and node.kind in ("operator", "data") and not is_after_forward(node)
 
     def is_read(self, name: str) -> bool:
-        """Whether an operator of the forward pass reads a node, or is one itself."""
+        """Whether an operator that is followed reads a node, or is one itself."""
         node = self._nodes.get(name)
         return name in self._consumers or (node is not None and node.kind == "operator")
+
+    def consumers(self, name: str) -> Iterable[LayerNode]:
+        """Return the operators that read a node and are followed."""
+        return self._consumers.get(name, ())
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """Return the nodes that an operator reads."""
@@ -116,6 +122,8 @@ class Spreading:
                     return True
                 continue
             for consumer in self._consumers.get(at, ()):
+                if is_after_forward(consumer):
+                    continue
                 kind = plain_type(consumer.type)
                 if consumer.is_integer or kind in _CHOOSING:
                     self._may_be_left_out[name] = True
@@ -127,7 +135,12 @@ class Spreading:
         return False
 
     def spreading(
-        self, names: Collection[str], kinds: Mapping[str, NonFinite], reached: Collection[str] | None = None
+        self,
+        names: Collection[str],
+        kinds: Mapping[str, NonFinite],
+        reached: Collection[str] | None = None,
+        going_on: Collection[str] = (),
+        unknown: Collection[str] = (),
     ) -> frozenset[str]:
         """Return those of some nodes of the forward pass whose NaN or Inf goes on, or comes out in the end.
 
@@ -139,6 +152,10 @@ class Spreading:
             What each node of the step has, as far as it is not finite.
         reached : collection of str, optional
             While the forward pass has not come to its end: only what has gone on to these nodes is returned.
+        going_on : collection of str
+            Nodes whose values go on, whatever is known of those that read them.
+        unknown : collection of str
+            Operators of which nobody saw a value: they show nothing by themselves, but hand on what was seen later.
         """
         found = {name: self._own(name, kinds.get(name, NonFinite.NOTHING)) for name in names}
         waiting = list(found)
@@ -152,22 +169,25 @@ class Spreading:
         spreads: dict[str, bool] = {}
         for name in sorted(found, key=lambda one: self._positions.get(one, -1), reverse=True):
             if reached is None:
-                spreads[name] = self._spreads(name, found, spreads)
+                spreads[name] = name in going_on or self._spreads(name, found, spreads, unknown)
             else:
                 consumers = (consumer.name for consumer in self._consumers.get(name, ()))
                 spreads[name] = name in reached or any(spreads.get(consumer, False) for consumer in consumers)
         return frozenset(name for name in names if spreads[name])
 
-    def _spreads(self, name: str, found: Mapping[str, NonFinite], spreads: Mapping[str, bool]) -> bool:
+    def _spreads(
+        self, name: str, found: Mapping[str, NonFinite], spreads: Mapping[str, bool], unknown: Collection[str]
+    ) -> bool:
         kind, consumers = found[name], self._consumers.get(name, ())
-        if not consumers:
+        if all(map(is_after_forward, consumers)) and not any(spreads.get(one.name, False) for one in consumers):
             node = self._nodes.get(name)
-            return node is not None and node.kind == "operator" and not kind & NonFinite.MEANT
+            is_end = node is not None and node.kind == "operator" and name not in unknown
+            return is_end and not kind & NonFinite.MEANT
         for consumer in consumers:
             if spreads.get(consumer.name, False):
                 return True
-            hides = consumer.name not in found and plain_type(consumer.type) in _SATURATING
-            if hides and kind & NonFinite.INF and not kind & NonFinite.MEANT:
+            hides = name not in unknown and consumer.name not in found and plain_type(consumer.type) in _SATURATING
+            if hides and not is_after_forward(consumer) and kind & NonFinite.INF and not kind & NonFinite.MEANT:
                 return True
         return False
 

@@ -320,6 +320,53 @@ def chosen_wrongly() -> Training:
     return supervised(model, optimizer, batch)
 
 
+class Filled(Mlp):
+    """Puts zero where data is missing."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        return super().forward(torch.where(torch.isnan(inputs), 0.0, inputs))
+
+
+LATE = 12
+"""Steps with missing data, and nothing wrong: more than are looked at for an origin from the first one on."""
+
+
+def missing_and_wrong() -> Training:
+    """A tenth of the data is missing in every batch, which is no mistake; that comes late, with an entropy."""
+    torch.manual_seed(trainings.SEED)
+    inputs, labels = points()
+    inputs[torch.rand_like(inputs) < 0.1] = math.nan
+    batch = batches_of(inputs, labels, 32)
+    model = Filled(16, 32, CLASSES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss_of(number: int) -> torch.Tensor:
+        rows, classes = batch(number)
+        loss = F.cross_entropy(model(rows), classes)
+        if number >= LATE:
+            shifted = torch.softmax(model(rows), 1) - 0.3
+            loss = loss - 0.01 * shifted.log().mean()  # planted: logarithm of what is negative
+        return loss
+
+    return descend(model, optimizer, loss_of)
+
+
+def one_gap() -> Training:
+    """All data is one tensor, from which each step takes its rows; one row has a gap."""
+    torch.manual_seed(trainings.SEED)
+    inputs, labels = points()
+    inputs[SICK_BATCH * 32 + 7, 3] = math.nan
+    model = Mlp(16, 32, CLASSES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss_of(number: int) -> torch.Tensor:
+        rows = torch.arange(32) + number * 32
+        return F.cross_entropy(model(inputs[rows]), labels[rows])  # planted: gap in one row
+
+    return descend(model, optimizer, loss_of)
+
+
 class WeighedBest(nn.Module):
     """Adds its best score to what it says, once that is known; nothing times infinity is not nothing."""
 
@@ -343,6 +390,8 @@ FAULTS: tuple[Fault, ...] = (
         step=1,
     ),
     Fault("logarithm that was chosen", chosen_wrongly, OVERFLOW, r"^Default/log-op0$", step=6),
+    Fault("logarithm of what is negative", missing_and_wrong, OVERFLOW, r"^Default/log-op0$", step=LATE + 1),
+    Fault("gap in one row", one_gap, OVERFLOW, r"^Default/index-op0$|^inputs?\d*$", step=6),
     Fault("nothing times infinity", partial(classified_by, WeighedBest), OVERFLOW, r"^Default/mul-op0$|^best$", step=1),
     Fault("log of zero", partial(trainings.cnn, CertainCnn), OVERFLOW, r"^Default/log-op0$"),
     Fault("gradient of sqrt at zero", distances, OVERFLOW, r"^Gradients/Default/(div|sqrt)\w*-op0$", step=6),

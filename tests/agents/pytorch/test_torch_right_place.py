@@ -45,6 +45,8 @@ def test_the_hit_the_operator_and_the_line_are_those_of_the_mistake(torch_server
     assert line is not None, finding.summary()
     assert (line.file, line.line) == fault.line, f"line {line.line} of {node}; {finding.summary()}"
     assert fault.step in (None, finding.step), finding.summary()
+    if condition in OVERFLOW and fault.step is not None:
+        assert finding.origins[0].step == fault.step, finding.summary()
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.module], ids=lambda fault: fault.name)

@@ -63,15 +63,35 @@ def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
 def _first(
     anomaly: Anomaly, store: StatisticsStore, rank: int, last: int, around: Callable[[int], ToldSteps]
 ) -> Origin | None:
-    """Return the origin in the first iteration in which a node brings the anomaly into the world."""
-    iteration = -1
-    for _ in range(MOST_STEPS):
-        following = store.first_with(anomaly.value, rank, iteration)
-        if following is None or following > last:
-            return None
-        iteration = following
-        table = around(iteration)
-        shows = {anomaly: shown(anomaly, table, EXPLOSION_LIMIT)}
-        for origin in origins_among(table, shows, (rank,), since=iteration):
-            return origin
-    return None
+    """Return the origin in the first iteration in which a node brings the anomaly into the world.
+
+    Where data is missing in every step, and nothing comes of it, the first steps tell nothing. Then one of the last
+    ones does, and since what is wrong mostly stays wrong, the first like it is found by halving.
+    """
+
+    def look(after: int, most: int, end: int) -> tuple[int, Origin | None]:
+        """Return the first origin after an iteration and before an end, and the iteration that was looked at last."""
+        for _ in range(most):
+            following = store.first_with(anomaly.value, rank, after)
+            if following is None or following >= end:
+                return end, None
+            after = following
+            table = around(after)
+            for origin in origins_among(table, {anomaly: shown(anomaly, table, EXPLOSION_LIMIT)}, (rank,), since=after):
+                return after, origin
+        return after, None
+
+    low, origin = look(-1, MOST_STEPS, last + 1)
+    if origin is not None or low >= last:
+        return origin
+    high, origin = look(max(low, last - MOST_STEPS), MOST_STEPS, last + 1)
+    while origin is not None and high - low > 1:
+        middle = (low + high) // 2
+        at, earlier = look(middle - 1, 1, high)
+        if earlier is not None:
+            high, origin = middle, earlier
+        elif at == high:
+            high = middle
+        else:
+            low = at
+    return origin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -94,15 +93,20 @@ def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -
 
 
 def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
-    """Return the graph that ran in each iteration: that to which most of the operators belong of which was told."""
-    operators: dict[int, Counter[str]] = {}
+    """Return the graph that ran in each iteration: the smallest that has the most of the operators that were told.
+
+    A process names an operator that several graphs have after the first of them.
+    """
+    operators: dict[int, set[str]] = {}
     for iteration, name, node_name, *_ in told:
         graph = graphs.graph(name)
         node = graph.get(node_name) if graph is not None else None
         if node is not None and node.is_operator:
-            operators.setdefault(iteration, Counter())[name] += 1
-    most = {iteration: found.most_common(1)[0][0] for iteration, found in operators.items()}
-    return {iteration: graph for iteration, name in most.items() if (graph := graphs.graph(name)) is not None}
+            operators.setdefault(iteration, set()).add(node_name)
+    return {
+        iteration: max(graphs.graphs, key=lambda graph: (sum(name in graph for name in names), -len(graph.nodes)))
+        for iteration, names in operators.items()
+    }
 
 
 def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ToldTensor:

@@ -1,0 +1,121 @@
+"""Nodes of a step that are not finite and yet no origin: every operator that reads them leaves NaN and Inf out."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.analysis.statistics_table import KNOWN, RECORDED
+from tensight.graph.layers import nodes_of
+from tensight.graph.spreading import NonFinite, Spreading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis.observed_steps import Observations
+    from tensight.graph import Graph
+
+_COUNTS = ("nan_count", "neg_inf_count", "pos_inf_count")
+_EITHER = NonFinite.NAN | NonFinite.INF
+
+
+class LeftOut:
+    """Follows NaN and Inf through the operators of observed steps; each graph is looked at once.
+
+    Parameters
+    ----------
+    observed : Observations
+    """
+
+    def __init__(self, observed: Observations) -> None:
+        self._observed = observed
+        self._followed: dict[int, tuple[Graph, Spreading]] = {}
+
+    def nodes(
+        self,
+        graph: Graph,
+        rows: Mapping[str, Collection[int]],
+        before: Mapping[str, int],
+    ) -> frozenset[str]:
+        """Return the nodes of the forward pass whose NaN and Inf the step has not gone on with.
+
+        What an operator has read of which nothing is known (it was not recorded, or has not run yet) has gone on,
+        unless operators may leave it out that come soon.
+
+        Parameters
+        ----------
+        graph : Graph
+        rows : mapping of str to collection of int
+            The rows of what each node put out in this step.
+        before : mapping of str to int
+            The last row of each parameter before the step.
+        """
+        certain = {name: kind for name, own in rows.items() if (kind := self._certain(own))}
+        spreading = self._spreading(graph)
+        names = {name for name in certain if spreading.is_passing(name)}
+        if not names:
+            return frozenset()
+        unknown = {
+            node.name for node in graph.operators if not self._is_known(rows.get(node.name, ())) and node.outputs
+        }
+        going_on = {name for name in certain if not spreading.may_be_left_out(name)}
+        going_on = {
+            name
+            for name in going_on
+            if any(one.name in unknown and not one.is_integer for one in spreading.consumers(name))
+        }
+        kinds = dict.fromkeys(unknown, _EITHER) | certain
+        spreads = spreading.spreading(names, kinds, going_on=going_on, unknown=unknown)
+        return frozenset(
+            name for name in names - spreads if self._is_first_value(graph, name, rows[name], before, spreading)
+        )
+
+    def _is_first_value(
+        self, graph: Graph, name: str, rows: Collection[int], before: Mapping[str, int], spreading: Spreading
+    ) -> bool:
+        """Whether a buffer is not finite because nothing better has come yet; other nodes are no buffers."""
+        node = graph.node(name)
+        if node.is_operator or "." not in node.name:
+            return True
+        if all(self._is_infinite(row) for row in rows):
+            return True
+        earlier = before.get(name)
+        return spreading.is_read(name) if earlier is None else bool(self._certain([earlier]))
+
+    def _spreading(self, graph: Graph) -> Spreading:
+        found = self._followed.get(id(graph))
+        if found is None:
+            found = self._followed[id(graph)] = graph, Spreading(nodes_of(graph), with_backward=True)
+        return found[1]
+
+    def _certain(self, rows: Collection[int]) -> NonFinite:
+        """Return what is in some rows for certain besides numbers."""
+        kind = NonFinite.NOTHING
+        for row in rows:
+            kind |= NonFinite(int(self._kinds[0][row]))
+        return kind
+
+    def _is_known(self, rows: Collection[int]) -> bool:
+        """Whether rows tell all that there is besides numbers."""
+        return bool(rows) and all(self._kinds[0][row] == self._kinds[1][row] for row in rows)
+
+    def _is_infinite(self, row: int) -> bool:
+        found = self._observed.rows[row]
+        return not found["nan_count"] and bool(found["count"] == found["neg_inf_count"] + found["pos_inf_count"])
+
+    @cached_property
+    def _kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each row has for certain besides numbers, and what it may have."""
+        state = self._observed.rows["state"]
+        is_seen = (state == KNOWN) | (state == RECORDED)
+        nan, *infinite = (self._observed.bounds(name) for name in _COUNTS)
+        certain, possible = (
+            np.where(nan[side] > 0, int(NonFinite.NAN), 0)
+            | np.where((infinite[0][side] > 0) | (infinite[1][side] > 0), int(NonFinite.INF), 0)
+            for side in (0, 1)
+        )
+        return np.where(is_seen, certain, 0), np.where(is_seen, possible, int(_EITHER))
