@@ -105,7 +105,7 @@ def steps_of_commands(dump: Path, cache: Path) -> dict[str, set[int]]:
     return {
         "check": {hit["step"], *said_in([hit["address"]], r"@(\d+)$")},
         "table of check": said_in(
-            [printed("check", dump, "--watch", "TO", "--on", OPERATOR, *where)], rf"(\d+) +{OPERATOR}"
+            [printed("check", dump, "--watch", "TO", "--on", OPERATOR, *where)], rf"(?<!\S)(\d+) +(?:\S+ +)?{OPERATOR}"
         ),
         "origin": {origin["step"], *said_in([origin["address"]], r"@(\d+)$")},
         "sentence of origin": said_in([printed("origin", dump, *where)], rf"Inf began at step (\d+) in {OPERATOR}"),

@@ -31,7 +31,7 @@ def test_values_arrive_as_they_are_in_the_process(attach: Callable[..., Attached
     expected = replay(2)[tensor]
     whole = f"[{', '.join(':' * expected.ndim)}]" if expected.ndim <= 2 else "[0, 0, :, :]"
     before = training.now
-    values = session.values(f"0/{GRAPH}/{tensor}@1", slice=whole)
+    values = session.values(f"0/{GRAPH}/{tensor}@2", slice=whole)
     np.testing.assert_array_equal(values, expected if expected.ndim <= 2 else expected[0, 0])
     assert values.dtype == expected.dtype
     training.wait_for("> WaitCMD step 2", count=2)

@@ -92,6 +92,7 @@ def test_a_session_at_a_glance(dump_210: Path) -> None:
         ],
         "watchpoints": 0,
         "hits": 0,
+        "ongoing": None,
         "outdated": False,
         "recommended_offered": False,
         "dump": "sick",

@@ -141,6 +141,7 @@ class TrainingProcess:
         self._wants_exit = False
         self._waiting: asyncio.Future[EventReply] | None = None
         self._latest: asyncio.Future[EventReply] | None = None
+        self._calls = 0
         self._hits: list[ReceivedHit] = []
         self._notices: list[str] = []
         self._watchdog = Watchdog(self._miss_heartbeats, session.settings.heartbeat_second_s)
@@ -261,7 +262,12 @@ class TrainingProcess:
             self.set_state(State.RUNNING, self.remark)
         self.questions.close(UnavailableError("the process went on without an answer"))
         self.reply(_replaced())
+        self._calls += 1
+        call = self._calls
         await self._arrive(message)
+        if call != self._calls:
+            # It has asked once more meanwhile, over another connection; only the last call is answered.
+            return _replaced()
         self.reply(_replaced())
         waiting: asyncio.Future[EventReply] = asyncio.get_running_loop().create_future()
         self._waiting = self._latest = waiting
