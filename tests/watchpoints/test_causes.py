@@ -24,7 +24,9 @@ class Training:
 
     def step(self, *nodes: str, seen: set[str] | None = None, non_finite: bool = True) -> list[str]:
         """Return the hits of a step that are a reason to stop, by their nodes."""
-        hits = [HitFacts(1 + (not non_finite), node, node, node in PARAMETERS, non_finite) for node in nodes]
+        hits = [
+            HitFacts(1 + (not non_finite), node, node, node in PARAMETERS, non_finite, node == "x") for node in nodes
+        ]
         judged = self.causes.judge(hits, INPUTS)
         self.causes.end_step(lambda: {*INPUTS, *PARAMETERS, "x"} if seen is None else seen)
         return [node for node, is_new in zip(nodes, judged, strict=True) if is_new]
@@ -61,6 +63,13 @@ def test_a_second_cause_beside_one_that_goes_on_is_a_reason() -> None:
     assert training.step("Default/side", "Default/relu", "Default/fc2") == ["Default/relu"]
     # A warning on a tensor is no reason for a NaN further on.
     assert training.step("Default/fc1", non_finite=False) == ["Default/fc1"]
+
+
+def test_a_nan_that_comes_with_the_data_is_a_reason_and_what_is_computed_from_it_is_none() -> None:
+    training = Training(*ALL)
+    everything = ("x", "Default/fc1", "Default/relu", "Default/fc2", "Gradients/Default/fc2", "fc1.weight")
+    assert training.step(*everything) == ["x"]
+    assert training.step(*everything) == []
 
 
 def test_a_nan_of_the_backward_pass_alone_is_a_reason() -> None:

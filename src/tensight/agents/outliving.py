@@ -10,7 +10,7 @@ from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from tensight.agents.agent import Agent
     from tensight.agents.program import Role, Source, StackFrame
@@ -78,7 +78,8 @@ class OutlivingTensors(ABC):
     generation : int
         Grows whenever there is something new among them, or a weight turns out to be trained, or not.
     idle : set of str
-        Names of trained weights that no update of this step has a gradient for: it says nothing about them.
+        Names of trained weights that no update of this step has a gradient for: it says nothing about them. Those
+        that the step has computed with, and that an optimizer found without a gradient, are none: they stand still.
     """
 
     def __init__(self, agent: Agent, outline: Callable[[Any], OutputSlot]) -> None:
@@ -95,6 +96,7 @@ class OutlivingTensors(ABC):
         self._owned: set[int] = set()
         self._trained: set[str] = set()
         self._reached: set[str] = set()
+        self._passed_over: set[str] = set()
         self._knows_gradients = False
         self.generation = 0
         self.idle: set[str] = set()
@@ -169,15 +171,26 @@ class OutlivingTensors(ABC):
         self._reached.add(weight.name)
         self._trained.add(weight.name)
 
+    def passed_over(self, weight: Updated) -> None:
+        """Note that an optimizer updates without a gradient of a weight that is not frozen."""
+        self._passed_over.add(weight.name)
+
     # --- values ---
 
-    def observe(self) -> None:
-        """Observe weights, buffers and states as they are now."""
+    def observe(self, read: Container[str] = ()) -> None:
+        """Observe weights, buffers and states as they are now.
+
+        Parameters
+        ----------
+        read : container of str
+            Names of what the operators of the step have read.
+        """
         self._look()
         if not self._agent.capturing:
             self._reached.clear()
+            self._passed_over.clear()
             return
-        self._decide_roles()
+        self._decide_roles(read)
         needs, observe = self._agent.places.needs, self._agent.observe
         for held in (self._tensors, self._states):
             for place, tensor_now, _, _, _, _ in held:
@@ -291,7 +304,7 @@ class OutlivingTensors(ABC):
             self._states += states
         self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
-    def _decide_roles(self) -> None:
+    def _decide_roles(self, read: Container[str]) -> None:
         """Find out which weights are trained, by the gradients that there were and what optimizers were given."""
         changed: dict[str, Role] = {}
         for index, held in enumerate(self._tensors):
@@ -306,7 +319,9 @@ class OutlivingTensors(ABC):
                 self._tensors[index] = held._replace(role=role)
                 changed[held.name] = role
         self.idle = self._trained - self._reached if self._knows_gradients else set()
+        self.idle -= {name for name in self._passed_over if name in read}
         self._reached.clear()
+        self._passed_over.clear()
         if changed:
             self.generation += 1
             self._agent.places.change_roles(changed)

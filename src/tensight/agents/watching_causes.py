@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tensight.agents.watching_hits import AgentHit
 
 _PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
+_INPUT = ("input", "constant")
 
 
 class AgentCauses:
@@ -79,6 +80,7 @@ class AgentCauses:
                 hit.place.node.name,
                 hit.place.node.role in _PERSISTENT,
                 self._finds_non_finite(hit.watchpoint),
+                hit.place.node.role in _INPUT,
             )
             for hit in hits
         ]

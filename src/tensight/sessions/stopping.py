@@ -89,6 +89,7 @@ class _RankCauses:
         self._graphs: tuple[Graph, ...] = ()
         self._inputs: dict[str, Sequence[str]] = {}
         self._parameters: set[str] = set()
+        self._data: set[str] = set()
         self.causes = Causes(lambda name: name in self._parameters, self._checked)
 
     @property
@@ -103,6 +104,8 @@ class _RankCauses:
                 for node in graph.operators
             }
             self._parameters = {node.name for graph in graphs for node in graph.parameters}
+            others = {node.name for graph in graphs for node in graph.nodes if not node.is_operator}
+            self._data = others - self._parameters - self._inputs.keys()
         return self._inputs
 
     def facts(self, hit: SessionHit, point: SessionWatchpoint | None) -> HitFacts:
@@ -110,7 +113,10 @@ class _RankCauses:
         version = 0 if point is None else point.version
         tensor = (hit.graph, hit.node, hit.io, hit.slot, version)
         persistent = hit.node not in self.inputs and hit.node in self._parameters
-        return HitFacts(hit.hit.watchpoint, tensor, hit.node, persistent, point is not None and _is_non_finite(point))
+        is_non_finite = point is not None and _is_non_finite(point)
+        return HitFacts(
+            hit.hit.watchpoint, tensor, hit.node, persistent, is_non_finite, is_input=hit.node in self._data
+        )
 
     def _checked(self) -> set[str]:
         points = [point for point in self._watchpoints.enabled() if _is_non_finite(point)]

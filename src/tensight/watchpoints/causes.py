@@ -33,6 +33,8 @@ class HitFacts(NamedTuple):
         Whether the node keeps its value from one step to the next: a parameter, a buffer, a state of an optimizer.
     is_non_finite : bool
         Whether the watchpoint hits on nothing but NaN and Inf.
+    is_input : bool
+        Whether the node is data from outside of what is known: nothing goes into it.
     """
 
     watchpoint: int
@@ -40,6 +42,7 @@ class HitFacts(NamedTuple):
     node: str
     is_persistent: bool
     is_non_finite: bool
+    is_input: bool = False
 
     @property
     def key(self) -> tuple[int, Hashable]:
@@ -141,8 +144,11 @@ class Causes:
             return not (by_operators or hit.node in self._poisoned)
         if not hit.is_non_finite and hit.node in self._sick:
             return False
+        if hit.is_input:
+            # What is computed from it in this step follows from it.
+            return True
         if hit.node not in self._inputs:
-            # An operator that runs for the first time, or data: nobody knows what went in.
+            # An operator that runs for the first time: nobody knows what went in.
             return self._sick <= {hit.node}
         return not self._inherits(hit.node)
 

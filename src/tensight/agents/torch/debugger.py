@@ -80,6 +80,7 @@ class Debugger(TrainingDebugger):
         self._backward = Replacements()
         self._thread = threading.get_ident()
         self._seen_trace: Trace | None = None
+        self._read: set[str] = set()
         self._has_operators = False
         self._updates_unattached = 0
 
@@ -215,7 +216,9 @@ class Debugger(TrainingDebugger):
         if self._capture is not None:
             wanted = agent.capturing
             trace = self._capture.end_step()
-            self._parameters.observe()
+            if wanted and trace is not self._seen_trace:
+                self._read = {source[0] for node in trace.operators for source in node.inputs if source is not None}
+            self._parameters.observe(self._read)
             agent.watches.idle = self._parameters.idle
             if wanted:
                 self._note_step(trace)

@@ -58,6 +58,8 @@ class Parameters(OutlivingTensors):
                     need = needs[place]
                     if need:
                         observe(place, gradient, need)
+                elif tensor is not None and tensor.requires_grad:
+                    self.passed_over(weight)
 
     def _named(self) -> Iterator[Named]:
         for entry in self._names.entries():
