@@ -77,6 +77,21 @@ def test_a_nan_of_the_backward_pass_alone_is_a_reason() -> None:
     assert training.step("Gradients/Default/fc2", "fc1.weight") == ["Gradients/Default/fc2"]
 
 
+def test_a_nan_that_comes_with_the_data_is_a_reason_though_everything_of_the_step_follows_from_it() -> None:
+    training = Training(*ALL)
+    everything = ("Default/fc1", "Default/relu", "x", "fc1.weight")
+    assert training.step(*everything) == ["x"]
+    assert training.step(*everything) == []
+    # What is computed elsewhere from a poisoned weight may come as data.
+    assert training.step(*everything, "y") == []
+
+
+def test_bad_data_beside_a_nan_that_goes_on_is_a_reason() -> None:
+    training = Training(*ALL)
+    assert training.step("Default/side") == ["Default/side"]
+    assert training.step("Default/side", "Default/fc1", "x") == ["x"]
+
+
 def test_what_nobody_checks_is_looked_through() -> None:
     training = Training("Default/fc1", "Default/fc2", *PARAMETERS)
     assert training.step("Default/fc1", "Default/fc2") == ["Default/fc1"]

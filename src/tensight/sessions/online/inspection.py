@@ -295,9 +295,25 @@ class Inspection:
 
     def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
         """Return the tensor of the step before, if it comes later than where its process stands."""
-        is_later = self._is_open(tensor) and tensor.address in known and known[tensor.address] is None
-        before = self.previous(tensor.address) if is_later else None
-        return tensor if before is None else replace(tensor, address=before)
+        if not self._is_open(tensor) or tensor.address not in known:
+            return tensor
+        numbers = known[tensor.address]
+        if numbers is not None and not self._is_of_step_before(tensor):
+            return tensor
+        before = self.previous(tensor.address)
+        if before is None:
+            return tensor
+        if numbers is not None:
+            known[before] = numbers
+        return replace(tensor, address=before)
+
+    def _is_of_step_before(self, tensor: _Tensor) -> bool:
+        """Whether what is known of an operator's input is what the step before left in a parameter."""
+        here, store = tensor.process.answers.here, self._session.recording.statistics
+        if any((key, tensor.iteration) in here for key in tensor.keys):
+            return False
+        known = next((key for key in _as_read(tensor) if store.of(*key) is not None), None)
+        return known is not None and known[1] < tensor.iteration
 
     async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
         """Return the statistics of tensors, as far as they are known here or the process tells them."""
