@@ -26,6 +26,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from trainings import Training
 from watched_training import Person, debug
 
+from tensight.agents.torch import boundary
+
 if TYPE_CHECKING:
     from running import RunningServer
 
@@ -262,3 +264,23 @@ def test_what_is_saved_in_a_debugged_training_loads_where_tensight_is_not_instal
     command = [sys.executable, "-c", script, str(saved)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert ended.stdout == "4\n"
+
+
+def test_whoever_cannot_be_asked_whether_pytorch_traces_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> bool:
+        raise RuntimeError("changed in a newer version")
+
+    errors: list[Exception] = []
+    guarded = boundary.Boundary(errors.append)
+    monkeypatch.setattr(boundary, "is_transforming", fails)
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    guarded.follow_steps(lambda *_: None, lambda *_: None)
+    try:
+        assert guarded.hook(lambda: 1)() is None
+        assert guarded.call(lambda: 1) is None
+        weight.sum().backward()
+        optimizer.step()
+    finally:
+        guarded.leave()
+    assert len(errors) == 4

@@ -92,10 +92,8 @@ class Boundary:
         failed = self.failed
 
         def hook(*arguments: Any) -> Any:
-            if is_transforming():
-                return None
             try:
-                return function(*arguments)
+                return None if is_transforming() else function(*arguments)
             except Exception as error:
                 failed(error)
                 return None
@@ -104,10 +102,8 @@ class Boundary:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of ours, unless PyTorch is tracing or compiling; return None where that fails."""
-        if is_transforming():
-            return None
         try:
-            return function(*arguments)
+            return None if is_transforming() else function(*arguments)
         except Exception as error:
             self.failed(error)
             return None
@@ -152,8 +148,15 @@ class Boundary:
                 hook.remove()
         self._step_hooks = []
 
+    def _is_no_training(self) -> bool:
+        try:
+            return is_transforming()
+        except Exception as error:
+            self.failed(error)
+            return True
+
     def _before_step(self, *given: Any) -> Any:
-        if is_transforming():
+        if self._is_no_training():
             return None
         return self._at_step([before for before, _ in self._followers], given)
 
@@ -161,7 +164,7 @@ class Boundary:
         if _is_compiling():
             # What is set here the compiled code will set, each time that it runs; anything else would change it.
             self.compiled_update = optimizer
-        elif not is_transforming():
+        elif not self._is_no_training():
             self._at_step([after for _, after in self._followers], (optimizer, *given))
 
     def _at_step(self, functions: list[Callable[..., Any]], given: tuple[Any, ...]) -> Any:

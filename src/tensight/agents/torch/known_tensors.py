@@ -73,9 +73,11 @@ class KnownTensors:
             self._aliases = {}
             for entry in self._names.entries():
                 held = entry.holder[entry.key]
-                key = None if held is None else _memory(held)
-                if key is not None:
-                    self._aliases.setdefault(key, self._known[id(held)])
+                # A tensor that only stands in for a weight, as in torch.func.functional_call, is none that is known.
+                known = None if held is None else self._known.get(id(held))
+                key = None if known is None else _memory(held)
+                if key is not None and known is not None:
+                    self._aliases.setdefault(key, known)
         key = _memory(tensor)
         return None if key is None else self._aliases.get(key)
 

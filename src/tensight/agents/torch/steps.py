@@ -13,6 +13,7 @@ import torch
 
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
+from tensight.agents.torch.discovery import live_instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,7 @@ class Steps:
         self._running: list[FrameType] = []
         self._evaluations = 0
         self._rounds = Rounds()
+        self._looked_generation = parameters.names_generation
         self._updates = 0
         self._scaler = Replacements()
 
@@ -161,9 +163,18 @@ class Steps:
         self._evaluations += 1
 
     def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
+        self._look_for_optimizers()
         self._rounds.learn(self._parameters.optimizers)
         if self._rounds.ends_step(frozenset((id(optimizer),))):
             self._on_step(skipped)
+
+    def _look_for_optimizers(self) -> None:
+        """Find the optimizers of models first called since the debugger attached, before they update."""
+        parameters = self._parameters
+        if self._looked_generation != parameters.names_generation:
+            self._looked_generation = parameters.names_generation
+            for optimizer in live_instances(torch.optim.Optimizer):
+                parameters.knows(optimizer)
 
     def _knows(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether an optimizer trains the models; one that is new is added."""
