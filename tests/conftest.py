@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tensight.agents.connection import _without_fork_handlers
+
+# As in a training: with gRPC's own handlers the children of a process that has a server, or calls one, may crash.
+with _without_fork_handlers():
+    import grpc  # noqa: F401
+
 from tensight.cache import CACHE_VARIABLE
 from tensight.cli import main
 from tensight.tensors import warm

@@ -206,8 +206,10 @@ while True:
         finally:
             server.process.send_signal(signal.SIGCONT)
     assert process.returncode == -signal.SIGINT
-    assert told.count("Traceback") == 1
-    assert told.endswith("KeyboardInterrupt\n")
+    # Of the second nothing of ours tells; on a busy machine it may come so late that it ends what others clean up.
+    interrupted, *later = told.split("Traceback")[1:]
+    assert "KeyboardInterrupt" in interrupted
+    assert not [trace for trace in later if str(Path("tensight", "agents")) in trace], told
 
 
 def test_a_forked_child_is_silent_and_its_parent_goes_on(

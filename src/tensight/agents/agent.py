@@ -275,13 +275,22 @@ class Agent:
         """Tell the server that the training has ended, and let go of everything."""
         if self._is_over or os.getpid() != self._process_id:
             return
-        self.silence()
         atexit.unregister(self.close_at_exit)
         try:
-            last = self._rows.last(iteration_of(self.step), len(self.places))
-            self._attachment.end(Standing(self.step, self._programs.latest), last)
+            self.silence()
+        finally:
+            # Whatever failed: a thread that went on talking with the server would say that the training runs.
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        last = None
+        try:
+            try:
+                last = self._rows.last(iteration_of(self.step), len(self.places))
+            finally:
+                self._attachment.end(Standing(self.step, self._programs.latest), last)
         except Exception as error:
-            say(f"the debug server could not be told that the training has ended: {error!r}")
+            say(f"the debug server could not be told all of the training's end: {error!r}")
         finally:
             self.recorder.close()
             self.retention.clear()

@@ -137,11 +137,13 @@ class Background(threading.Thread):
 
     def end(self) -> None:
         """Say nothing more."""
-        self.send_hits()
-        if self._introduction.is_ours:
-            self._send_notices()
-        self._over = True
-        self._wake.set()
+        try:
+            self.send_hits()
+            if self._introduction.is_ours:
+                self._send_notices()
+        finally:
+            self._over = True
+            self._wake.set()
 
     # --- what goes on beside it ---
 

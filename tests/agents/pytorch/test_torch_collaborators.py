@@ -173,6 +173,9 @@ def test_no_exception_of_ours_reaches_a_training(
             debugger = debug()
         # What has failed may have been that which removes all from PyTorch.
         debugger._detach()
+        if debugger.agent is not None:
+            debugger.agent.close()
+            assert not debugger.agent._attachment.connection.is_usable, (class_, name)
         told = [line for line in said if "attached" not in line]
         # How often it is called may depend on when the server answers.
         assert len(told) == collaborator.has_failed, (class_, name, told)
