@@ -95,8 +95,9 @@ def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -
 def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
     """Return the graph that ran in each iteration: the smallest that has the most of the operators that were told.
 
-    A process names an operator that several graphs have after the first of them.
+    A process names an operator that several graphs have after the first of them. Of equal ones the newest counts.
     """
+    newest = graphs.graphs[::-1]
     operators: dict[int, set[str]] = {}
     for iteration, name, node_name, *_ in told:
         graph = graphs.graph(name)
@@ -104,7 +105,7 @@ def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dic
         if node is not None and node.is_operator:
             operators.setdefault(iteration, set()).add(node_name)
     return {
-        iteration: max(graphs.graphs, key=lambda graph: (sum(name in graph for name in names), -len(graph.nodes)))
+        iteration: max(newest, key=lambda graph: (sum(name in graph for name in names), -len(graph.nodes)))
         for iteration, names in operators.items()
     }
 
