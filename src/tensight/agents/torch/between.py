@@ -141,28 +141,6 @@ def stacks_between(
     return _narrow(events[lower], upper, now, numbers, level) or wide, wide
 
 
-def stack_within(begun: Sequence[Begun], now: Moment, given: Sequence[bool]) -> tuple[StackFrame, ...]:
-    """Return where something was computed, or fetched, of which autograd knows nothing.
-
-    Parameters
-    ----------
-    begun : sequence of Begun
-        The containers that are being called, outermost first.
-    now : Moment
-    given : sequence of bool
-        Whether each of them was called with it.
-
-    Returns
-    -------
-    tuple of StackFrame
-        Empty if the outermost was called with it, or none is being called.
-    """
-    if not begun or given[0]:
-        return ()
-    number = next((index for index, is_given in enumerate(given) if is_given), len(given)) - 1
-    return _since_container(begun[number], now)
-
-
 def _events(calls: Sequence[Call], begun: Sequence[Begun]) -> list[_Event]:
     following: dict[int, list[Begun]] = {}
     for one in begun:
