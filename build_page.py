@@ -6,6 +6,7 @@ needs there. `python build_page.py --needs` prints what to install with pip wher
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import importlib.util
 import json
@@ -69,9 +70,9 @@ def build(root: Path = ROOT) -> Path:
         There is no Node, or npm failed.
     """
     node = _node(root)
-    _install(node, root)
     page = root / PAGE
-    with tempfile.TemporaryDirectory(prefix="tensight-page-") as folder:
+    with _alone(root), tempfile.TemporaryDirectory(prefix="tensight-page-") as folder:
+        _install(node, root)
         # Not straight into the package: what was built before stays until this is whole.
         built = Path(folder) / "page"
         _npm(node, root, "run", "build", "--", "--outDir", str(built), "--emptyOutDir")
@@ -84,7 +85,8 @@ def build(root: Path = ROOT) -> Path:
 def run_npm(*arguments: str, root: Path = ROOT) -> int:
     """Run npm in ui/ as a person would, and return its exit code."""
     node = _node(root)
-    _install(node, root)
+    with _alone(root):
+        _install(node, root)
     with _environment(node) as environment:
         return subprocess.run(["npm", *arguments], cwd=root / "ui", env=environment, check=False).returncode
 
@@ -117,6 +119,14 @@ def _version(node: str) -> tuple[int, int]:
 def _numbers(text: str) -> tuple[int, int]:
     match = re.search(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Wait until no other process installs or builds here: a wheel may be built while the sources are checked."""
+    with (root / "ui" / "package-lock.json").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _install(node: Node, root: Path) -> None:

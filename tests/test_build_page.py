@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,6 +75,13 @@ def test_what_is_locked_is_installed_once_and_anew_when_the_lock_changes(checkou
     checkout.lock(echarts="6.0.0")
     build_page.build(checkout.root)
     assert checkout.asked[3:] == ["ci", "run build"] * 3
+
+
+@pytest.mark.usefixtures("npm")
+def test_who_builds_while_another_installs_waits_for_it(checkout: Checkout) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(build_page.build, [checkout.root] * 4))
+    assert sorted(checkout.asked) == ["ci", *["run build"] * 4]
 
 
 @pytest.mark.usefixtures("npm")
