@@ -60,3 +60,17 @@ def test_what_no_rank_had_before_began_where_they_were_added_up(analyse: Analyse
     for rank, found in enumerate(origins(analysis, [Anomaly.INF])):
         assert (found.address.rank, found.from_rank, found.certain) == (rank, None, True)
         assert found.sentence.startswith("Inf began at step 1 in Default/AllReduce-op2")
+
+
+def test_what_is_seen_first_behind_a_collective_whose_result_nobody_has_seen_came_from_the_other_rank(
+    analyse: Analyse, tmp_path: Path
+) -> None:
+    analysis = analyse(dump_of_two(tmp_path / "dump", (FINE, (np.nan, 2.0)), (np.nan, 2.0), "Add"))
+    there, here = sorted(origins(analysis, [Anomaly.NAN]), key=lambda origin: -origin.address.rank)
+    hidden = (here.operator, "Gradients/Default/fc/weight/c10d.allreduce_-op0")
+    assert across_ranks([there, replace(here, candidates=hidden)])[1].from_rank == 1
+    assert across_ranks([there, replace(here, candidates=(here.operator, "Default/Mul-op0"))])[1].from_rank is None
+    both = [replace(one, candidates=hidden) for one in (there, here)]
+    assert [one.from_rank for one in across_ranks(both)] == [None, None]
+    zeros = [replace(one, anomaly=Anomaly.ALL_ZERO) for one in (there, replace(here, candidates=hidden))]
+    assert across_ranks(zeros)[1].from_rank is None

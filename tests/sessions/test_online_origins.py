@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 from online_stage import Agent, Play, Stage, command, stream, until
 from told_statistics import tell
 
@@ -271,6 +272,24 @@ def test_the_graph_that_ran_explains_the_step(on_stage: Play) -> None:
         found = await origin(session, "nan")
         assert (found.node, found.certain) == ("Default/Sqrt-op0", True)
         assert found.address == "0/kernel_graph_1/Default/Sqrt-op0:0@2"
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize(("graph", "also"), [("kernel_graph_0", ()), ("kernel_graph_1", (LOG,))])
+def test_of_two_graphs_with_the_same_operators_that_ran_which_the_process_names(
+    on_stage: Play, graph: str, also: tuple[str, ...]
+) -> None:
+    async def scene(stage: Stage) -> None:
+        other = Program(
+            "kernel_graph_1",
+            1,
+            tuple(node(LOG, "batch", BIAS, line=6) if one.name == LOG else one for one in program().nodes),
+        )
+        agent, session = await training(stage, program(), other)
+        await tell(agent, {"batch": FINE, **HEALTHY, LINEAR: NAN, LOG: NAN, LOSS: NAN}, 0, graph)
+        await agent.stand(1)
+        assert (await origin(session, "nan")).also == also
 
     on_stage(scene)
 

@@ -117,6 +117,7 @@ class Agent:
         self._hits_within: list[AgentHit] = []
         self._anomalies = self._anomalies_before = np.zeros(0, np.bool_)
         self._anomalies_at = -1
+        self._learned_at = -1
         self._lasting = LastingPlaces(self.places, self.retention)
         self._cursor = NodeCursor(self.places) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
@@ -238,8 +239,26 @@ class Agent:
                 self._hits_within += hits
                 hits = []
             if stops or stands:
-                self._learn_running(node.name)
+                self._learn_running()
                 self._stops.at_node(node.name, hits)
+        except Exception as error:
+            self._give_up(error)
+
+    def diverges(self, *, is_known: bool) -> None:
+        """Note that the step does not go on as its beginning let expect, but as an earlier one, or as none has.
+
+        Parameters
+        ----------
+        is_known : bool
+            It goes on as an earlier one.
+        """
+        if self._is_over:
+            return
+        try:
+            self.watches.runs_anew = not is_known
+            self._learned_at = -1
+            if is_known:
+                self._learn_running()
         except Exception as error:
             self._give_up(error)
 
@@ -375,6 +394,7 @@ class Agent:
             self.retention.clear()
             self._has_values = False
         self._seen.clear()
+        self.watches.runs_anew = False
         self.columns.current_iteration = self.step
 
     # --- standing still ---
@@ -399,10 +419,12 @@ class Agent:
         hits = self._check(again=True)
         return hits if self._cursor is None else self._cursor.tell_again(hits)
 
-    def _learn_running(self, node: str) -> None:
-        """Take note of what has run so far in a step, if a node has never run before."""
-        if self.running_program is not None and not self._programs.knows(node):
-            self._programs.learn(self.running_program())
+    def _learn_running(self, node: str = "") -> None:
+        """Take note of what runs in a step that is not over; once, as long as that has a node in question."""
+        if self.running_program is None or (self._learned_at == self.step and self._programs.is_in_latest(node)):
+            return
+        self._learned_at = self.step
+        self._programs.learn(self.running_program())
 
     def _standing(self, node: str = "") -> Standing:
         compares = self.framework.world_size > 1 and not node

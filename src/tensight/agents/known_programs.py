@@ -30,7 +30,7 @@ class KnownPrograms:
     Attributes
     ----------
     latest : Program or None
-        What ran in the latest step.
+        What ran in the latest step, or runs in this one as far as somebody has asked.
     """
 
     def __init__(
@@ -42,14 +42,17 @@ class KnownPrograms:
         self._recorder = recorder
         self._programs: dict[int, Program] = {}
         self._graph_of: dict[str, str] = {}
+        self._nodes_of: dict[int, frozenset[str]] = {}
         self.latest: Program | None = None
 
-    def knows(self, node: str) -> bool:
-        """Whether a node of this name has run."""
-        return node in self._graph_of
+    def is_in_latest(self, node: str) -> bool:
+        """Whether what ran last has a node of this name."""
+        return self.latest is not None and node in self._nodes_of.get(self.latest.number, ())
 
     def graph_of(self, node: str) -> str:
-        """Return the name of the graph that a node is in; empty if it is in none."""
+        """Return the name of the graph that has a node: of several that which ran last, empty if there is none."""
+        if self.latest is not None and self.is_in_latest(node):
+            return self.latest.name
         return self._graph_of.get(node, "")
 
     def learn(self, program: Program) -> bool:
@@ -64,8 +67,8 @@ class KnownPrograms:
         self._programs[program.number] = program
         # One that has the name of an earlier one takes its place.
         self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
-        for node in program.nodes:
-            self._graph_of[node.name] = program.name
+        self._nodes_of[program.number] = frozenset(node.name for node in program.nodes)
+        self._graph_of.update(dict.fromkeys(self._nodes_of[program.number], program.name))
         self._watches.learn(program)
         if known is not None:
             self._recorder.learn(program)
@@ -78,8 +81,9 @@ class KnownPrograms:
 
 
 def _says_the_same(program: Program, other: Program) -> bool:
-    """Whether two states of one program have as many nodes, the same to the network and from the same lines of code."""
+    """Whether two states of one program have the same nodes, and know the same lines of code of them."""
     nodes, others = program.nodes, other.nodes
     return len(nodes) == len(others) and all(
-        one.role == two.role and one.stack == two.stack for one, two in zip(nodes, others, strict=True)
+        (one.name, one.role, one.inputs, one.stack) == (two.name, two.role, two.inputs, two.stack)
+        for one, two in zip(nodes, others, strict=True)
     )

@@ -52,7 +52,7 @@ class Programs:
 
     def __init__(self, parameters: OutlivingTensors) -> None:
         self._parameters = parameters
-        self._numbers: dict[tuple[tuple[str, tuple[object, ...]], ...], int] = {}
+        self._numbers: dict[tuple[tuple[str, tuple[Source | None, ...]], ...], int] = {}
         self._programs: dict[tuple[int, int], tuple[Trace, Program]] = {}
 
     def preview(self, trace: Trace) -> Program:
@@ -60,7 +60,10 @@ class Programs:
         return Program("kernel_graph_0", 0, tuple(self._nodes(trace)))
 
     def running(self, trace: Trace) -> Program:
-        """Return what has run so far in a step that is not over."""
+        """Return what runs in a step that is not over: a known program, or as much as has run of a new one."""
+        key = id(trace), self._parameters.generation
+        if key in self._programs or self._key(trace) in self._numbers:
+            return self.program(trace)
         number = len(self._numbers)
         return Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
 
@@ -76,7 +79,12 @@ class Programs:
         return known[1]
 
     def _number(self, trace: Trace) -> int:
-        return self._numbers.setdefault(tuple((node.name, node.inputs) for node in trace.operators), len(self._numbers))
+        return self._numbers.setdefault(self._key(trace), len(self._numbers))
+
+    @staticmethod
+    def _key(trace: Trace) -> tuple[tuple[str, tuple[Source | None, ...]], ...]:
+        """Return what tells a program from others: its operators, in their order, and how they are linked."""
+        return tuple((node.name, node.inputs) for node in trace.operators)
 
     def _nodes(self, trace: Trace) -> Iterator[TracedNode]:
         yield from self._parameters.nodes()

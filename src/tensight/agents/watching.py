@@ -72,6 +72,9 @@ class Watches:
     loss_scaled : bool
         Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
         the update has been skipped. Set by whoever sees it; the end of the step takes it back.
+    runs_anew : bool
+        Whether this step goes on as none before: what will read what it computes is not known before its end. Set by
+        whoever sees it.
     spreading : SpreadingValues
         What becomes of NaN and Inf.
     idle : collection of str
@@ -88,7 +91,7 @@ class Watches:
         keep_values: bool = False,
         stops_for_every: bool = False,
     ) -> None:
-        self.loss_scaled = False
+        self.loss_scaled = self.runs_anew = False
         self.idle: Collection[str] = ()
         self._places = places
         self._check_at_nodes = check_at_nodes
@@ -343,13 +346,14 @@ class Watches:
             with np.errstate(all="ignore"):
                 table = StepTable(columns.take(place), _PRESENT)
                 # Whether a mask reaches a node is known once its program is; then the end of the step decides.
-                masked = node.name in self._layers.may_mask or node.name not in self._known
+                is_known = node.name in self._known and not self.runs_anew
+                masked = node.name in self._layers.may_mask or not is_known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
                     if watch.needs_masks and watch.judged is not None:
                         if not table.may_hit(watch.judged, _FIRST)[0]:
                             continue
-                        if self.spreading.holds_back(node, is_known=node.name in self._known):
+                        if self.spreading.holds_back(node, is_known=is_known):
                             self.spreading.held_back.append((number, watch.rule.id))
                             continue
                     hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)

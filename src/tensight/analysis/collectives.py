@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tensight.analysis.anomalies import Anomaly
 from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
@@ -30,17 +31,34 @@ _LIBRARY = "c10d"
 
 
 def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
-    """Return origins of all ranks, of which those at collective operators say from which rank the anomaly came.
+    """Return origins of all ranks, of which those behind collective operators say from which rank the anomaly came.
 
     Where no rank shows the anomaly before, it began at the collective, as when a sum over ranks becomes too large.
     """
     found = list(origins)
-    elsewhere = [one for one in found if not _is_collective(one)]
-    return [_from_another(one, elsewhere) if _is_collective(one) else one for one in found]
+    elsewhere = [one for one in found if not _is_behind_collective(one)]
+    return [_from_another(one, elsewhere) if _is_behind_collective(one) else one for one in found]
 
 
-def _is_collective(origin: Origin) -> bool:
-    library, _, kind = origin.op_type.rpartition(".")
+def _is_behind_collective(origin: Origin) -> bool:
+    """Whether an origin is at a collective operator, or where one was seen first whose result nobody has seen.
+
+    PyTorch's operators return before the tensor that they were given has been filled. A sum is zero only if what all
+    ranks brought is.
+    """
+    if _is_collective(origin.op_type):
+        return True
+    hidden = (_type_in(name) for name in origin.candidates if name != origin.operator)
+    return origin.anomaly is not Anomaly.ALL_ZERO and any(map(_is_collective, hidden))
+
+
+def _type_in(name: str) -> str:
+    """Return the type of an operator, as its name has it."""
+    return name.rpartition("/")[2].rpartition("-op")[0]
+
+
+def _is_collective(op_type: str) -> bool:
+    library, _, kind = op_type.rpartition(".")
     name = plain_type(kind)
     if library:
         return _LIBRARY in library and (name in _COLLECTIVES or name in _OF_PYTORCH)

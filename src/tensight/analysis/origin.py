@@ -404,5 +404,7 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
     if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
         return None
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
-    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if hidden else ()
+    # A gradient is computed from something, also where nobody has seen from what.
+    is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
+    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
     return _Birth(node, *outputs[0], inputs, candidates)

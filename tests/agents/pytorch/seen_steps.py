@@ -94,6 +94,9 @@ class SeeingAgent:
     def report(self, text: str) -> None:
         self.reports.append(text)
 
+    def diverges(self, *, is_known: bool) -> None:
+        """Nothing is decided within a step."""
+
     def node_done(self, node: DeclaredNode) -> None:
         self.nodes_done.append(node.name)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from agent_stage import until
 from running import RunningServer, running_server
 
@@ -41,18 +43,57 @@ print("steps done", flush=True)
 torch.distributed.destroy_process_group()
 """
 
+SICK_SCRIPT = """
+import sys, torch, tensight
+from torch import nn
+rank, store, port, capture, kind = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4].split()
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.shift = nn.Linear(4, 4), nn.Linear(4, 4), 0.0
+
+    def forward(self, x):
+        h = torch.relu(self.a(x))
+        h = torch.log(h + 1.0 - self.shift)  # here
+        return self.b(h)
+
+net = model = Net()
+if kind == "ddp":
+    model = nn.parallel.DistributedDataParallel(net)
+else:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    for part in (net.a, net.b, net):
+        fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+torch.manual_seed(rank)
+settings = dict(port=port, job=f"sick-{capture}-{kind}", break_at_start=True, capture=capture)
+with tensight.torch.debug(model, optimizer, **settings):
+    for step in range(8):
+        net.shift = 1e6 if step == 3 and rank == 1 else 0.0
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+"""
+SICK_LINE = next(number for number, line in enumerate(SICK_SCRIPT.splitlines(), 1) if line.endswith("# here"))
+
 
 @contextmanager
-def two_ranks(folder: Path, port: str, begins: str) -> Iterator[list[subprocess.Popen[str]]]:
+def two_ranks(folder: Path, port: str, begins: str, text: str = SCRIPT) -> Iterator[list[subprocess.Popen[str]]]:
     """Start both ranks, which look for a server at a port; what still runs is killed where the block ends."""
     script = folder / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(text)
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), str(rank), str(folder / "store"), port, begins],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in range(2)
     ]
@@ -105,3 +146,35 @@ def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) 
             outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], outputs
     assert (weights[0] == weights[1]).all()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_the_rank_that_a_nan_came_from_is_named_first(
+    torch_server: RunningServer, tmp_path: Path, capture: str, kind: str
+) -> None:
+    port = str(torch_server.debugger).rpartition(":")[2]
+    with (
+        two_ranks(tmp_path, port, f"{capture} {kind}", SICK_SCRIPT) as ranks,
+        tensight.connect(torch_server.url) as connection,
+    ):
+        session = connection.wait_for_session(PATIENCE_S, name=f"sick-{capture}-{kind}")
+        session.wait(PATIENCE_S)
+        session.watch_recommended()
+        record = session.continue_().wait(PATIENCE_S)
+        origins = list(session.origins())
+        session.terminate()
+        outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    assert record.step == 4
+    first, second = (one for one in origins if one.anomaly == "nan")
+    assert (first.address[0], first.step, first.arrived) == ("1", 4, False), first.sentence
+    assert first.line is not None
+    assert first.line.line <= SICK_LINE <= (first.line.end_line or first.line.line), first.line
+    if capture == "ops":
+        assert (first.node, first.certain, first.line.line) == ("Default/log-op0", True, SICK_LINE), first.sentence
+    assert (second.address[0], second.step) == ("0", 4)
+    assert second.sentence.startswith("NaN came from rank 1 at step 4"), second.sentence
+    # Memory that FSDP has only made room in shows nothing.
+    assert not [one.sentence for one in origins if one.anomaly == "explosion"]
+    assert not [one.sentence for one in origins if one.anomaly == "all_zero" and one.certain]

@@ -22,6 +22,7 @@ ENGINE = _engine_run_backward.__code__
 """What calls autograd's engine."""
 
 _FIRST_GRADIENTS = torch.autograd._make_grads.__code__
+_SHARDING = os.path.join(os.path.dirname(torch.distributed.__file__), "fsdp") + os.sep
 _LOADING = os.path.dirname(data.__file__)
 # Between an operator and the library's function that called it stand at most our own frames, and a few of its own.
 _NEAREST = 16
@@ -43,6 +44,11 @@ def begins_backward() -> bool:
 def loads_data() -> bool:
     """Whether a data loader does something between two batches."""
     return any(frame.f_code.co_filename.startswith(_LOADING) for frame in _nearest())
+
+
+def gathers_weights() -> bool:
+    """Whether FSDP gathers weights: it looks at the memory for them before anything is in it."""
+    return any(frame.f_code.co_filename.startswith(_SHARDING) for frame in _nearest())
 
 
 def computes_again() -> bool:

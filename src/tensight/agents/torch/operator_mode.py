@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import CodeType
 
+    from tensight.agents.torch.operator_steps import Link
+
 _modes_below: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 
@@ -112,7 +114,13 @@ class OperatorMode(TorchDispatchMode):
         if self.thread and not _modes_below() and _tracing_state() is None:
             try:
                 operator = self.expected[self.position]
-                if operator.func is not func or operator.scope is not self.scope or types or get_ident() != self.thread:
+                if (
+                    operator.func is not func
+                    or operator.scope is not self.scope
+                    or types
+                    or get_ident() != self.thread
+                    or (operator.links and self.is_given_others(operator.links, args))
+                ):
                     operator = self._unexpected(func, types, args, kwargs)
                     if operator is NotImplemented:
                         return NotImplemented
@@ -139,6 +147,24 @@ class OperatorMode(TorchDispatchMode):
             except Exception as error:
                 self._failed(error)
         return result
+
+    def is_given_others(self, links: tuple[Link, ...], args: tuple[Any, ...]) -> bool:
+        """Whether the operator at this position is given other tensors than it was the last time."""
+        position, seen = self.position, self.seen
+        try:
+            for argument, distance, number, _ in links:
+                at = position - distance
+                if not distance:
+                    expected = number
+                elif at < 0:
+                    continue
+                else:
+                    expected = seen[at] if number < 0 else seen[at][number]
+                if id(args[argument]) != expected:
+                    return True
+        except (IndexError, TypeError):
+            return True
+        return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

@@ -29,6 +29,11 @@ _UNSET = frozenset(
         *("new_empty", "new_empty_strided", "resize", "resize_"),
     }
 )
+# They return memory that a collective operator is about to fill, with some of it written: not theirs to show.
+_PREPARING = frozenset({"fsdp::all_gather_copy_in"})
+# They return at once, and what they return is filled until somebody has waited.
+_COMMUNICATING = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
+_WAITING = frozenset({"wait_tensor"})
 # They read nothing of what they write to; nor do operators of what is called `out`.
 _OVERWRITING = frozenset(
     {
@@ -68,6 +73,10 @@ class Declaration(NamedTuple):
         Whether what it returns was not written yet.
     is_trusted : bool
         Whether it declares all that it writes to; those of other libraries may not.
+    is_pending : bool
+        Whether what it returns or writes may not be there yet when it has returned.
+    is_view : bool
+        Whether it only returns another view of what it is given.
     makes_tensors : bool
         Whether it returns or writes tensors; else it only reads them, as ``item()`` does.
     """
@@ -78,6 +87,8 @@ class Declaration(NamedTuple):
     overwritten: frozenset[str]
     is_unset: bool
     is_trusted: bool
+    is_pending: bool
+    is_view: bool
     makes_tensors: bool
 
 
@@ -94,6 +105,8 @@ def declaration(func: Any) -> Declaration:
             overwritten=frozenset(),
             is_unset=False,
             is_trusted=False,
+            is_pending=False,
+            is_view=False,
             makes_tensors=True,
         )
     library, _, name = schema.name.partition("::")
@@ -112,7 +125,9 @@ def declaration(func: Any) -> Declaration:
         written=written,
         overwritten=frozenset(overwritten),
         is_unset=name in _UNSET,
-        is_trusted=is_own,
+        is_trusted=is_own or schema.name in _PREPARING,
+        is_pending=library in _COMMUNICATING and name not in _WAITING,
+        is_view=bool(getattr(func, "is_view", False)),
         makes_tensors=bool(written) or any("Tensor" in str(returned.type) for returned in schema.returns),
     )
 

@@ -75,6 +75,26 @@ class External(NamedTuple):
     is_read: bool
 
 
+class Link(NamedTuple):
+    """An argument of an operator of the forward pass that tells by its identity where it came from.
+
+    Attributes
+    ----------
+    argument : int
+        Position of the argument.
+    distance : int
+        How many operators before this one it was made; 0 of what outlives steps.
+    number : int
+        Which of that operator's results it is, -1 if it is the only one; of what outlives steps its identity.
+    source : Source
+    """
+
+    argument: int
+    distance: int
+    number: int
+    source: Source
+
+
 class Operator:
     """One operator of a step.
 
@@ -101,6 +121,8 @@ class Operator:
         Numbers of the autograd nodes that were made for it, from the first of the step: first, and after the last.
     owner : str
         Of an optimizer's operator the path of the weight that it works for.
+    links : tuple of Link
+        What it must be given to be this one.
     """
 
     __slots__ = (
@@ -109,6 +131,7 @@ class Operator:
         "func",
         "is_gradient",
         "is_single",
+        "links",
         "node",
         "outputs",
         "owner",
@@ -129,6 +152,7 @@ class Operator:
         externals: tuple[External, ...] = (),
         sequence: tuple[int, int] = (0, 0),
         owner: str = "",
+        links: tuple[Link, ...] = (),
     ) -> None:
         self.func = func
         self.declared = func
@@ -139,6 +163,7 @@ class Operator:
         self.externals = externals
         self.sequence = sequence
         self.owner = owner
+        self.links = links
         self.is_gradient = traced is not None and traced.name.startswith("Gradients/")
         self.reads = traced is not None and bool(traced.inputs)
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)

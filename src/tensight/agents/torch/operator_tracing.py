@@ -11,7 +11,9 @@ from torch.utils._pytree import tree_iter
 from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline
+from tensight.agents.torch.framework_frames import gathers_weights
 from tensight.agents.torch.known_tensors import KnownTensors
+from tensight.agents.torch.operator_mode import identities
 from tensight.agents.torch.operator_schemas import (
     ACCUMULATING,
     argument_name,
@@ -21,14 +23,14 @@ from tensight.agents.torch.operator_schemas import (
     settings,
     tensors_in,
 )
-from tensight.agents.torch.operator_steps import Content, External, Operator, Output
+from tensight.agents.torch.operator_steps import Content, External, Link, Operator, Output
 from tensight.agents.torch.pairing import AutogradPairs, Forward
 from tensight.agents.torch.scopes import ROOT_SCOPE
 from tensight.agents.torch.tensor_sources import TensorSources, storage_of
 from tensight.graph import OutputSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source, StackFrame
@@ -70,7 +72,10 @@ class _Result(NamedTuple):
 
 
 class Started(NamedTuple):
-    """An operator that is about to run."""
+    """An operator that is about to run.
+
+    `is_room` tells of a view that it is one of memory in which nothing may be yet.
+    """
 
     func: Any
     running_scope: str
@@ -79,6 +84,7 @@ class Started(NamedTuple):
     inputs: list[_Input]
     externals: tuple[External, ...]
     sequence: tuple[int, int]
+    is_room: bool
 
 
 class StepTracer:
@@ -110,6 +116,7 @@ class StepTracer:
         self._roots: dict[Source, int] = {}
         self._showing: defaultdict[int, list[int]] = defaultdict(list)
         self._earlier: dict[int, Source] = {}
+        self._made: dict[str, tuple[int, Any]] = {}
         self._added: dict[str, tuple[Source, ...]] = {}
 
     # --- parts of a step ---
@@ -163,13 +170,20 @@ class StepTracer:
             self.gradient_sources[known.name] = added
 
     def go_on_after(
-        self, operators: Sequence[Operator], seen: Mapping[int, Source], first_sequence: int, step: OperatorStep
+        self,
+        operators: Sequence[Operator],
+        made: Sequence[Any],
+        seen: Mapping[int, Source],
+        first_sequence: int,
+        step: OperatorStep,
     ) -> None:
         """Take over a step of which the first operators are known, and have run.
 
         Parameters
         ----------
         operators : sequence of Operator
+        made : sequence
+            Identities of what they returned.
         seen : mapping of int to Source
             Where tensors that they made or read came from, by identity.
         first_sequence : int
@@ -181,11 +195,13 @@ class StepTracer:
         self.gradient_sources = dict(step.gradient_sources)
         self.evaluation = step.evaluation if step.evaluation[1] <= len(operators) else _NO_EVALUATION
         self._earlier = dict(seen)
-        for operator in operators:
+        for position, operator in enumerate(operators):
             traced = operator.traced
             self._inputs += len(operator.externals)
             if traced is None:
                 continue
+            if all(output.content is not Content.VIEW for output in operator.outputs):
+                self._made[traced.name] = position, made[position]
             self._counts[f"{traced.scope}/{traced.type}"] += 1
             self._owners[traced.name] = operator.owner
             self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
@@ -206,9 +222,10 @@ class StepTracer:
             for _, tensor in tensors_in(args, kwargs):
                 self._earlier.pop(id(tensor), None)
         inputs = [self._input(path, tensor) for path, tensor in tensors_in(args, kwargs)]
-        externals = self._externals(declared, inputs)
+        is_room = declared.is_view and gathers_weights()
+        externals = self._externals(declared, inputs, is_room=is_room)
         origin = self._origin(scope, inputs)
-        return Started(func, scope, declared, origin, inputs, externals, sequence)
+        return Started(func, scope, declared, origin, inputs, externals, sequence, is_room)
 
     def finish(
         self, started: Started, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
@@ -224,7 +241,8 @@ class StepTracer:
         if not any(isinstance(output.value, torch.Tensor) for output in outputs):
             return None
         for external, read in zip(started.externals, (read for read in started.inputs if read.is_new), strict=True):
-            self._sources.put(read.tensor, (external.node.name, 0))
+            is_room = started.is_room
+            self._sources.put(read.tensor, (external.node.name, 0), written=is_room, unset=is_room)
             self._show(external.output, (external.node.name, 0))
             self._inputs += 1
         counter = f"{origin.scope}/{declared.type}"
@@ -250,7 +268,9 @@ class StepTracer:
             started.externals,
             started.sequence,
             origin.owner,
+            tuple(self._links(started.inputs)) if origin.is_forward else (),
         )
+        self._made[name] = len(self.operators), identities(result)
         if started.func in ACCUMULATING and self.operators and self.operators[-1].is_gradient:
             # While it is expected, autograd may use the same operator to add up a gradient.
             operator.func = None
@@ -306,7 +326,7 @@ class StepTracer:
         known = known or self._known.find_alias(tensor)
         return self._earlier.get(id(tensor)) if known is None else (known.name, 0)
 
-    def _externals(self, declared: Declaration, inputs: list[_Input]) -> tuple[External, ...]:
+    def _externals(self, declared: Declaration, inputs: list[_Input], *, is_room: bool) -> tuple[External, ...]:
         """Declare the tensors that come from outside; their inputs then have them as their source."""
         read_from = {
             id(each.tensor) for each in inputs if argument_name(declared, each.path) not in declared.overwritten
@@ -324,12 +344,36 @@ class StepTracer:
                 external = found[id(read.tensor)] = External(
                     Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=place),
                     traced,
-                    id(read.tensor) in read_from,
+                    id(read.tensor) in read_from and not is_room,
                 )
                 inputs[index] = read._replace(source=(name, 0))
             else:
                 inputs[index] = read._replace(source=(external.node.name, 0), is_new=False)
         return tuple(found.values())
+
+    def _links(self, inputs: list[_Input]) -> Iterator[Link]:
+        """Yield the arguments of an operator that must be the same tensors when it runs again."""
+        for read in inputs:
+            name, slot = read.source
+            if len(read.path) != 2 or read.path[0] != "args" or not isinstance(read.path[1], int) or read.is_new:
+                continue
+            known = self._known.find(read.tensor)
+            if known is not None and known.name == name:
+                yield Link(read.path[1], 0, id(read.tensor), read.source)
+            elif name in self._made and self._is_result(read):
+                position, made = self._made[name]
+                number = slot if isinstance(made, list) else -1
+                yield Link(read.path[1], len(self.operators) - position, number, read.source)
+
+    def _is_result(self, read: _Input) -> bool:
+        """Whether a tensor is the very object that an operator returned; autograd makes others of views."""
+        name, slot = read.source
+        made = self._made[name][1]
+        results = made if isinstance(made, list) else [made]
+        is_alive = (
+            self._sources.is_object(read.tensor, read.source) or self._earlier.get(id(read.tensor)) == read.source
+        )
+        return is_alive and slot < len(results) and results[slot] == id(read.tensor)
 
     # --- what comes out ---
 
@@ -357,7 +401,7 @@ class StepTracer:
             unset = is_unset and (argument is None or self._sources.is_unset(tensor))
             self._sources.put(tensor, source, written=lies_in is None, unset=unset)
             # Buckets of gradients are cut into views before anything is in them.
-            if is_unset or self._sources.is_unset(tensor):
+            if is_unset or started.is_room or started.declared.is_pending or self._sources.is_unset(tensor):
                 continue
             place = self._places.place(self._places.node(traced.name, traced.type), slot)
             if argument is not None:

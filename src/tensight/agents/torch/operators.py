@@ -18,6 +18,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from tensight.agents.notices import say_once
 from tensight.agents.torch.framework_frames import loads_data
+from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.observing import OperatorObserver
 from tensight.agents.torch.operator_mode import OperatorMode, is_made_of_others
 from tensight.agents.torch.operator_schemas import ACCUMULATING, DETACH, NEW_EMPTY, declaration
@@ -261,7 +262,7 @@ class OperatorCapture:
             return None
         if func in ACCUMULATING and self._is_unseen(func, types):
             return partial(self._follow_unseen, func, args)
-        if not self._goes_on(func):
+        if not self._goes_on(func, args):
             return None
         if self._tracer is None or self._repeats:
             # The operator that is expected now is this one.
@@ -335,7 +336,7 @@ class OperatorCapture:
             and torch._C._current_autograd_node() is None
         )
 
-    def _goes_on(self, func: Any) -> bool:
+    def _goes_on(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Find out how a step goes on that is not as expected; False if it is not followed any more."""
         mode = self._mode
         if self._repeats:
@@ -348,13 +349,14 @@ class OperatorCapture:
         if self._tracer is not None:
             return True
         position = mode.position
-        if mode.expected[position].is_run_by(func, mode.scope):
+        if self._runs(mode.expected[position], func, args):
             return True
         for step in self._steps:
-            if step.begins_like(mode.expected, position) and step.operators[position].is_run_by(func, mode.scope):
+            if step.begins_like(mode.expected, position) and self._runs(step.operators[position], func, args):
                 self._step = step
                 mode.expected = step.operators
                 mode.seen += [None] * (len(step.operators) - len(mode.seen))
+                self._agent.diverges(is_known=True)
                 return True
         if len(self._steps) >= _MOST_STEPS:
             say_once(_TOO_MANY)
@@ -364,18 +366,39 @@ class OperatorCapture:
         self._begin_tracing()
         return True
 
+    def _runs(self, operator: Operator, func: Any, args: tuple[Any, ...]) -> bool:
+        """Whether what is about to run is an operator of a known step: called there, and given what it was given."""
+        mode = self._mode
+        if not operator.is_run_by(func, mode.scope):
+            return False
+        strange = [link for link in operator.links if mode.is_given_others((link,), args)]
+        if not strange:
+            return True
+        known, seen = KnownTensors(self._names), self._seen(mode.expected[: mode.position])
+        for link in strange:
+            tensor = args[link.argument] if link.argument < len(args) else None
+            if isinstance(tensor, torch.Tensor):
+                kept = known.find(tensor)
+                source = seen.get(id(tensor)) if kept is None else (kept.name, 0)
+                if source not in (None, link.source):
+                    return False
+        # Other objects, and nothing says that they are other tensors.
+        operator.links = tuple(link for link in operator.links if link not in strange)
+        return True
+
     def _begin_tracing(self) -> None:
         """Trace the rest of the step; how it began is known."""
         mode = self._mode
         tracer = StepTracer(self._names, self._agent.places)
         begin = mode.expected[: mode.position]
-        tracer.go_on_after(begin, self._seen(begin), self._first_sequence, self._step)
+        tracer.go_on_after(begin, mode.seen, self._seen(begin), self._first_sequence, self._step)
         if self._mark is not None and tracer.evaluation[0] != self._mark:
             tracer.begin_evaluation(self._mark)
         if self._optimizer is not None:
             tracer.begin_optimizer(self._optimizer)
         mode.expect(_NOTHING)
         self._tracer = tracer
+        self._agent.diverges(is_known=False)
 
     def _seen(self, operators: list[Operator]) -> dict[int, Source]:
         """Return where the tensors came from that some operators of this step have made or read, by identity."""

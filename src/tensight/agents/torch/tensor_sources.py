@@ -82,6 +82,11 @@ class TensorSources:
             return seen.source
         return memory.views.get(geometry(tensor), memory.source)
 
+    def is_object(self, tensor: torch.Tensor, source: Source) -> bool:
+        """Whether a tensor is the very object that was put here as coming from a source."""
+        seen = self._tensors.get(id(tensor))
+        return seen is not None and seen.source == source and not seen.reference.expired()
+
     def is_unset(self, tensor: torch.Tensor) -> bool:
         """Whether nobody has written to the memory of a tensor since it was made in this step."""
         memory = self._memory(tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from tensight.analysis.statistics_table import KNOWN, ROW, UNKNOWN
 from tensight.dumps.execution import UNMATCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,21 +94,25 @@ def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -
 
 
 def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
-    """Return the graph that ran in each iteration: the smallest that has the most of the operators that were told.
+    """Return the graph that ran in each iteration: that which has the most of the operators that were told.
 
-    A process names an operator that several graphs have after the first of them. Of equal ones the newest counts.
+    Of several that have as many it is the one after which the process named the most of them, then the smallest, then
+    the newest.
     """
     newest = graphs.graphs[::-1]
-    operators: dict[int, set[str]] = {}
+    operators: dict[int, dict[str, str]] = {}
     for iteration, name, node_name, *_ in told:
         graph = graphs.graph(name)
         node = graph.get(node_name) if graph is not None else None
         if node is not None and node.is_operator:
-            operators.setdefault(iteration, set()).add(node_name)
-    return {
-        iteration: max(newest, key=lambda graph: (sum(name in graph for name in names), -len(graph.nodes)))
-        for iteration, names in operators.items()
-    }
+            operators.setdefault(iteration, {})[node_name] = name
+    return {iteration: _that_fits(named, newest) for iteration, named in operators.items()}
+
+
+def _that_fits(named: Mapping[str, str], graphs: Iterable[Graph]) -> Graph:
+    """Return the graph that has the most of some operators, of which is known after which graph they were named."""
+    after = Counter(named.values())
+    return max(graphs, key=lambda graph: (sum(name in graph for name in named), after[graph.name], -len(graph.nodes)))
 
 
 def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ToldTensor:
