@@ -284,6 +284,10 @@ class Agent:
             self._next_step()
             raise
 
+    def forget_values(self) -> None:
+        """Let go of all values that are kept: some of the tensors will be others, and nothing would tell."""
+        self.retention.clear()
+
     def report(self, text: str) -> None:
         """Tell the person something, at the terminal and wherever the session is looked at."""
         say_once(text)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tensight.agents.notices import say_once
+from tensight.agents.workers import pool_of_worker
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
@@ -32,10 +33,15 @@ class TrainingDebugger(ABC):
     settings : AgentSettings
     agent_of : callable
         Makes the agent, from the arguments of `Agent`.
+    is_asked_for : bool
+        Whether the script itself asks for the debugger; else, as in all processes that inherit its environment, workers
+        are left alone.
     """
 
-    def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent]) -> None:
+    def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent], *, is_asked_for: bool = True) -> None:
         self._settings = settings
+        self._is_asked_for = is_asked_for
+        self._process_id = os.getpid()
         self._agent_of = agent_of
         self._agent: Agent | None = None
         self._ended_by_update = False
@@ -68,6 +74,9 @@ class TrainingDebugger(ABC):
 
     def start(self) -> None:
         """Begin to debug what the training calls from now on, in this thread."""
+        for other in active_debuggers():
+            if other.is_left_alone:
+                other._leave()
         if any(type(other) is type(self) for other in active_debuggers()):
             say_once("this training is being debugged already; debugging it a second time is left out")
             self._is_over = True
@@ -93,6 +102,12 @@ class TrainingDebugger(ABC):
         """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
         with suppress(KeyboardInterrupt):
             self.close()
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether this process is a worker that serves a training, in which nobody has asked for this debugger."""
+        is_asked_for = self._is_asked_for and os.getpid() == self._process_id
+        return not is_asked_for and bool(pool_of_worker())
 
     # --- what an adapter does ---
 

@@ -91,6 +91,9 @@ class SeeingAgent:
         if place >= len(self.columns.iteration) or self.columns.iteration[place] != self.columns.current_iteration:
             self.observe(place, tensor, int(Need.ROW))
 
+    def forget_values(self) -> None:
+        """Keep nothing: there is nothing."""
+
     def report(self, text: str) -> None:
         self.reports.append(text)
 

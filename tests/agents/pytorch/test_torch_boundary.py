@@ -147,7 +147,13 @@ def one_rank() -> Iterator[None]:
         distributed.destroy_process_group()
 
 
-def trains_as_alone(server: RunningServer, make: Callable[[], Training], capture: str, steps: int) -> None:
+def trains_as_alone(
+    server: RunningServer,
+    make: Callable[[], Training],
+    capture: str,
+    steps: int,
+    watch: Callable[[Session], Any] = watch,
+) -> None:
     alone = make()
     alone.run(steps)
     training = make()

@@ -470,3 +470,46 @@ def test_a_compiled_part_of_a_model_is_one_node(capfd: pytest.CaptureFixture[str
     model.second.compile(backend="eager")
     train(model, torch.randn(2, 4), steps=2)
     assert "compiled in place" in capfd.readouterr().err
+
+
+def test_tensors_that_outlive_a_step_have_one_hook_of_ours_and_none_afterwards() -> None:
+    class Prompted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.prompt, self.linear = Prompt(), nn.Linear(4, 4)
+
+        def forward(self, inputs: torch.Tensor, computed: torch.Tensor) -> torch.Tensor:
+            return self.linear(inputs) * self.prompt() + self.linear(computed)
+
+    class Prompt(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self) -> torch.Tensor:
+            return self.weight
+
+    model = Prompted()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    inputs = torch.randn(2, 4, requires_grad=True)
+    computed = inputs.exp()
+    tensors = (inputs, model.prompt.weight, computed)
+
+    def hooks() -> list[int]:
+        handles = [(tensor.grad_fn or tensor) for tensor in tensors]
+        of_ones_own = [
+            one.register_hook(lambda _: None) if isinstance(one, torch.Tensor) else one.register_prehook(lambda _: None)
+            for one in handles
+        ]
+        counts = [len(handle.hooks_dict_ref()) - 1 for handle in of_ones_own]
+        for handle in of_ones_own:
+            handle.remove()
+        return counts
+
+    with Seen(model, optimizer) as seen:
+        for _ in range(4):
+            model(inputs, computed).sum().backward(retain_graph=True)
+            optimizer.step()
+            assert hooks() == [1, 1, 1]
+        assert seen.steps[-1].of("Gradients/Default/prompt/PromptGrad-op0", io="input").count == 4
+    assert hooks() == [0, 0, 0]

@@ -18,6 +18,8 @@ from tensight.agents.calls import tensors_in_value
 from tensight.agents.torch.names import NOBODY
 
 if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
     from tensight.agents.torch.names import ModuleName
@@ -43,15 +45,18 @@ class Slot(CallSlot):
         Which output it is of its autograd function, whose gradients `on_gradient` is told.
     had_gradient : bool
         Whether the tensor of the latest step takes part in the backward pass.
+    hook : RemovableHandle or None
+        Of the latest hook by which its gradient is seen.
     """
 
-    __slots__ = ("function_output", "had_gradient", "version")
+    __slots__ = ("function_output", "had_gradient", "hook", "version")
 
     def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
         super().__init__(place, source, outline)
         self.version = 0
         self.function_output = 0
         self.had_gradient = False
+        self.hook: RemovableHandle | None = None
 
 
 class Operation(CalledOperation[Slot]):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
     from tensight.agents.traced_programs import Trace
 
 
@@ -35,6 +39,17 @@ class Capture(Protocol):
 
     def begin_evaluation(self) -> None:
         """Go back to the mark: the closure is evaluated again, and the same nodes run again."""
+
+    def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Hold no reference, also no weak one, to tensors whose contents PyTorch is about to swap; see nothing of that.
+
+        Parameters
+        ----------
+        tensors : sequence of Tensor
+        """
+
+    def after_swap(self) -> None:
+        """Go on after a swap, whether it was possible or not."""
 
     @property
     def idle(self) -> bool:

@@ -40,6 +40,14 @@ if TYPE_CHECKING:
     from tensight.agents.torch.capture import Capture
     from tensight.agents.traced_programs import Trace
 
+_OF_NO_MODULE = (
+    "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
+)
+_IN_WORKER = (
+    "in a worker of a pool or of a data loader: workers are not debugged, unless they ask for it themselves with"
+    " tensight.torch.debug(model, optimizer)"
+)
+
 
 class Debugger(TrainingDebugger):
     """Debugs a training, from `start` or the beginning of a ``with`` block on.
@@ -53,6 +61,8 @@ class Debugger(TrainingDebugger):
     settings : AgentSettings
     agent_of : callable, optional
         Makes the agent, from the arguments of `Agent`.
+    is_asked_for : bool
+        Whether the script itself asks for the debugger; else workers are left alone.
 
     Raises
     ------
@@ -61,9 +71,14 @@ class Debugger(TrainingDebugger):
     """
 
     def __init__(
-        self, subjects: Sequence[Any], settings: AgentSettings, *, agent_of: Callable[..., Agent] = Agent
+        self,
+        subjects: Sequence[Any],
+        settings: AgentSettings,
+        *,
+        agent_of: Callable[..., Agent] = Agent,
+        is_asked_for: bool = True,
     ) -> None:
-        super().__init__(settings, agent_of)
+        super().__init__(settings, agent_of, is_asked_for=is_asked_for)
         self._models = [unwrapped(subject) for subject in subjects if isinstance(subject, nn.Module)]
         self._subjects = [subject for subject in subjects if isinstance(subject, nn.Module)]
         self._optimizers = [subject for subject in subjects if isinstance(subject, torch.optim.Optimizer)]
@@ -77,12 +92,13 @@ class Debugger(TrainingDebugger):
         self._steps: Steps | None = None
         self._boundary = Boundary(self._give_up)
         self._waiting: RemovableHandle | None = None
-        self._backward = Replacements()
+        self._replaced = Replacements()
         self._thread = threading.get_ident()
         self._seen_trace: Trace | None = None
         self._read: set[str] = set()
         self._has_operators = False
         self._updates_unattached = 0
+        self._is_worker = False
 
     # --- beginning and end ---
 
@@ -106,6 +122,9 @@ class Debugger(TrainingDebugger):
         if self._waiting is None or not any(True for _ in module.parameters()):
             return
         self._wait_no_more()
+        if self.is_left_alone:
+            self._is_worker = True
+            return
         with self._guarded():
             self._attach(module)
             if isinstance(self._capture, ModuleCapture):
@@ -113,26 +132,25 @@ class Debugger(TrainingDebugger):
 
     def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Begin at the first update of a model of which no call was seen: it may be called by compiled code."""
+        if self._is_worker:
+            self._count_unattached(optimizer, _IN_WORKER)
         if self._waiting is None:
             return
         updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         owners = (one for one in live_instances(nn.Module) if any(id(weight) in updated for weight in one.parameters()))
         model = next(owners, None)
         if model is None:
-            self._count_unattached(optimizer)
+            self._count_unattached(optimizer, _OF_NO_MODULE)
             return
         self._wait_no_more()
         with self._guarded():
             self._attach(model)
 
-    def _count_unattached(self, optimizer: torch.optim.Optimizer) -> None:
-        """Report updates of what belongs to no module: nothing is debugged yet."""
+    def _count_unattached(self, optimizer: torch.optim.Optimizer, why: str) -> None:
+        """Report updates of which nothing is debugged."""
         self._updates_unattached += 1
         if self._updates_unattached == UPDATES:
-            say_once(
-                f"{UPDATES} updates by {type(optimizer).__name__} were made, of tensors that belong to no module, and"
-                " no call of a module with parameters was seen: nothing is debugged yet"
-            )
+            say_once(f"{UPDATES} updates by {type(optimizer).__name__} were made, {why}")
 
     def _wait_no_more(self) -> None:
         if self._waiting is not None:
@@ -166,7 +184,8 @@ class Debugger(TrainingDebugger):
         self._parameters.observe()
         agent.attach(self._programs.preview(capture.preview()))
         self._steps.install()
-        self._backward.put(torch.autograd, "backward", self._backward_begins)
+        self._replaced.put(torch.autograd, "backward", self._backward_begins)
+        self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
         capture.start()
         self._leave_children()
 
@@ -174,7 +193,7 @@ class Debugger(TrainingDebugger):
         # Each of them, also where another fails.
         with contextlib.ExitStack() as parts:
             parts.callback(self._boundary.leave)
-            parts.callback(self._backward.take_back)
+            parts.callback(self._replaced.take_back)
             if self._steps is not None:
                 parts.callback(self._steps.remove)
             if self._capture is not None:
@@ -247,6 +266,20 @@ class Debugger(TrainingDebugger):
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
+
+    def _swap_tensors(self, original: Callable[..., Any], *tensors: Any, **named: Any) -> Any:
+        """Let PyTorch swap tensors, which it refuses while anybody holds a reference to one."""
+        self._boundary.call(self._before_swap, (*tensors, *named.values()))
+        try:
+            return original(*tensors, **named)
+        finally:
+            if self._capture is not None:
+                self._boundary.call(self._capture.after_swap)
+
+    def _before_swap(self, given: Sequence[Any]) -> None:
+        if self._capture is not None and self._agent is not None:
+            self._agent.forget_values()
+            self._capture.before_swap([one for one in given if isinstance(one, torch.Tensor)])
 
 
 def _is_later(name: str) -> bool:

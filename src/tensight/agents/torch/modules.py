@@ -28,7 +28,7 @@ from tensight.agents.torch.traces import trace_of
 from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tensight.agents.agent import Agent
     from tensight.agents.torch.boundary import Boundary
@@ -125,6 +125,7 @@ class ModuleCapture:
         """Remove everything from PyTorch."""
         self._is_started = False
         self._remove()
+        self._remove_from_tensors()
 
     def begin_step(self) -> None:
         """Start to count anew; the hooks are there only if somebody wants to know."""
@@ -182,6 +183,28 @@ class ModuleCapture:
         self._at = self._mark
         self._number = _functions()
         self._branch = self._again = None
+
+    def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Hold no reference to some tensors."""
+        # It knows functions of autograd, which hold weights; another one is made of what the tree knows.
+        self._branch = None
+        held = [tensor for tensor in tensors if weakref.getweakrefs(tensor)]
+        for slot in self._slots() if held else ():
+            if slot.reference is not None and any(slot.reference() is tensor for tensor in held):
+                slot.reference = None
+
+    def after_swap(self) -> None:
+        """Go on: calls are seen as before."""
+
+    def _slots(self) -> Iterator[Slot]:
+        """Yield the slots of all calls that are known."""
+        waiting = [self._first]
+        while waiting:
+            call = waiting.pop()
+            waiting += call.others
+            for slot, _ in (*call.inputs, *call.outputs):
+                if slot is not None:
+                    yield slot
 
     # --- what PyTorch calls ---
 
@@ -403,6 +426,7 @@ class ModuleCapture:
         return True
 
     def _forget_modules(self) -> None:
+        self._remove_from_tensors()
         self._records.clear()
         self._first = Call(_PASSED_OVER, None)
         self._calls = 0
@@ -414,12 +438,15 @@ class ModuleCapture:
         """Have the gradient of a tensor seen, the whole of it, when the backward pass comes by."""
         if slot.on_gradient is None:
             slot.on_gradient = self._gradient_seer(slot)
-        function = tensor.grad_fn
+        function, before = tensor.grad_fn, slot.hook
         if function is None:
-            tensor.register_hook(slot.on_gradient)
+            hook = slot.hook = tensor.register_hook(slot.on_gradient)
         else:
             slot.function_output = tensor.output_nr
-            function.register_prehook(slot.on_gradient)
+            hook = slot.hook = function.register_prehook(slot.on_gradient)
+        if before is not None and before.hooks_dict_ref is hook.hooks_dict_ref:
+            # The tensor is the one of an earlier step, which has a hook of that.
+            before.remove()
 
     def _gradient_seer(self, slot: Slot) -> Callable[[Any], None]:
         agent, needs, observe = self._agent, self._needs, self._observe
@@ -489,6 +516,13 @@ class ModuleCapture:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _remove_from_tensors(self) -> None:
+        """Leave no hook on tensors that outlive their step."""
+        for slot in self._slots():
+            if slot.hook is not None:
+                slot.hook.remove()
+                slot.hook = None
 
     def _hide(self, module: torch.nn.Module) -> None:
         """Leave no hooks while compiled code runs: it would be compiled once more, with them."""

@@ -161,6 +161,10 @@ class StepTracer:
         if source is not None:
             self._sources.put(tensor, source)
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Hold no reference to a tensor, which will have other elements."""
+        self._sources.forget(tensor)
+
     def accumulate(self, weight: torch.Tensor, gradient: torch.Tensor) -> None:
         """Note what is added to the gradient of a weight."""
         known = self._known.find(weight)

@@ -28,7 +28,7 @@ from tensight.agents.torch.pairing import accumulated_weight
 from tensight.agents.torch.scopes import ROOT_SCOPE, ModuleScopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import nn
 
@@ -188,6 +188,21 @@ class OperatorCapture:
         operators = self._step.operators if tracer is None else tracer.operators
         self._put_aside([*operators[start:end], END])
         self._repeats = True
+
+    def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Hold no reference to some tensors, and see nothing until the swap is done."""
+        if get_ident() == self._mode.thread:
+            self._observer.keep()
+            self._mode.thread = 0
+        self._observer.waiting.clear()
+        if self._tracer is not None:
+            for tensor in tensors:
+                self._tracer.forget(tensor)
+
+    def after_swap(self) -> None:
+        """See operators again."""
+        if self._is_captured and get_ident() == self._home:
+            self._mode.thread = self._home
 
     @property
     def idle(self) -> bool:

@@ -70,6 +70,10 @@ class TensorSources:
             memory.source = source
         memory.views[geometry(tensor)] = source
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Hold no reference to a tensor; its source is that of the memory that it will be in."""
+        self._tensors.pop(id(tensor), None)
+
     def find(self, tensor: torch.Tensor) -> Source | None:
         """Return where a tensor came from; None if nothing of this step made it or read it."""
         seen = self._tensors.get(id(tensor))

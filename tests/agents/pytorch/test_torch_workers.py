@@ -1,0 +1,42 @@
+"""Workers that serve a training, however they are started, are not debugged; processes that train are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import running_server
+
+import tensight
+from tensight.sessions.records import State
+
+SCRIPT = Path(__file__).parent / "training_with_workers.py"
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_workers_are_left_alone_and_processes_that_train_are_debugged(tmp_path: Path, method: str) -> None:
+    with running_server(tmp_path / "workspace") as server, tensight.connect(server.url) as person:
+        host, _, port = str(server.debugger).rpartition(":")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
+        environment = {
+            **inherited,
+            "TENSIGHT_DEBUG": "1",
+            "TENSIGHT_HOST": host,
+            "TENSIGHT_PORT": port,
+            "TENSIGHT_CAPTURE": "ops",
+            "TENSIGHT_RECOMMENDED": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
+        command = [sys.executable, str(SCRIPT), method]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert (ended.returncode, ended.stdout) == (0, "True True True\n"), ended.stderr
+        sessions = sorted((session.summary.state, session.summary.step) for session in person.sessions())
+    assert sessions == [(State.FINISHED, 4), (State.FINISHED, 4)]
+    told = [line for line in ended.stderr.splitlines() if line.startswith("tensight:")]
+    attached = [line for line in told if "the training is attached" in line]
+    # A worker of the pool and one of the executor train.
+    unattached = [line for line in told if "workers are not debugged, unless they ask for it" in line]
+    assert (len(attached), len(unattached), len(told)) == (2, 2, 4), ended.stderr
