@@ -69,8 +69,8 @@ def run() -> Iterator[Callable[..., Script]]:
     """Starts scripts, and ends them when the test ends."""
     started: list[Script] = []
 
-    def start(code: str, server: RunningServer | None = None, **environment: str) -> Script:
-        started.append(Script(BEGIN + code, server, **environment))
+    def start(code: str, server: RunningServer | None = None, before: str = "", **environment: str) -> Script:
+        started.append(Script(before + BEGIN + code, server, **environment))
         return started[-1]
 
     yield start
@@ -251,6 +251,40 @@ print("done", os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
 """
     exit_code, lines, err = run(code, agent_server, TENSIGHT_JOB="pool").finish()
     assert (exit_code, lines) == (0, ["done None"]), err
+
+
+def test_forks_of_a_training_that_has_imported_grpc_before_come_between_our_calls(
+    agent_server: RunningServer, run: Callable[..., Script]
+) -> None:
+    code = """
+import threading
+from tensight.wire.telemetry_pb2 import PollRequest
+debugger.attach()
+connection = debugger.agent._attachment.connection
+asked = 0
+
+def ask():
+    global asked
+    while True:
+        assert connection.ask("Poll", PollRequest(step=1), timeout_s=30.0).reply is not None
+        asked += 1
+
+threading.Thread(target=ask, daemon=True).start()
+for number in range(100):
+    debugger.step()
+    before = asked
+    child = os.fork()
+    if not child:
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    while asked == before:
+        pass
+print("done")
+"""
+    imported = "import grpc\n"
+    exit_code, lines, err = run(code, agent_server, before=imported, TENSIGHT_JOB="grpc-before").finish()
+    assert (exit_code, lines) == (0, ["done"]), err
+    assert "fork() handlers" not in err
 
 
 def test_a_training_process_has_nothing_heavy_in_it(agent_server: RunningServer, run: Callable[..., Script]) -> None:

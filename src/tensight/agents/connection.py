@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.agents.forking import ForkGate
 from tensight.agents.notices import say_once
 from tensight.wire import MAX_MESSAGE_BYTES, PROCESS_KEY_METADATA, TOKEN_METADATA
 from tensight.wire.debugger_pb2 import EventReply
@@ -44,6 +45,8 @@ _STREAMS: dict[str, tuple[str, Any]] = {
 
 _SLICE_S = 0.2
 _MOST_WORDS = 200
+_imported_by_us: list[str] = []
+"""gRPC, if it was: it then has no fork handlers."""
 _FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
 
 
@@ -96,6 +99,7 @@ class Connection:
     def __init__(self, settings: AgentSettings, key: str) -> None:
         self.address = _address(settings)
         self._channel = _channel(settings, self.address)
+        self._gate = ForkGate(is_needed=not _imported_by_us)
         self._epoch = 0
         self._calls: dict[str, Any] = {}
         metadata = [(PROCESS_KEY_METADATA, key)] if key else []
@@ -135,7 +139,8 @@ class Connection:
         if make is None:
             return _NO_CONNECTION
         try:
-            return Outcome(make(request, timeout=timeout_s, metadata=self._metadata))
+            with self._gate.call():
+                return Outcome(make(request, timeout=timeout_s, metadata=self._metadata))
         except Exception as error:
             return _failure(error)
 
@@ -148,7 +153,7 @@ class Connection:
         make = self._calls.get(name)
         with _uninterrupted():
             try:
-                return make.future(requests, metadata=self._metadata) if make is not None else None
+                return self._started(lambda: make.future(requests, metadata=self._metadata)) if make else None
             except Exception:
                 return None
 
@@ -187,11 +192,22 @@ class Connection:
             return _NO_CONNECTION
         with _uninterrupted():
             try:
-                call = start(make.future)
+                call = self._started(lambda: start(make.future))
             except Exception as error:
                 return _failure(error)
         # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
         return self._settled(call, None if timeout_s is None else timeout_s + 1.0)
+
+    def _started(self, start: Callable[[], Any]) -> Any:
+        """Start a call; until it ends the process forks only if it takes too long."""
+        self._gate.enter()
+        try:
+            call = start()
+            call.add_done_callback(lambda _: self._gate.leave())
+        except BaseException:
+            self._gate.leave()
+            raise
+        return call
 
     def _settled(self, call: Any, timeout_s: float | None) -> Outcome:
         """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
@@ -296,7 +312,8 @@ def _without_fork_handlers() -> Iterator[None]:
     With its handlers a forked child (a worker of a data loader) hangs whenever one of our calls is under way; and where
     it finds that they cannot run, it writes a line for each fork. Without them the child only must not touch gRPC,
     which is what `forking` sees to. gRPC reads the variable when it is imported; the training's own processes get their
-    environment unchanged.
+    environment unchanged. Where the training has imported gRPC before, a `ForkGate` has no call of ours under way while
+    it forks.
     """
     if "grpc" in sys.modules:
         yield
@@ -305,6 +322,7 @@ def _without_fork_handlers() -> Iterator[None]:
     os.environ[_FORK_VARIABLE] = "0"
     try:
         yield
+        _imported_by_us.append("grpc")
     finally:
         if before is None:
             del os.environ[_FORK_VARIABLE]
