@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensight.graph.data_types import DT_NONE, DT_TENSOR
 from tensight.graph.declared_roles import serialized_roles
+from tensight.graph.given import serialized_given
 from tensight.graph.layers import OUTSIDE
 from tensight.graph.ms_graph_pb2 import (
     AttributeProto,
@@ -58,7 +59,7 @@ def graph_message(program: Program, file_names: Mapping[str, str] | None = None)
         Of a program that is recorded: by which names the files of its operators are found.
     """
     roles = {node.name: node.role for node in program.nodes if node.role not in ("operator", "constant")}
-    return _written(program, file_names) + serialized_roles(roles)
+    return _written(program, file_names) + serialized_roles(roles) + serialized_given(program.given)
 
 
 def _written(program: Program, file_names: Mapping[str, str] | None) -> bytes:

@@ -14,6 +14,12 @@ UPDATES = 3
 BACKWARD_PASSES = 32
 """The same of backward passes, of which several may be accumulated."""
 
+UNKNOWN_PARAMETERS = (
+    "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
+    " another one."
+)
+"""Why an update by an optimizer is not counted."""
+
 
 class Oversights:
     """Counts what is seen of a training without becoming a step.

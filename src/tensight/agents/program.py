@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tensight.graph import OutputSlot
+    from tensight.graph.given import Given
 
 Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input", "constant"]
 """What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is no weight; an input is a
@@ -91,9 +92,12 @@ class Program:
         First everything that is no operator, then operators in the order of execution.
     written : bytes
         The graph as the framework itself wrote it (a serialized GraphProto), with these names; empty if it wrote none.
+    given : mapping of str to Given
+        What nodes that are no operators may be of what others compute, by their names.
     """
 
     name: str
     number: int
     nodes: tuple[TracedNode, ...]
     written: bytes = field(default=b"", repr=False)
+    given: Mapping[str, Given] = field(default_factory=dict, repr=False)

@@ -6,12 +6,14 @@ A dump and a training that goes on bring the same: rows, graphs, and the order o
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from tensight.analysis.anomalies import NON_FINITE, Anomaly, InputState
 from tensight.analysis.constants import is_clean
+from tensight.analysis.given_values import GivenValues
 from tensight.analysis.left_out import LeftOut
 from tensight.analysis.statistics_table import STATISTICS
 from tensight.graph.in_place import may_write_inputs
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from tensight.analysis.anomalies import Shown
     from tensight.graph import Graph, Node
+    from tensight.graph.given import Given, GivenSource
 
 
 HANDS_ON = frozenset(
@@ -94,6 +97,19 @@ class Observations(Protocol):
     def position(self, rank: int, node: Node) -> int:
         """Return where a node stands in the order of execution; what is no operator is outside of it."""
 
+    def moments(self, row: int) -> tuple[int, int]:
+        """Return when the tensor of a row was there first and last in its iteration; zeros if that is not known."""
+
+    def graphs(self, rank: int) -> Sequence[Graph]:
+        """Return all graphs of a rank."""
+
+    def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
+        """Return what the framework calls the values of a graph's operators, by the operators' names."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all operators that ran in an iteration with a row have one."""
+
 
 class ObservedSteps:
     """The iterations of a run, each with the rows of its tensors.
@@ -114,18 +130,46 @@ class ObservedSteps:
     def that_show(self, shows: Shown, rank: int, since: int = 0) -> Iterator[ObservedStep]:
         """Yield the graph executions of a rank with a row that shows an anomaly, in the order of time."""
         before: dict[str, int] = {}
-        for key in sorted(key for key in self._rows if key[0] == rank):
-            rows = self._rows[key]
-            if key[1] >= since and shows.certainly[rows].any():
-                for graph in self._graphs(rank, rows):
-                    yield ObservedStep(self._observed, graph, rows, dict(before), shows, self._left_out)
-            before.update(
-                (tensor.node, row)
-                for row in rows
-                if (tensor := self._observed.tensors[row]).op_type == "Parameter"
-                and tensor.io == "output"
-                and tensor.node is not None
-            )
+        keys = sorted((key for key in self._rows if key[0] == rank), key=lambda key: key[1])
+        for iteration, group in groupby(keys, key=lambda key: key[1]):
+            ran = list(group)
+            if len(ran) > 1:
+                ran.sort(key=lambda key: (self._began(key), key))
+            is_wanted = iteration >= since and any(shows.certainly[self._rows[key]].any() for key in ran)
+            executions: list[ObservedStep] = []
+            left: dict[str, int] = {}
+            for key in ran:
+                rows = self._rows[key]
+                if is_wanted:
+                    # What several graphs of one call have left is there when all of them are over.
+                    began = self._began(key) if len(ran) > 1 else 0
+                    known = before | {name: row for name, row in left.items() if self._moment(row) < began}
+                    executions += [
+                        ObservedStep(self._observed, graph, rows, known, shows, self._left_out)
+                        for graph in self._graphs(rank, rows)
+                    ]
+                left.update(
+                    (tensor.node, row)
+                    for row in rows
+                    if (tensor := self._observed.tensors[row]).op_type == "Parameter"
+                    and tensor.io == "output"
+                    and tensor.node is not None
+                )
+            before.update(left)
+            around = GivenValues(self._observed, rank, executions) if len(executions) > 1 else None
+            for step in executions:
+                step.around = around
+                if shows.certainly[step.rows].any():
+                    yield step
+
+    def _moment(self, row: int) -> int:
+        return self._observed.moments(row)[1]
+
+    def _began(self, key: tuple[int, int, int]) -> int:
+        """Return when the first operator of an execution of a graph had run."""
+        tensors = self._observed.tensors
+        operators = (row for row in self._rows[key] if tensors[row].op_type != "Parameter")
+        return min((self._observed.moments(row)[0] for row in operators), default=0)
 
     def _graphs(self, rank: int, rows: Sequence[int]) -> list[Graph]:
         """Return the graphs (a root graph and its sub-graphs) that tensors of one execution belong to."""
@@ -152,6 +196,14 @@ class ObservedStep:
         Which rows show the anomaly that is looked for.
     left_out : LeftOut
         Tells what comes to nothing.
+
+    Attributes
+    ----------
+    graph : Graph
+    rows : sequence of int
+    rank, iteration : int
+    around : GivenValues or None
+        The other graphs that ran in the same step, if there are any; set once all of them are known.
     """
 
     def __init__(
@@ -166,6 +218,8 @@ class ObservedStep:
         tensors = observed.tensors
         self._observed = observed
         self.graph = graph
+        self.rows = rows
+        self.around: GivenValues | None = None
         self.rank, self.iteration = tensors[rows[0]].rank, tensors[rows[0]].iteration
         self._before = parameters_before
         self._shows = shows
@@ -177,6 +231,14 @@ class ObservedStep:
             if tensor.graph == graph.name and tensor.node is not None:
                 side = self._outputs if tensor.io == "output" else self._inputs
                 side.setdefault(tensor.node, {})[tensor.slot] = row
+
+    @cached_property
+    def moments(self) -> tuple[int, int, bool]:
+        """When the first operator ran and when the last, in any unit, and whether operators ran several times."""
+        tensors = self._observed.tensors
+        moments = [self._observed.moments(row) for row in self.rows if tensors[row].op_type != "Parameter"]
+        first = min((first for first, _ in moments), default=0)
+        return first, max((last for _, last in moments), default=0), any(first != last for first, last in moments)
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -263,12 +325,22 @@ class ObservedStep:
             hidden[name] = None
             inputs = self.inputs(node)
             waiting += [source.name for _, source, row in inputs if self.state(source, row) in _NOT_KNOWN]
+            for source in self._sources(node):
+                if source.graph == self.graph.name:
+                    waiting.append(source.node)
+                elif self._source_state(source) is not InputState.CLEAN:
+                    hidden[source.node] = None
         return list(hidden)
 
     def state(self, source: Node, row: int | None) -> InputState:
         """Return what is known of an input that comes from a node and has a row, or none."""
         if row is not None:
             return self._shows.state(row)
+        given = self._given(source)
+        if given is not None and given.is_complete:
+            states = {self._source_state(one) for one in given.sources}
+            if len(states) == 1:
+                return states.pop()
         clean = is_clean(source, self._shows.anomaly, self._shows.explosion_limit)
         return InputState.CLEAN if clean else InputState.NOT_DUMPED
 
@@ -279,7 +351,8 @@ class ObservedStep:
             return own
         if source.is_parameter:
             # The row shows the value after an in-place update; what went in is what was there before.
-            return self._outside_row(source, before=self.order(node))
+            row = self._outside_row(source, before=self.order(node))
+            return self._given_row(source) if row is None else row
         produced = self._outputs.get(source.name, {}).get(slot)
         if produced is not None or own is not None:
             return own if produced is None else produced
@@ -288,6 +361,46 @@ class ObservedStep:
             first = next(iter(self.graph.flat_producers(source)), None)
             return None if first is None else self._input_row(source, 0, *first, passed + 1)
         return seen
+
+    def _given(self, node: Node) -> Given | None:
+        """Return what a parameter may be that others have computed."""
+        if not node.is_parameter:
+            return None
+        known = self.graph.given.get(node.name)
+        return known if known is not None or self.around is None else self.around.of(self.graph, node)
+
+    def _sources(self, node: Node) -> tuple[GivenSource, ...]:
+        given = self._given(node)
+        return () if given is None else given.sources
+
+    def _given_row(self, node: Node) -> int | None:
+        """Return the row of the only value that a parameter can be."""
+        given = self._given(node)
+        if given is None or not given.is_complete or len(given.sources) != 1:
+            return None
+        return self._source_row(given.sources[0])
+
+    def _step_of(self, source: GivenSource) -> ObservedStep | None:
+        if source.graph == self.graph.name:
+            return self
+        return None if self.around is None else self.around.step(source.graph)
+
+    def _source_row(self, source: GivenSource) -> int | None:
+        step = self._step_of(source)
+        node = None if step is None else step.graph.get(source.node)
+        if step is None or node is None:
+            return None
+        return next((row for _, slot, row in step.outputs(node) if slot == source.slot), None)
+
+    def _source_state(self, source: GivenSource) -> InputState:
+        row = self._source_row(source)
+        if row is not None:
+            return self._shows.state(row)
+        graph = self._observed.graph(self.rank, source.graph)
+        node = None if graph is None else graph.get(source.node)
+        if node is not None and is_clean(node, self._shows.anomaly, self._shows.explosion_limit):
+            return InputState.CLEAN
+        return InputState.NOT_DUMPED
 
     def _updated_in_place(self, node: Node, index: int, row: int) -> bool:
         """Return whether an operator writes to one of its inputs: the row then shows what it wrote."""
@@ -338,11 +451,26 @@ class ObservedStep:
 
     def _is_fresh(self, node: Node, row: int) -> bool:
         """Return whether nothing can have changed a value between an earlier row and this step."""
-        return node.is_constant or self._observed.tensors[row].iteration == self.iteration - 1
+        # Of this step only graphs count that ran earlier.
+        return node.is_constant or self._observed.tensors[row].iteration >= self.iteration - 1
 
     @cached_property
     def _updated(self) -> frozenset[str]:
-        """Parameters that an operator of this step wrote to."""
+        """Parameters whose rows are of a value that an operator of this step wrote."""
+        if self.around is None:
+            return self._written
+        return self._written.union(
+            name
+            for other in self.around.steps
+            if other is not self
+            for name in other._written & self._outputs.keys()
+            for row in self._outputs[name].values()
+            if self.moments[0] <= other.moments[0] <= self._observed.moments(row)[1]
+        )
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        """Parameters that an operator of this graph wrote to."""
         observed = frozenset(
             source.name
             for name, inputs in self._inputs.items()

@@ -214,6 +214,7 @@ class _Dumped:
     def __init__(self, dump: Dump, table: StatisticsTable) -> None:
         self._dump = dump
         self.tensors: Sequence[ObservedTensor] = table.files
+        self._files = table.files
         self.rows: NDArray[np.void] = table.rows
         self.bounds = table.bounds
 
@@ -222,6 +223,20 @@ class _Dumped:
 
     def position(self, rank: int, node: Node) -> int:
         return self._dump.node_position(rank, node)
+
+    def moments(self, row: int) -> tuple[int, int]:
+        tensor = self._files[row]
+        return (tensor.older[-1].timestamp if tensor.older else tensor.timestamp), tensor.timestamp
+
+    def graphs(self, rank: int) -> Sequence[Graph]:
+        return self._dump.graphs(rank)
+
+    def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
+        return self._dump.printed_names(rank, graph)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._dump.metadata.is_whole
 
 
 def origins_among(

@@ -124,7 +124,7 @@ class Dump:
     def execution_order(self, rank: int) -> tuple[str, ...]:
         """Return the full names of the operators of a rank in the order in which they ran.
 
-        Graphs follow one another by id. A graph without a list is taken in topological order.
+        Graphs follow one another as they ran first. A graph without a list is taken in topological order.
         """
         return self._rank(rank).order.names
 
@@ -141,6 +141,10 @@ class Dump:
     def node_position(self, rank: int, node: Node) -> int:
         """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`."""
         return self._rank(rank).order.position(node)
+
+    def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
+        """Return what MindSpore calls the values of a graph's operators where it prints it, by the operators' names."""
+        return self._rank(rank).printed_names(graph)
 
     def node_number(self, rank: int, node: Node) -> int | None:
         """Return the place of a node in the order of execution of its step, from 1; None for constants."""

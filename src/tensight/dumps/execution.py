@@ -49,7 +49,7 @@ class ExecutionOrder:
     Parameters
     ----------
     graphs : sequence of Graph
-        Sorted by id.
+        In the order in which they ran first.
     orders : mapping of int to tuple of str
         Operators by graph id as the dump lists them; a graph without a list is taken in topological order.
     ran : mapping of int to collection of int, optional

@@ -53,6 +53,11 @@ class DumpMetadata:
     saved_data: str = "tensor"
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that ran was dumped, of the iterations that were; False if that is not known."""
+        return _section(self.config, "common_dump_settings").get("dump_mode") == 0
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:

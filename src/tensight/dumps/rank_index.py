@@ -13,12 +13,15 @@ from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execut
 from tensight.dumps.indexing import STATISTICS, FolderIndex, FolderIndexer
 from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
 from tensight.dumps.matching import MatchReport, NodeMatcher
+from tensight.dumps.names import split_name
 from tensight.dumps.overflow import find_overflows
 from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph, step_of
+from tensight.graph.given import printed_names
+from tensight.graph.run_order import RunOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from tensight.dumps.storage import Storage
     from tensight.dumps.tensor_file import TensorFile
 
+_PRINTED_GRAPH = re.compile(rb"^# IR entry: @(\S+)$", re.MULTILINE)
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
 
 MAX_RECORDED_TENSORS = 1_000_000
@@ -84,6 +88,7 @@ class RankIndex:
         self._executed: dict[int, tuple[int, ...]] = {}
         self._overflows: dict[int | None, tuple[OverflowRecord, ...]] = {}
         self._statistic_problems: dict[str, list[Problem]] = {}
+        self._printed: dict[str, dict[str, str]] | None = None
 
     def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
         """Return when a root graph ran, in increasing order.
@@ -104,7 +109,7 @@ class RankIndex:
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs that could be parsed, sorted by id."""
         graphs: dict[str, Graph] = {}
-        for path in self._graph_files():
+        for path in self._graph_files:
             try:
                 graph = parse_graph(
                     self._storage.read_bytes(path, _MAX_GRAPH_BYTES), where=self._storage.full_path(path)
@@ -119,6 +124,7 @@ class RankIndex:
                 graphs[graph.name] = graph
         return tuple(sorted(graphs.values(), key=lambda graph: (graph.graph_id, graph.name)))
 
+    @cached_property
     def _graph_files(self) -> list[str]:
         folder = self._folder.child("graphs")
         try:
@@ -146,13 +152,51 @@ class RankIndex:
     @cached_property
     def order(self) -> ExecutionOrder:
         """The order in which operators ran."""
-        order = ExecutionOrder(self.graphs, self._files.orders, self.history or self.folders.iterations)
+        by_root: dict[int, list[Graph]] = {}
+        for graph in self.graphs:
+            by_root.setdefault(graph.root_id, []).append(graph)
+        graphs = [graph for root in self._run_order().sorted(sorted(by_root)) for graph in by_root[root]]
+        order = ExecutionOrder(graphs, self._files.orders, self.history or self.folders.iterations)
         for graph_id, count in order.unknown.items():
             where = self._folder.child("execution_order", f"ms_execution_order_graph_{graph_id}.csv")
             total = len(self._files.orders[graph_id])
             what = f"{count} of {total} operators are not in graph {graph_id}"
             self._problems.append(Problem(where, what, "graph and execution order may come from different runs"))
         return order
+
+    def _run_order(self) -> RunOrder:
+        """Return the order in which root graphs ran, as the time stamps in the names of their files have it."""
+        order = RunOrder()
+        iterations = self.folders.iterations
+        if len(iterations) > 1:
+            for iteration in sorted({min(own) for own in iterations.values() if own}):
+                began = {graph: self._began(own[iteration]) for graph, own in iterations.items() if iteration in own}
+                timed = {graph: moment for graph, moment in began.items() if moment is not None}
+                order.learn(sorted(timed, key=lambda graph: (timed[graph], graph)))
+        return order
+
+    def _began(self, folder: str) -> int | None:
+        """Return the time stamp of the first operator of a folder; None if its files have none."""
+        try:
+            listing = self._storage.list_folder(folder)
+        except DumpError:
+            return None
+        split = (split_name(file.name) for file in listing.files if not file.name.startswith("Parameter."))
+        return min((one[3] for one in split if one is not None), default=None)
+
+    def printed_names(self, graph: str) -> Mapping[str, str]:
+        """Return what MindSpore calls the values of a graph's operators where it prints the graph."""
+        if self._printed is None:
+            self._printed = {}
+            for path in self._graph_files:
+                try:
+                    text = self._storage.read_bytes(f"{path.removesuffix('.pb')}.ir", _MAX_GRAPH_BYTES)
+                except DumpError:
+                    continue
+                found = _PRINTED_GRAPH.search(text)
+                if found is not None:
+                    self._printed[found[1].decode("utf-8", "replace")] = printed_names(text.decode("utf-8", "replace"))
+        return self._printed.get(graph, {})
 
     @cached_property
     def history(self) -> Mapping[int, tuple[int, ...]] | None:

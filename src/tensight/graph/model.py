@@ -13,10 +13,12 @@ from tensight.graph.dataflow import Dataflow, tuple_index
 from tensight.graph.node import EdgeKind, Node
 from tensight.graph.optimizers import ParameterRoles, find_parameter_roles
 from tensight.graph.scopes import Scope, scope_tree
+from tensight.graph.source import parse_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tensight.graph.given import Given
     from tensight.graph.layers import Layers
 
 Direction = Literal["both", "inputs", "outputs"]
@@ -40,6 +42,8 @@ class Graph:
         What could not be used of the file that the graph was read from.
     declared_roles : ParameterRoles, optional
         What the training process declared its parameters to be; without, it is inferred from the graph.
+    given : mapping of str to Given, optional
+        What the training process found parameters to be that other nodes of the graph compute, by their names.
 
     Raises
     ------
@@ -56,6 +60,7 @@ class Graph:
         root_id: int = 0,
         problems: Iterable[Problem] = (),
         declared_roles: ParameterRoles | None = None,
+        given: Mapping[str, Given] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self.graph_id = graph_id
@@ -63,6 +68,7 @@ class Graph:
         self.nodes = tuple(nodes)
         self.problems = tuple(problems)
         self.declared_roles = declared_roles
+        self.given = given
         self._by_name = {node.name: node for node in self.nodes}
         if len(self._by_name) != len(self.nodes):
             raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
@@ -183,6 +189,27 @@ class Graph:
             for edge in node.inputs
             for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
         )
+
+    @cached_property
+    def results(self) -> tuple[tuple[str, tuple[Node, int] | None], ...]:
+        """What the graph returns, tuples in tuples included: the node named for each value, and who computes it.
+
+        Of a graph whose last operator makes no tuple it is that one.
+        """
+        last = self.operators[-1] if self.operators else None
+        if last is None:
+            return ()
+        if last.type != "MakeTuple":
+            return ((last.name, (last, 0)),)
+        edges = (edge for edge in last.inputs if edge.kind is EdgeKind.DATA)
+        return tuple((edge.source, one) for edge in edges for one in self._dataflow.elements(edge.source))
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The first lines of the functions that the stacks of operators pass through."""
+        stacks = {stack for node in self.operators if (stack := node.stack)}
+        frames = (frame for stack in stacks for frame in parse_stack(stack))
+        return frozenset(frame.code for frame in frames if frame.code.startswith(("def ", "async def ")))
 
     @cached_property
     def parameter_roles(self) -> ParameterRoles:

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from tensight.errors import GraphError, Problem
 from tensight.graph.data_types import DT_TENSOR, OutputSlot
 from tensight.graph.declared_roles import ROLES, read_roles
+from tensight.graph.given import GIVEN, read_given
 from tensight.graph.model import Graph
 from tensight.graph.node import CONSTANT, PARAMETER, Edge, EdgeKind, Node
 from tensight.graph.own_names import OWN_NAMES, read_own_names
@@ -149,6 +150,7 @@ class _GraphReader:
                 _GRAPH_ROOT_NAME,
                 ROLES,
                 OWN_NAMES,
+                GIVEN,
             )
         }
         for piece in graph_pieces:
@@ -161,9 +163,10 @@ class _GraphReader:
             self._own_names = read_own_names(found[OWN_NAMES])
             self._read_operators(found[_GRAPH_NODE])
             roles = read_roles(found[ROLES])
+            name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
+            given = read_given(found[GIVEN], name)
         except (DecodeError, ProtobufFormatError) as error:
             raise GraphError(f"{self._where}: damaged, or no graph file of MindSpore: {error}") from error
-        name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
         root_name = decode_text(bytes(found[_GRAPH_ROOT_NAME][-1])) if found[_GRAPH_ROOT_NAME] else ""
         graph_id = _trailing_number(name)
         root_id = _trailing_number(root_name)
@@ -179,6 +182,7 @@ class _GraphReader:
             root_id=graph_id if root_id is None else root_id,
             problems=problems,
             declared_roles=roles,
+            given=given,
         )
 
     def _read_parameters(self, parameters: Sequence[memoryview]) -> None:

@@ -1,58 +1,72 @@
-"""Gradients that the graph of a branch is given by the graph around it, as an optimizer is that updates behind ``if``.
+"""Values that the graph of a branch is given by the graphs around it: activations, or gradients.
 
-MindSpore dumps them neither as parameters nor as inputs, and its files do not say where they come from. They are among
-what other graphs of the same call return: where only one has type and shape, that is the one.
+MindSpore dumps them neither as parameters nor as inputs, and its files do not say where they come from. What they can
+be is told by which graphs of the same call ran before (`tensight.graph.given`).
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tensight.graph import is_gradient_scope
+from tensight.graph.given import Given, GivenSource, GraphRun, given_values, is_given, runs_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tensight.agents.mindspore.graph_programs import DumpedProgram
-    from tensight.agents.program import Source
-
-_GIVEN = re.compile(r"Parameter_[0-9]+(#[0-9]+)?")
-"""What graphs are given that others have computed; inputs of the script and parameters of cells keep their names."""
+    from tensight.agents.mindspore.launches import Launch
 
 
-class _Kind(NamedTuple):
-    """Type and shape of a tensor; of some outputs MindSpore does not write the shape."""
-
-    dtype: str
-    shape: tuple[int, ...] | None
-
-
-def branch_inputs(programs: Collection[DumpedProgram]) -> dict[str, Source]:
-    """Return where gradients come from that graphs are given, by the names of their parameters.
+def branch_inputs(
+    programs: Collection[DumpedProgram],
+    launches: Iterable[Launch],
+    may_have_run: Callable[[DumpedProgram], bool] = lambda _: False,
+) -> dict[str, Given]:
+    """Return what the graphs that ran in a call were given, by the names of their parameters in programs.
 
     Parameters
     ----------
     programs : collection of DumpedProgram
-        All that one call may run.
+        All that the call may have run.
+    launches : iterable of Launch
+        What it ran, as far as that left files.
+    may_have_run : callable (program) -> bool
+        Whether a program may have run that has left no file.
     """
-    given: dict[str, _Kind] = {}
-    returned: dict[Source, _Kind] = {}
-    for program in programs:
-        for node in program.program.nodes:
-            kinds = {(node.name, slot): _Kind(output.dtype, output.shape) for slot, output in enumerate(node.outputs)}
-            if _GIVEN.fullmatch(node.name):
-                given.update((node.name, kind) for kind in kinds.values())
-            else:
-                # What is only passed on is the same value once more.
-                returned.update((source, kind) for source, kind in kinds.items() if source in program.results)
-    found: dict[str, Source] = {}
-    for name, kind in given.items():
-        sources = [source for source, other in returned.items() if _may_be(other, kind)]
-        if kind.shape and len(sources) == 1 and is_gradient_scope(sources[0][0]):
-            found[name] = sources[0]
+    by_number = {launch.graph: launch for launch in launches}
+    members = [(member, program) for program in programs for member in program.members]
+    names = {member.graph.name: member.names for member, _ in members}
+    runs, others = [], []
+    for member, program in members:
+        launch = by_number.get(program.number)
+        if launch is not None:
+            moments = launch.began, launch.ended, launch.is_repeated
+            runs.append(GraphRun(member.graph, *moments, member.printed))
+        elif runs_nothing(member.graph) or may_have_run(program):
+            others.append(member.graph)
+    own = {
+        names[run.graph.name][parameter.name]
+        for run in runs
+        for parameter in run.graph.parameters
+        if not is_given(parameter)
+    }
+    found: dict[str, Given] = {}
+    for run in runs:
+        for parameter, given in given_values(run.graph, runs, others).items():
+            name = names[run.graph.name][parameter]
+            # What is called as something from outside is left alone: two things may have one name in a program.
+            if name not in own:
+                found[name] = _either(found.get(name), _named(given, names))
     return found
 
 
-def _may_be(kind: _Kind, other: _Kind) -> bool:
-    return kind.dtype == other.dtype and (kind.shape is None or kind.shape == other.shape)
+def _named(given: Given, names: Mapping[str, Mapping[str, str]]) -> Given:
+    sources = dict.fromkeys(GivenSource("", names[one.graph][one.node], one.slot) for one in given.sources)
+    return Given(tuple(sources), given.is_complete)
+
+
+def _either(one: Given | None, other: Given) -> Given:
+    """Return what a parameter may be that several graphs call the same."""
+    if one is None:
+        return other
+    return Given(tuple(dict.fromkeys((*one.sources, *other.sources))), one.is_complete and other.is_complete)

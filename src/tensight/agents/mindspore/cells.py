@@ -25,6 +25,7 @@ from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
 from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
+from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.program import TracedNode
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.cell_branches import Container
     from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.mindspore.graph_programs import DumpedProgram
+    from tensight.agents.oversights import Oversights
     from tensight.agents.program import Program, Source
 
 MOST_TRACES = 32
@@ -60,8 +62,15 @@ class CellCapture:
         As in the settings: ``optimizer``, ``forward``, ``call``.
     on_step : callable (skipped) -> None
         Told when a step has ended, and whether a loss scaler has left out its update.
+    oversights : Oversights
+        Told of updates and backward passes that become no step.
     follows_all : bool
         Whether every other network that is called is debugged, too.
+
+    Attributes
+    ----------
+    has_seen_calls : bool
+        Whether any call of a cell or a compiled function was seen in this step.
     """
 
     def __init__(
@@ -72,12 +81,16 @@ class CellCapture:
         *,
         step_on: str = "optimizer",
         on_step: Callable[[bool], None],
+        oversights: Oversights,
         follows_all: bool = False,
     ) -> None:
+        self.has_seen_calls = False
         self._agent = agent
         self._needs = agent.places.needs
         self._step_on = step_on
         self._on_step = on_step
+        self._oversights = oversights
+        self._thread_name = threading.current_thread().name
         self._names = CellNames(cells, follows_all=follows_all or not cells)
         self._parameters = CellParameters(agent, self._names)
         for optimizer in optimizers:
@@ -116,7 +129,7 @@ class CellCapture:
 
     def start(self) -> None:
         """See what runs in this thread from now on."""
-        self._thread = _thread()
+        self._thread, self._thread_name = _thread(), threading.current_thread().name
         self.begin_step()
         put = self._replaced.put
         put(nn.Cell, "__call__", self._call)
@@ -138,6 +151,7 @@ class CellCapture:
     def begin_step(self) -> None:
         """Start to count anew; tensors are looked at only if somebody wants to know."""
         self._steps += 1
+        self.has_seen_calls = False
         self._stack.clear()
         self._is_quiet = False
         self._hooks.remove()
@@ -181,6 +195,8 @@ class CellCapture:
 
     def _call(self, original: Callable[..., Any], cell: nn.Cell, *given: Any, **named: Any) -> Any:
         if _thread() != self._thread or self._is_quiet:
+            if _thread() != self._thread and isinstance(cell, nn.Optimizer):
+                self._guarded(self._oversights.update_elsewhere, type(cell).__name__, self._thread_name)
             return original(cell, *given, **named)
         if not self._stack and mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
             return original(cell, *given, **named)
@@ -232,6 +248,7 @@ class CellCapture:
     def _left(self, cell: nn.Cell, name: CellName, within: Container, given: Any, output: Any) -> None:
         if not self._sees:
             return
+        self.has_seen_calls = True
         is_opaque = id(cell) in self._compiled
         if name.is_leaf or is_opaque:
             self._builder.leaf(name, cell, given, output, within, opaque=is_opaque)
@@ -274,6 +291,7 @@ class CellCapture:
                 self._compiled.add(id(cell))
                 weakref.finalize(cell, self._compiled.discard, id(cell)).atexit = False
             return
+        self.has_seen_calls = True
         within = self._within()
         scope = ROOT_SCOPE if within is None else within[0].scope
         self._builder.leaf(CellName(scope, own, True, False), None, tensors, output, within, opaque=True)
@@ -330,6 +348,7 @@ class CellCapture:
     def _grad(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
         if _thread() != self._thread or self._is_quiet:
             return original(executor, *given, **named)
+        self._guarded(self._oversights.backward_pass)
         root = None if self._root is None else self._root()
         self._root = None
         if self._sees and root is not None:
@@ -341,10 +360,14 @@ class CellCapture:
     def _update(self, original: Callable[..., Any], optimizer: nn.Optimizer, given: Any, named: dict[str, Any]) -> Any:
         """Have an optimizer update its weights: that ends a step."""
         knows = self._guarded(self._knows, optimizer)
-        if knows:
+        if not knows:
+            self._guarded(self._oversights.strange_update, type(optimizer).__name__, UNKNOWN_PARAMETERS)
+        else:
+            self._oversights.update_begins()
             gradients = given[0] if given else next(iter(named.values()), ())
             self._guarded(self._parameters.observe_gradients, optimizer, gradients)
         result = self._quietly(original, optimizer, *given, **named)
+        self._oversights.update_ends()
         self._updates += 1
         if knows and self._rounds.ends_step(frozenset((id(optimizer),))):
             self._ended(skipped=False)

@@ -23,6 +23,7 @@ from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.notices import say_once
+from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 from tensight.errors import InputError, TensightError
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 
 _LATE = "backward passes of compiled functions"
 """What stands for the phase in which the graphs run that nobody calls."""
+
+_ONLY_CELLS = (
+    "in PyNative mode calls of cells are seen, in the thread in which debugging began; what functions compute outside"
+    " of cells is not"
+)
 
 
 class Debugger(TrainingDebugger):
@@ -76,6 +82,7 @@ class Debugger(TrainingDebugger):
         self._graphs: GraphCapture | None = None
         self._handed: HandedTuples | None = None
         self._cells: CellCapture | None = None
+        self._oversights: Oversights | None = None
         self._programs = StepPrograms()
         self._parameters: dict[str, weakref.ref[Any]] = {}
         self._rounds = Rounds()
@@ -135,6 +142,12 @@ class Debugger(TrainingDebugger):
             )
         return self._agent
 
+    def _ensure_oversights(self) -> Oversights:
+        agent = self._ensure_agent()
+        if self._oversights is None:
+            self._oversights = Oversights(agent.report, lambda: agent.step)
+        return self._oversights
+
     def _detach(self) -> None:
         self._calls.remove()
         self._models.remove()
@@ -182,7 +195,7 @@ class Debugger(TrainingDebugger):
                 graphs = self._graphs = GraphCapture(
                     self._ensure_agent(), ring, wait_for_results, self._value_of, self._requires_gradient
                 )
-                self._handed = HandedTuples(self._ensure_agent())
+                self._handed = HandedTuples(self._ensure_agent(), graphs.may_have_run)
             if not is_graph_mode() and is_own(compiled.owner):
                 self._own.add(compiled.phase)
                 graphs.phase(compiled.phase)
@@ -232,13 +245,15 @@ class Debugger(TrainingDebugger):
         try:
             phase = graphs.phase(compiled.phase)
             counts = self._counts(phase, compiled.owner)
-            graphs.take(phase, counts=counts)
+            launches = graphs.take(phase, counts=counts)
             if self._cells is not None:
                 self._cells.dumped(phase.programs)
             if counts and self._handed is not None:
-                self._handed.note(phase.programs.values(), compiled.arguments, compiled.result)
+                self._handed.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
             if self._ends_step(phase, compiled):
                 self._end_step(graphs.skipped_update)
+            elif phase.trains and not phase.updates and self._cells is None:
+                self._ensure_oversights().backward_pass()
         except Exception as error:
             self._give_up(error)
 
@@ -290,6 +305,7 @@ class Debugger(TrainingDebugger):
                 self._optimizers,
                 step_on=self._settings.step_on,
                 on_step=self._end_by_update,
+                oversights=self._ensure_oversights(),
                 follows_all=not self._subjects,
             )
             program = self._programs.preview([capture.preview()])
@@ -316,6 +332,10 @@ class Debugger(TrainingDebugger):
         if self._handed is not None:
             program = self._handed.linked(program)
             self._handed.begin_step()
+        if captured and self._cells is not None:
+            self._ensure_oversights().step_done(has_operators=self._cells.has_seen_calls, why=_ONLY_CELLS)
+        elif self._oversights is not None:
+            self._oversights.step_done(has_operators=True, why="")
         agent.step_done(program, scaled_skip=skipped)
         if self._graphs is not None:
             self._graphs.begin_step()

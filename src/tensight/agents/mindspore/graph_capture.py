@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
+from tensight.graph.run_order import RunOrder
 from tensight.tensors.cores import available_cores
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class GraphCapture:
         self._files: set[int] = set()
         self._phases: dict[str, Phase] = {}
         self._ran: dict[int, DumpedProgram] = {}
+        self._order = RunOrder()
         self._launches: dict[int, Launch] = {}
         self._before: list[Launch] = []
         self._known: dict[int, _Places] = {}
@@ -137,8 +139,8 @@ class GraphCapture:
         for program in programs:
             self._observe_now((place, name) for name, place in program.parameters.items())
 
-    def take(self, phase: Phase, *, counts: bool) -> None:
-        """Take what a call has dumped.
+    def take(self, phase: Phase, *, counts: bool) -> list[Launch]:
+        """Take what a call has dumped, and return it; nothing if nobody looks.
 
         Parameters
         ----------
@@ -151,9 +153,10 @@ class GraphCapture:
             if counts:
                 self._ran.update(phase.programs)
             self._ring.discard()
-            return
+            return []
         self._wait()
         launches = self._ring.launches()
+        self._order.learn([launch.graph for launch in sorted(launches, key=lambda launch: launch.began)])
         phase.launched = True
         for launch in launches:
             if launch.graph not in phase.programs:
@@ -164,7 +167,7 @@ class GraphCapture:
         if not counts:
             for launch in launches:
                 self._ring.release(launch)
-            return
+            return launches
         self._ran.update(phase.programs)
         for launch in launches:
             older = self._launches.pop(launch.graph, None)
@@ -174,12 +177,18 @@ class GraphCapture:
         ran = [phase.programs[launch.graph] for launch in launches if launch.graph in phase.programs]
         updated = phase.updates_unseen or any(program.updates for program in ran)
         self.skipped_update = phase.updates and not updated
+        return launches
+
+    def may_have_run(self, program: DumpedProgram) -> bool:
+        """Whether a program may have run though it has left no file."""
+        operators = (node for node in program.program.nodes if node.role == "operator")
+        return not (self._ring.is_private and any(map(self._ring.is_dumped, operators)))
 
     def end_step(self) -> list[Program]:
-        """Observe what was taken since the last step; return the programs of what ran."""
+        """Observe what was taken since the last step; return the programs of what ran, in the order of time."""
         if self._agent.capturing:
             self._observe(list(self._launches.values()))
-        return [program.program for program in self._ran.values()]
+        return [self._ran[graph].program for graph in self._order.sorted(self._ran)]
 
     def begin_step(self) -> None:
         """Let go of the step before the one that has just ended: nobody asks for its values any more."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.agents.mindspore.parameter_names import ParameterNames
-from tensight.agents.mindspore.printed_constants import with_printed_constants
+from tensight.agents.mindspore.printed_constants import read_printed, with_printed_constants
 from tensight.agents.mindspore.traced_graphs import (
     executed,
     is_tuple,
@@ -29,6 +29,7 @@ from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
+from tensight.graph.given import printed_names
 from tensight.graph.in_place import UPDATED_IN_PLACE, may_write_inputs
 from tensight.graph.layers import nodes_of
 from tensight.graph.parsing import graph_proto
@@ -71,7 +72,7 @@ class GraphPrograms:
     def __init__(self, places: PlaceTable, requires_gradient: Callable[[str], bool] = lambda _: False) -> None:
         self._places = places
         self._requires_gradient = requires_gradient
-        self._graphs: dict[int, _Learned] = {}
+        self._graphs: dict[int, LearnedGraph] = {}
         self._programs: dict[int, DumpedProgram] = {}
         self._meanings: dict[str, tuple[int, _Meaning]] = {}
         self._parameters = ParameterNames()
@@ -101,7 +102,7 @@ class GraphPrograms:
                 continue
             listed = order_of(graph.graph_id) or order_of(number)
             written = with_printed_constants(graph_proto(data, where=path), path)
-            self._graphs[number] = _Learned(graph, listed, written, self._names(graph, listed))
+            self._graphs[number] = LearnedGraph(graph, listed, written, self._names(graph, listed), path)
             self._programs.pop(graph.root_id, None)
             self._programs.pop(graph.graph_id, None)
         if new:
@@ -189,16 +190,31 @@ class GraphPrograms:
         return roles
 
 
-class _Learned:
-    """A graph that was read, and what its nodes are called in programs."""
+class LearnedGraph:
+    """A graph that was read, and what its nodes are called in programs.
 
-    def __init__(self, graph: Graph, listed: tuple[str, ...], data: bytes, names: dict[str, str]) -> None:
+    Attributes
+    ----------
+    graph : Graph
+    names : dict of str to str
+        Name in the program of each node.
+    """
+
+    def __init__(
+        self, graph: Graph, listed: tuple[str, ...], data: bytes, names: dict[str, str], path: str = ""
+    ) -> None:
+        self._path = path
         self.graph = graph
         self.listed = listed
         self.names = names
         self.optimizes = optimizes(graph)
         self.tuples = {names[node.name]: len(node.outputs) for node in graph.parameters if is_tuple(node)}
         self.written = renamed(data, graph, names)
+
+    @cached_property
+    def printed(self) -> dict[str, str]:
+        """What MindSpore calls the values of operators where it prints the graph, by the operators' names."""
+        return printed_names(read_printed(self._path))
 
     def called(self, names: Iterable[str]) -> frozenset[str]:
         """Return what nodes of some names are called in programs."""
@@ -215,13 +231,20 @@ class DumpedProgram:
         Whether an optimizer's operator writes weights in it.
     order : tuple of str
         The operators that the dump lists, as they ran.
+    members : sequence of LearnedGraph
+    number : int
+        Of the folder into which it dumps.
     tuples : dict of str to int
         How many tensors there are in each tuple that it is given.
     results : tuple of Source or None
         Where the values come from that it returns, tuples in tuples included; nothing where that cannot be told.
     """
 
-    def __init__(self, number: int, members: Sequence[_Learned], places: PlaceTable, roles: Mapping[str, Role]) -> None:
+    def __init__(
+        self, number: int, members: Sequence[LearnedGraph], places: PlaceTable, roles: Mapping[str, Role]
+    ) -> None:
+        self.members = members
+        self.number = number
         graphs = [one.graph for one in members]
         self._names = {one.graph.graph_id: one.names for one in members}
         self._operators = [one.called(node.name for node in one.graph.operators) for one in members]
@@ -353,7 +376,7 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*sets)
 
 
-def _before_trained(learned: _Learned, trained: Collection[str]) -> set[str]:
+def _before_trained(learned: LearnedGraph, trained: Collection[str]) -> set[str]:
     """Return the parameters whose layers lead to layers that are trained, by their names in programs."""
     nodes = list(nodes_of(learned.graph))
     forward = [node for node in nodes if node.kind == "operator" and not is_after_forward(node)]

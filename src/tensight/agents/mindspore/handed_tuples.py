@@ -15,12 +15,14 @@ from mindspore import Tensor
 
 from tensight.agents.mindspore.branch_inputs import branch_inputs
 from tensight.agents.mindspore.written_graphs import handed_on
+from tensight.graph.given import Given, GivenSource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tensight.agents.agent import Agent
     from tensight.agents.mindspore.graph_programs import DumpedProgram
+    from tensight.agents.mindspore.launches import Launch
     from tensight.agents.program import Program, Source
 
 _Links = dict[str, tuple["Source", ...]]
@@ -32,22 +34,35 @@ class HandedTuples:
     Parameters
     ----------
     agent : Agent
+    may_have_run : callable (program) -> bool
+        Whether something may have run that has left no file.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, may_have_run: Callable[[DumpedProgram], bool]) -> None:
         self._agent = agent
+        self._may_have_run = may_have_run
         self._returned: dict[DumpedProgram, dict[int, tuple[weakref.ref[Any], Source]]] = {}
-        self._branches: dict[tuple[DumpedProgram, ...], dict[str, Source]] = {}
+        self._branches: dict[tuple[object, ...], dict[str, Given]] = {}
+        self._latest: dict[tuple[DumpedProgram, ...], dict[str, Given]] = {}
         self._links: _Links = {}
-        self._linked: dict[tuple[int, frozenset[tuple[str, tuple[Source, ...]]]], tuple[Program, Program]] = {}
+        self._given: dict[str, Given] = {}
+        self._linked: dict[tuple[object, ...], tuple[Program, Program]] = {}
 
-    def note(self, programs: Collection[DumpedProgram], arguments: tuple[Any, ...], result: Any) -> None:
+    def note(
+        self,
+        programs: Collection[DumpedProgram],
+        launches: Sequence[Launch],
+        arguments: tuple[Any, ...],
+        result: Any,
+    ) -> None:
         """Take note of a call that is part of a step.
 
         Parameters
         ----------
         programs : collection of DumpedProgram
-            What it ran.
+            What it may have run.
+        launches : sequence of Launch
+            What it has run, as far as that was dumped.
         arguments, result : object
             Of the call.
         """
@@ -62,13 +77,17 @@ class HandedTuples:
             # Of a graph that runs twice in a step the second run is seen.
             self._returned[program] = _by_identity(program.results, list(_flat(result)))
         else:
-            self._links.update((name, (source,)) for name, source in self._given_to_branches(programs).items())
+            for name, value in self._given_to_branches(programs, launches).items():
+                if value.is_complete and len(value.sources) == 1:
+                    self._links[name] = ((value.sources[0].node, value.sources[0].slot),)
+                else:
+                    self._given[name] = value
 
     def linked(self, program: Program) -> Program:
         """Return the program of the step, in which the tuples that were handed on consist of what was returned."""
-        if not self._links:
+        if not self._links and not self._given:
             return program
-        key = id(program), frozenset(self._links.items())
+        key = id(program), frozenset(self._links.items()), frozenset(self._given.items())
         known = self._linked.get(key)
         if known is None:
             names = {node.name for node in program.nodes}
@@ -77,20 +96,32 @@ class HandedTuples:
                 for name, elements in self._links.items()
                 if name in names and all(source in names for source, _ in elements)
             }
+            linked = _linked(program, links) if links else program
             # The program is kept, so that no other one gets its identity.
-            known = self._linked[key] = (_linked(program, links) if links else program), program
+            known = self._linked[key] = replace(linked, given=_given_in(linked, self._given, links)), program
         return known[0]
 
     def begin_step(self) -> None:
         """Forget the step that has ended: what is given on later is not what is seen of the next."""
         self._links.clear()
+        self._given.clear()
         self._returned.clear()
 
-    def _given_to_branches(self, programs: Collection[DumpedProgram]) -> dict[str, Source]:
-        key = tuple(programs)
+    def _given_to_branches(self, programs: Collection[DumpedProgram], launches: Sequence[Launch]) -> dict[str, Given]:
+        every = tuple(programs)
+        if not launches:
+            # Nobody looks at what runs now.
+            return self._latest.get(every, {})
+        moments = sorted(moment for launch in launches for moment in (launch.began, launch.ended))
+        order = tuple(
+            (launch.graph, moments.index(launch.began), moments.index(launch.ended), launch.is_repeated)
+            for launch in launches
+        )
+        key = every, frozenset(order)
         known = self._branches.get(key)
         if known is None:
-            known = self._branches[key] = branch_inputs(key)
+            known = self._branches[key] = branch_inputs(every, launches, self._may_have_run)
+        self._latest[every] = known
         return known
 
     def _take(self, name: str, tensors: list[Any]) -> None:
@@ -148,3 +179,16 @@ def _linked(program: Program, links: _Links) -> Program:
     )
     written = handed_on(program.written, links) if program.written else b""
     return replace(program, nodes=nodes, written=written)
+
+
+def _given_in(program: Program, given: Mapping[str, Given], links: _Links) -> dict[str, Given]:
+    """Return what parameters may be of which more than one thing is possible, with the nodes of a program."""
+    names = {node.name for node in program.nodes}
+    found: dict[str, Given] = {}
+    for name, one in given.items():
+        if name in names:
+            linked = (links.get(source.node, ((source.node, source.slot),)) for source in one.sources)
+            sources = [GivenSource("", *elements[0]) for elements in linked]
+            known = tuple(source for source in sources if source.node in names)
+            found[name] = Given(known, is_complete=one.is_complete and len(known) == len(sources))
+    return found

@@ -15,6 +15,7 @@ from tensight.dumps.names import original_name, parse_mapping, split_name
 
 MAPPING = "mapping.csv"
 
+_PARAMETER = "Parameter."
 _TIME_DIGITS = 16
 _SETTLED_NS = 10**8
 """Disks note times only to some milliseconds: a folder that changed just now may change again and show the same."""
@@ -60,6 +61,10 @@ class Launch:
         time stamp of 0.
     held : Files
         For the readers of its tensors.
+    began, ended : int
+        When the first operator had run and when the last, microseconds.
+    is_repeated : bool
+        Whether operators ran several times.
     """
 
     graph: int
@@ -68,6 +73,9 @@ class Launch:
     files: tuple[str, ...]
     keys: tuple[str, ...]
     held: Files = field(repr=False)
+    began: int = 0
+    ended: int = 0
+    is_repeated: bool = False
 
 
 class LaunchFolder:
@@ -163,11 +171,15 @@ class LaunchFolder:
         ended = timed[-1][0]
         _, keys, files = zip(*timed, strict=True)
         held = Files(self, list(files))
-        if len(set(keys)) < len(keys):
+        # Parameters are dumped when everything is over.
+        moments = [int(moment) for moment, key, _ in timed if not key.startswith(_PARAMETER)] or [0]
+        is_repeated = len(set(keys)) < len(keys)
+        if is_repeated:
             newest = sorted({key: place for place, key in enumerate(keys)}.values())
             keys, files = tuple(keys[place] for place in newest), tuple(files[place] for place in newest)
         self.launches += 1
-        return ended, Launch(self.graph, self.iteration, self.path, files, keys, held)
+        launch = Launch(self.graph, self.iteration, self.path, files, keys, held, moments[0], moments[-1], is_repeated)
+        return ended, launch
 
     def forget(self, names: list[str]) -> None:
         """Note that files of it were removed."""

@@ -44,7 +44,7 @@ def with_printed_constants(data: bytes, graph_file: str) -> bytes:
     graph = GraphProto.FromString(data)
     empty = {constant.key: constant for constant in graph.const_vals if not constant.value}
     readers = {node.full_name: node for node in graph.node if any(source.name in empty for source in node.input)}
-    printed = _read(Path(graph_file).with_suffix(".ir")) if readers else ""
+    printed = read_printed(graph_file) if readers else ""
     if not printed:
         return data
     for name, operands in _operands(printed, readers):
@@ -58,9 +58,16 @@ def with_printed_constants(data: bytes, graph_file: str) -> bytes:
     return graph.SerializeToString()
 
 
-def _read(path: Path) -> str:
+def read_printed(graph_file: str) -> str:
+    """Return a graph as MindSpore prints it beside its file; empty if it did not.
+
+    Parameters
+    ----------
+    graph_file : str
+        Its path.
+    """
     try:
-        with path.open("rb") as file:
+        with Path(graph_file).with_suffix(".ir").open("rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
 from tensight.agents.torch.discovery import live_instances
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 _OPTIMIZERS_CALL = 4
 """Frames from a hook to PyTorch's function that calls it: between are those of the boundary."""
 
-_UNKNOWN_PARAMETERS = (
-    "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
-    " another one."
-)
 
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -113,7 +110,7 @@ class Steps:
         if is_inner:
             return None
         if not self._knows(optimizer):
-            self._oversights.strange_update(type(optimizer).__name__, _UNKNOWN_PARAMETERS)
+            self._oversights.strange_update(type(optimizer).__name__, UNKNOWN_PARAMETERS)
             return None
         self._evaluations = 0
         self._oversights.update_begins()

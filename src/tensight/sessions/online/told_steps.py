@@ -68,6 +68,23 @@ class ToldSteps:
         position = self._graphs.position(node)
         return UNMATCHED if position is None else position
 
+    def moments(self, row: int) -> tuple[int, int]:  # noqa: ARG002 - a process tells of a step as a whole
+        """Return when a tensor was there first and last in its iteration; not known."""
+        return 0, 0
+
+    def graphs(self, rank: int) -> Sequence[Graph]:  # noqa: ARG002 - there is only one
+        """Return the graphs of the rank."""
+        return self._graphs.graphs
+
+    def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - the process knows them
+        """Return what the framework calls the values of operators; the process says itself what it made of that."""
+        return {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that ran was told; what nobody watched was not."""
+        return False
+
 
 def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -> ToldSteps:
     """Return rows of the store for the search.

@@ -1,0 +1,63 @@
+"""What graphs of a step were given by others that ran in it: of which values a parameter may be one."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tensight.graph.given import GraphRun, given_values, is_given, runs_nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.analysis.observed_steps import Observations, ObservedStep
+    from tensight.graph import Graph, Node
+    from tensight.graph.given import Given
+
+
+class GivenValues:
+    """The graphs that ran in one step of a rank, and what they gave each other.
+
+    Parameters
+    ----------
+    observed : Observations
+    rank : int
+    steps : sequence of ObservedStep
+        Of one iteration, one for each graph that ran.
+    """
+
+    def __init__(self, observed: Observations, rank: int, steps: Sequence[ObservedStep]) -> None:
+        self._observed = observed
+        self._rank = rank
+        self._steps = {step.graph.name: step for step in steps}
+        self._known: dict[str, Mapping[str, Given]] = {}
+
+    def of(self, graph: Graph, parameter: Node) -> Given | None:
+        """Return what a parameter of a graph may be; None of one that no other graph has computed."""
+        if not is_given(parameter):
+            return None
+        known = self._known.get(graph.name)
+        if known is None:
+            known = self._known[graph.name] = given_values(graph, self._runs, self._others)
+        return known.get(parameter.name)
+
+    @property
+    def steps(self) -> Sequence[ObservedStep]:
+        """What was observed of each graph."""
+        return tuple(self._steps.values())
+
+    def step(self, graph: str) -> ObservedStep | None:
+        """Return what was observed of a graph; None if it did not run, or left nothing."""
+        return self._steps.get(graph)
+
+    @cached_property
+    def _runs(self) -> list[GraphRun]:
+        return [
+            GraphRun(step.graph, *step.moments, self._observed.printed_names(self._rank, step.graph.name))
+            for step in self._steps.values()
+        ]
+
+    @cached_property
+    def _others(self) -> list[Graph]:
+        others = (graph for graph in self._observed.graphs(self._rank) if graph.name not in self._steps)
+        return [graph for graph in others if runs_nothing(graph) or not self._observed.is_whole]
