@@ -106,11 +106,11 @@ class Outcome:
     watched: int = 0
     stops: list[Stop] = field(default_factory=list)
 
-    @property
-    def notices(self) -> list[str]:
-        """What the agent complained about."""
+    def notices(self, expected: Iterable[str] = ()) -> list[str]:
+        """Return what the agent complained about, without what is true of the program."""
         said = [line.removeprefix("tensight: ") for line in self.errors.splitlines() if line.startswith("tensight: ")]
-        return [line for line in said if not line.startswith(NOTICES)]
+        others = [line for line in said if not line.startswith(NOTICES)]
+        return [line for line in others if not any(words in line for words in expected)]
 
 
 class Person(threading.Thread):
@@ -325,7 +325,7 @@ class Runner:
             self._warm.close()
 
 
-def differences(plain: Outcome, attached: Outcome, steps: int) -> list[str]:
+def differences(plain: Outcome, attached: Outcome, steps: int, expected: Iterable[str]) -> list[str]:
     """Return in what an attached run differs from the plain one, and what of it was not seen."""
     found = []
     if attached.exit_code != plain.exit_code:
@@ -340,7 +340,7 @@ def differences(plain: Outcome, attached: Outcome, steps: int) -> list[str]:
         found.append(f"{attached.steps} steps seen of {steps}")
     if not attached.watched:
         found.append("nothing watched")
-    return [*found, *attached.notices]
+    return [*found, *attached.notices(expected)]
 
 
 def steps_of(output: str) -> int:
@@ -356,6 +356,7 @@ class Row:
     name: str
     plain: Outcome
     attached: dict[str, Outcome]
+    notices: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -375,7 +376,7 @@ class Row:
                     f"stopped at step {stop.step} by {'; '.join(stop.hits)}; {' | '.join(stop.origins)}"
                     for stop in outcome.stops
                 ),
-                *differences(self.plain, outcome, self.steps),
+                *differences(self.plain, outcome, self.steps, self.notices),
             )
         ]
 
@@ -385,7 +386,8 @@ def try_program(program: Program, runner: Runner, captures: Iterable[str]) -> Ro
     plain = runner.plain(program)
     if plain.exit_code:
         return Row(program.name, plain, {})
-    return Row(program.name, plain, {capture: runner.attached(program, capture) for capture in captures})
+    attached = {capture: runner.attached(program, capture) for capture in captures}
+    return Row(program.name, plain, attached, program.notices)
 
 
 def show(row: Row, number: int, total: int) -> None:
@@ -428,12 +430,14 @@ def try_broken(names: list[str], captures: list[str], runner: Runner) -> int:
         for capture in captures:
             outcome = runner.attached(by_name[broken.program], capture, fault=broken.fault)
             stop = next(iter(outcome.stops), None)
-            missed += stop is None
-            cells = ("–", "[red]nothing[/]", "")
+            notices = outcome.notices()
+            missed += stop is None and not notices
+            cells = ("–", escape(" ".join(notices)) or "[red]nothing[/]", "")
             if stop is not None:
                 cells = (str(stop.step), escape("\n".join(stop.hits[:3])), escape("\n".join(stop.origins[:2])))
             table.add_row(broken.program, broken.fault, capture, *cells)
-            out.print(f"{broken.program}, {broken.fault}, {capture}: {escape(str(stop))}", soft_wrap=True)
+            said = stop if stop is not None else notices
+            out.print(f"{broken.program}, {broken.fault}, {capture}: {escape(str(said))}", soft_wrap=True)
     out.print(table)
     out.print(f"{missed} not found")
     return 1 if missed else 0

@@ -17,12 +17,15 @@ class Program:
     arguments : tuple of str
     ranks : int
         Processes; more than one are started by `torchrun`.
+    notices : tuple of str
+        Words of what the agent is meant to report of it.
     """
 
     name: str
     script: str
     arguments: tuple[str, ...] = ()
     ranks: int = 1
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,11 @@ PROGRAMS: tuple[Program, ...] = (
     *_family("precision", "bf16", "fp16", "accumulation", "checkpointing"),
     *_family("tables", "missing-data", "recommender", "graph", "tied", "frozen", "unfreezing", "contrastive"),
     *_family("loops", "lightning", "trainer", "accelerate"),
-    *_family("transformed", "compiled", "compiled-step", "quantized", "traced", "functional", "normed", "curve"),
+    *(
+        Program(name, "transformed.py", (name,), notices=("is compiled: what happens within it cannot be seen",))
+        for name in ("compiled", "compiled-step")
+    ),
+    *_family("transformed", "quantized", "traced", "functional", "normed", "curve"),
     *(
         Program(f"{way}-{ranks}", "parallel.py", (way,), ranks)
         for way, ranks in (

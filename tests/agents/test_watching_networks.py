@@ -225,6 +225,25 @@ def test_a_gradient_that_fades_or_grows_over_the_layers_is_found_by_the_last_lay
     assert network.see({head: [1e-12], two: [1e-13], one: [1e-14]}) == []
 
 
+def test_a_weight_has_no_gradient_where_zeros_go_into_its_layer() -> None:
+    network = Network("one", "two", "head")
+    network.watch("gradient_imbalance(depth_ratio_gt=1000, depth_ratio_lt=1e-5) persist=3", "matrix_gradients")
+    one, two, head = (GRADIENT.format(layer) for layer in ("one", "two", "head"))
+    values = {
+        "x": [1.0],
+        "Default/one/ReLU-op0": [0.0],
+        "Default/two/ReLU-op0": [1.0],
+        head: [1.0],
+        two: [0.0],
+        one: [1.0],
+    }
+    for _ in range(5):
+        assert network.see(values) == []
+    for _ in range(2):
+        assert network.see({**values, "Default/one/ReLU-op0": [1.0]}) == []
+    assert network.see({**values, "Default/one/ReLU-op0": [1.0]}) == [(1, two)]
+
+
 def test_a_gradient_that_surges_is_compared_with_all_that_were_seen() -> None:
     network = Network("one", "head")
     network.watch("gradient_growth(norm_surge_gt=100)", "matrix_gradients")

@@ -22,7 +22,7 @@ from tensight.watchpoints import (
     parse_check,
     recommended_watchpoints,
 )
-from tensight.watchpoints.references import EARLIER, LAST_LAYER, PREVIOUS, SURGE_STEPS, References
+from tensight.watchpoints.references import EARLIER, FEWEST_EARLIER, LAST_LAYER, PREVIOUS, SURGE_STEPS, References
 
 DEAD = UnitRule(0.0, 0.0, False, 100.0)
 SATURATED = UnitRule(-0.9, 0.9, True, 90.0)
@@ -157,7 +157,9 @@ def test_a_norm_grows_from_the_one_before_but_not_from_nothing() -> None:
 
 def test_a_norm_surges_above_the_largest_of_all_some_steps_before() -> None:
     references = References(EARLIER)
-    for number in range(SURGE_STEPS):
+    # The first steps say little: clipping may have left nothing of these gradients beside that of a vector.
+    assert np.isnan(step(references, [1e-4, 1e-6])).all()
+    for number in range(SURGE_STEPS + FEWEST_EARLIER - 2):
         assert np.isnan(step(references, [10.0 - number, 1.0])).all()
     assert step(references, [1e6, 1.0]) == [10.0, 10.0]
     assert step(references, [1e6, 1.0]) == [10.0, 10.0]
@@ -169,6 +171,16 @@ def test_a_norm_of_a_layer_is_compared_with_that_of_the_last_one() -> None:
     assert step(references, [1.0, 2.0, 4.0], [0, 9, 5]) == [2.0, 2.0, 2.0]
     assert np.isnan(step(references, [1.0, 2.0], [0, np.nan])).all()
     assert np.isnan(step(references, [1.0, np.nan], [0, 1])).all()
+
+
+def test_a_tiny_norm_is_not_judged_where_layers_further_from_the_loss_have_larger_ones() -> None:
+    references = References(LAST_LAYER)
+    alone = step(references, [0.5, 1e-12, 1.0], [0, 5, 9])
+    assert alone[0] == alone[2] == 1.0
+    assert np.isnan(alone[1])
+    assert step(references, [1e-13, 1e-12, 1.0], [0, 5, 9]) == [1.0, 1.0, 1.0]
+    # No gradient at all is another thing.
+    assert step(references, [0.5, 0.0, 1.0], [0, 5, 9]) == [1.0, 1.0, 1.0]
 
 
 def test_ratios_hit_on_both_sides_and_not_without_a_reference() -> None:

@@ -10,7 +10,7 @@ from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 
     from tensight.agents.agent import Agent
     from tensight.agents.program import Role, Source, StackFrame
@@ -78,8 +78,9 @@ class OutlivingTensors(ABC):
     generation : int
         Grows whenever there is something new among them, or a weight turns out to be trained, or not.
     idle : set of str
-        Names of trained weights that no update of this step has a gradient for: it says nothing about them. Those
-        that the step has computed with, and that an optimizer found without a gradient, are none: they stand still.
+        Names of weights of which this step says nothing: no update has a gradient for them. Those that an optimizer
+        has looked for in vain, and that go into trained layers, are none, unless gradients were switched off there:
+        they stand still.
     """
 
     def __init__(self, agent: Agent, outline: Callable[[Any], OutputSlot]) -> None:
@@ -124,6 +125,10 @@ class OutlivingTensors(ABC):
     def _states_of(self, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
         """Yield the states of an optimizer, named after their weights, whose names are given by identity."""
 
+    def _is_wrapped(self, optimizer: Any, other: Any) -> bool:  # noqa: ARG002 - for those who know
+        """Whether one of two optimizers only hands on to the other what it is asked to do."""
+        return False
+
     def _version(self, tensor: Any) -> int:  # noqa: ARG002 - for those who know more
         """Return a number that grows when somebody writes to a tensor, as far as the framework counts that."""
         return 0
@@ -144,10 +149,22 @@ class OutlivingTensors(ABC):
         found = [reference() for reference in self._optimizers]
         return [optimizer for optimizer in found if optimizer is not None]
 
-    def knows(self, optimizer: Any) -> bool:
-        """Whether an optimizer trains one of the networks; it is taken into account from now on."""
+    def knows(self, optimizer: Any, *, is_updating: bool = False) -> bool:
+        """Whether an optimizer trains one of the networks; it is taken into account from now on.
+
+        Parameters
+        ----------
+        optimizer : object
+        is_updating : bool
+            It is just going to update: of those that wrap each other, it is the one that does.
+        """
         if any(known() is optimizer for known in self._optimizers):
             return True
+        same = next((known for known in self._optimizers if self._is_wrapped(optimizer, known())), None)
+        if same is not None and not is_updating:
+            return True
+        if same is not None:
+            self._optimizers.remove(same)
         updated = {id(weight) for weight in self._weights_of(optimizer)}
         if not any(named.is_parameter and id(named.tensor()) in updated for named in self._named()):
             return False
@@ -177,20 +194,24 @@ class OutlivingTensors(ABC):
 
     # --- values ---
 
-    def observe(self, read: Container[str] = ()) -> None:
+    def observe(
+        self, feeding: Callable[[Set[str]], Container[str]] | None = None, without_gradients: Collection[str] = ()
+    ) -> None:
         """Observe weights, buffers and states as they are now.
 
         Parameters
         ----------
-        read : container of str
-            Names of what the operators of the step have read.
+        feeding : callable, optional
+            Returns, given weights that are trained, the names of what goes into their layers.
+        without_gradients : collection of str
+            Names of weights that the step has read only where gradients were switched off.
         """
         self._look()
         if not self._agent.capturing:
             self._reached.clear()
             self._passed_over.clear()
             return
-        self._decide_roles(read)
+        self._decide_roles(feeding, without_gradients)
         needs, observe = self._agent.places.needs, self._agent.observe
         for held in (self._tensors, self._states):
             for place, tensor_now, _, _, _, _ in held:
@@ -304,7 +325,9 @@ class OutlivingTensors(ABC):
             self._states += states
         self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
-    def _decide_roles(self, read: Container[str]) -> None:
+    def _decide_roles(
+        self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
+    ) -> None:
         """Find out which weights are trained, by the gradients that there were and what optimizers were given."""
         changed: dict[str, Role] = {}
         for index, held in enumerate(self._tensors):
@@ -319,12 +342,22 @@ class OutlivingTensors(ABC):
                 self._tensors[index] = held._replace(role=role)
                 changed[held.name] = role
         self.idle = self._trained - self._reached if self._knows_gradients else set()
-        self.idle -= {name for name in self._passed_over if name in read}
+        self._decide_idle(feeding, without_gradients)
         self._reached.clear()
         self._passed_over.clear()
         if changed:
             self.generation += 1
             self._agent.places.change_roles(changed)
+
+    def _decide_idle(
+        self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
+    ) -> None:
+        """Find out which weights nothing can be said about, though an optimizer has looked for their gradients."""
+        if not self._passed_over or feeding is None:
+            return
+        self.idle |= self._passed_over
+        feeds = feeding(self._reached)
+        self.idle -= {name for name in self._passed_over if name in feeds and name not in without_gradients}
 
     def _role(self, weight: Any, name: str) -> Role:
         """Tell whether a weight is trained, as far as that is known."""

@@ -72,6 +72,23 @@ class Oversights:
                 " in which debugging began, is followed. Begin debugging in the thread that trains",
             )
 
+    def kept_gradient(self, optimizer: str, weight: str) -> None:
+        """Note that gradients are not cleared between the updates of an optimizer.
+
+        Parameters
+        ----------
+        optimizer : str
+            Its class.
+        weight : str
+            The name of a weight whose gradient is not.
+        """
+        self._once(
+            f"kept by {optimizer}",
+            f"{UPDATES} times in a row the gradient that an update by {optimizer} had used was not cleared before the"
+            f" next backward pass, which added to it ({weight}, for one). Unless gradients are meant to add up over"
+            " updates, call zero_grad() in each step",
+        )
+
     def update_begins(self) -> None:
         """Note an update by an optimizer that trains the models; it may make backward passes of its own."""
         self._is_updating = True

@@ -205,8 +205,13 @@ class Watches:
     def _trace(self, watch: Watch, places: Iterable[int]) -> None:
         """Have it seen what goes into some places."""
         watch.traced.update(places)
-        for source in self._inflows.sources(self._layers, places):
+        for source in self._inflows.sources(self._running_layers(), places):
             self._wanted[source] |= Need.ROW
+
+    def _running_layers(self) -> Layers:
+        """Return how the network is layered in the program that runs: in another one a name may mean something else."""
+        program = self.spreading.program
+        return self._layers if program is None else self._layers_of.get(program.name, self._layers)
 
     def _write_needs(self) -> None:
         # The table's array stays the same object, and nothing may hold a view of it when it grows.
@@ -540,13 +545,14 @@ class Watches:
         candidates = candidates[~table.rows.holds_integers[candidates]]
         is_zero = table.columns["zero_count"][candidates] == table.columns["count"][candidates]
         zero = rows[candidates[is_zero]]
+        # Nobody looked at what went into a tensor that is zero for the first time. If it has to stay so, there is time.
+        # Where it is not known later either, another graph runs, in which the name is that of something else.
+        is_new = ~np.isin(zero, list(watch.traced)) & (watch.rule.persistence > 1)
         if not watch.traced.issuperset(zero.tolist()):
             self._trace(watch, zero.tolist())
             self._write_needs()
-        # Nobody looked at what went into a tensor that is zero for the first time. If it has to stay so, there is time.
-        lasts = watch.rule.persistence > 1
         handed_on = np.zeros(len(candidates), np.bool_)
-        handed_on[is_zero] = self._inflows.handed_on(self._layers, columns, zero, iteration, if_unknown=not lasts)
+        handed_on[is_zero] = self._inflows.handed_on(self._running_layers(), columns, zero, iteration, ~is_new)
         return candidates[~handed_on]
 
     def _evaluate(

@@ -42,8 +42,7 @@ class Inflows:
         columns: StatisticsColumns,
         places: NDArray[np.int64],
         iteration: int,
-        *,
-        if_unknown: bool,
+        if_unknown: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         """Tell which of some places, if they are zero, only hand on zeros that went in.
 
@@ -54,8 +53,8 @@ class Inflows:
         places : ndarray of int64
         iteration : int
             The step.
-        if_unknown : bool
-            The answer where nobody has looked at what went in.
+        if_unknown : ndarray of bool
+            The answer for each of them where nobody has looked at what went in.
         """
         inflows = [layers.inflows.get(self._places[number].node.name) for number in places.tolist()]
         sources = {source: -1 for inflow in inflows if inflow is not None for source in inflow.sources}
@@ -65,10 +64,10 @@ class Inflows:
                 sources[source] = place
         zero = _zero(columns, [place for place in sources.values() if place >= 0], iteration)
         found = []
-        for inflow in inflows:
+        for inflow, unknown in zip(inflows, if_unknown.tolist(), strict=True):
             known = (zero.get(sources[source]) for source in inflow.sources) if inflow is not None else ()
             answer = None if inflow is None else inflow.hands_on(known)
-            found.append(if_unknown if answer is None else answer)
+            found.append(unknown if answer is None else answer)
         return np.array(found, np.bool_)
 
 

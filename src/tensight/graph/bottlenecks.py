@@ -34,6 +34,11 @@ class Bottlenecks:
         Weights, and views of them.
     fed : collection of str
         Operators whose results come from weights.
+
+    Attributes
+    ----------
+    weights_in : dict of str to set of str
+        Which weights each weight, and each view of weights, is made of.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class Bottlenecks:
     ) -> None:
         self._forward = forward
         self._weights = {node.name: node for node in nodes if node.kind in ("weight", "frozen")}
-        views = _weights_in_views(forward, of_weights, self._weights)
+        self.weights_in = views = _weights_in_views(forward, of_weights, self._weights)
         self._layers: dict[str, set[str]] = {}
         for node in forward:
             if node.name not in of_weights:

@@ -92,6 +92,39 @@ def find_inflows(nodes: Sequence[LayerNode], of_weights: Collection[str], fed: C
     }
 
 
+def gradient_inflows(
+    forward: Sequence[LayerNode], weights_in: Mapping[str, Collection[str]], gradients: Mapping[str, str]
+) -> dict[str, Inflow]:
+    """Return the inflow of gradients of weights: a weight has none where zeros go into its layer.
+
+    Parameters
+    ----------
+    forward : sequence of LayerNode
+        The operators of the forward pass.
+    weights_in : mapping of str to collection of str
+        Which weights a weight, or a view of weights, is made of.
+    gradients : mapping of str to str
+        Gradients, and their weights.
+    """
+    read: dict[str, dict[tuple[str, int], bool]] = {}
+    unknown: set[str] = set()
+    for node in forward:
+        weights = {weight for name in node.inputs for weight in weights_in.get(name, ())}
+        if not weights or node.name in weights_in:
+            continue
+        slots = node.slots or (0,) * len(node.inputs)
+        inputs = [pair for pair in zip(node.inputs, slots, strict=True) if pair[0] not in weights_in]
+        if not inputs or any(not name for name, _ in inputs):
+            unknown |= weights
+        for weight in weights:
+            read.setdefault(weight, {}).update(dict.fromkeys(inputs, True))
+    return {
+        gradient: Inflow(tuple(read[weight]))
+        for gradient, weight in gradients.items()
+        if weight in read and weight not in unknown
+    }
+
+
 def _inflow(
     node: LayerNode,
     by_name: Mapping[str, LayerNode],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
-from tensight.graph.inflow import Inflow, find_inflows, takes_only_form
+from tensight.graph.inflow import Inflow, find_inflows, gradient_inflows, takes_only_form
 from tensight.graph.kinds import activation_name
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.type_names import plain_type
@@ -106,7 +106,8 @@ class Layers:
     may_mask : frozenset of str
         Nodes in which -Inf may have been put on purpose, so that something is not seen.
     inflows : mapping of str to Inflow
-        Of each operator what must be zero for its own zeros to be handed on, not born in it.
+        Of each operator, and each gradient of a weight, what must be zero for its own zeros to be handed on, not born
+        in it.
     backward : frozenset of str
         Operators of the backward pass, whatever scope they are in.
     trained, frozen : frozenset of str
@@ -234,7 +235,7 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
             **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
         },
         frozenset(_masks(every, later)),
-        find_inflows(every, of_weights, fed),
+        {**find_inflows(every, of_weights, fed), **gradient_inflows(forward, bottlenecks.weights_in, gradients)},
         frozenset(backward),
         frozenset(trained),
         frozenset(node.name for node in every if node.kind == "frozen") - left,

@@ -344,7 +344,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
 )
 """The quantities of the built-in conditions, by name; users' own conditions may bring further ones."""
 
-OF_ZEROS = frozenset({"unintended_zero_percentage", "dead_unit_percentage"})
+OF_ZEROS = frozenset({"unintended_zero_percentage", "dead_unit_percentage", "depth_ratio"})
 """Quantities in which zeros do not count that an operator only hands on."""
 
 REFERENCES: Mapping[str, str] = MappingProxyType(

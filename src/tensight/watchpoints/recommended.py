@@ -150,6 +150,14 @@ _STAYS = 10
 _WHERE_LITTLE_IS_LEFT = 0.01
 """A unit is saturated where the slope of its function is less than this part of the largest."""
 
+_DEAD = 75
+"""Units, in percent, of which nobody can say that chance has turned them off.
+
+Where all samples still look alike to a layer, as they do to the last ones of a network that has just begun, each of its
+units is either on for all of them or off for all of them: about half of them are off, in a narrow layer now and then
+two thirds.
+"""
+
 _TANH_LIMIT = math.sqrt(1 - _WHERE_LITTLE_IS_LEFT)
 _SIGMOID_LIMIT = (1 + _TANH_LIMIT) / 2
 
@@ -212,7 +220,7 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
     ),
     Recommendation(
         "recommend_dead_units_watchpoint",
-        ConditionCheck("dead_units", {"dead_unit_percentage_gt": 50}),
+        ConditionCheck("dead_units", {"dead_unit_percentage_gt": _DEAD}),
         Selector.parse("hidden_activation:relu,relu6"),
         in_original=False,
         persistence=_LASTS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import float_column
+from tensight.watchpoints.columns import float_column, unless_handed_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 PREVIOUS = "previous"
 """The norm one step before, or a tenth of what is usual for a tensor of this size where that is more."""
 EARLIER = "earlier"
-"""The largest norm of any peer, at least `SURGE_STEPS` steps before."""
+"""The largest norm of any peer in several steps, all of them at least `SURGE_STEPS` steps before."""
 LAST_LAYER = "last_layer"
-"""The norm, in this step, of the peer that is nearest to the loss."""
+"""The norm, in this step, of the peer that is nearest to the loss; none for a tiny norm that goes no further."""
 
 SURGE_STEPS = 5
+FEWEST_EARLIER = 5
+"""Steps whose largest norm says something: where gradients are clipped, that of a vector may be nearly all of the first
+ones, and the others nothing beside it."""
 USUAL_SHARE = 0.1
+MUCH_LARGER = 100.0
+"""Gradients that vanish do so from a layer on, as seen from the loss: none further on is so many times larger."""
 
 
 def norm_growth(columns: Columns, _: Arguments) -> FloatColumn:
@@ -40,7 +45,7 @@ def norm_surge(columns: Columns, _: Arguments) -> FloatColumn:
 
 def depth_ratio(columns: Columns, _: Arguments) -> FloatColumn:
     """Return how a norm compares with that of the last layer."""
-    return _ratio(columns, LAST_LAYER)
+    return unless_handed_on(columns, _ratio(columns, LAST_LAYER))
 
 
 def _ratio(columns: Columns, name: str) -> FloatColumn:
@@ -66,6 +71,7 @@ class References:
         self._norms = np.empty(0)
         self._usual = np.nan
         self._largest: list[float] = []
+        self._steps = 0
 
     def step(
         self,
@@ -97,7 +103,7 @@ class References:
         if self.name == LAST_LAYER:
             found = _last_layer(norms, depths)
         elif self.name == EARLIER:
-            found = np.full(len(norms), self._largest[0] if len(self._largest) == SURGE_STEPS else np.nan)
+            found = np.full(len(norms), self._largest[0] if self._steps >= SURGE_STEPS + FEWEST_EARLIER - 1 else np.nan)
             self._remember_largest(norms)
         else:
             found = self._previous(places, norms, counts)
@@ -122,6 +128,7 @@ class References:
 
     def _remember_largest(self, norms: FloatColumn) -> None:
         largest = float(np.fmax.reduce(norms, initial=0.0))
+        self._steps += 1
         # What was once reached is reached: the maximum over all steps but the last few.
         self._largest.append(max(largest, self._largest[-1] if self._largest else 0.0))
         if len(self._largest) > SURGE_STEPS:
@@ -133,4 +140,19 @@ def _last_layer(norms: FloatColumn, depths: FloatColumn) -> FloatColumn:
     if np.count_nonzero(known) < 2:
         return np.full(len(norms), np.nan)
     deepest = depths[known].max()
-    return np.where(known, norms[known & (depths == deepest)].max(), np.nan)
+    judged = known & ~_is_alone(norms, depths, known)
+    return np.where(judged, norms[known & (depths == deepest)].max(), np.nan)
+
+
+def _is_alone(norms: FloatColumn, depths: FloatColumn, known: BoolColumn) -> BoolColumn:
+    """Tell which norms are tiny beside that of a layer further from the loss: the gradient has not vanished there.
+
+    It does not go through these on its way: the queries and keys of an attention whose values are alike have hardly a
+    gradient, nor has the level of a pyramid on which nothing is found.
+    """
+    order = np.flatnonzero(known)
+    order = order[np.argsort(depths[order], kind="stable")]
+    further = np.maximum.accumulate(norms[order])
+    alone = np.zeros(len(norms), np.bool_)
+    alone[order] = (norms[order] > 0) & (further > MUCH_LARGER * norms[order])
+    return alone

@@ -210,6 +210,68 @@ def frozen_after_a_look() -> Training:
     return descend(model, optimizer, loss_of)
 
 
+def features_alone(number: int) -> bool:
+    """Whether a step only computes features with what was trained before."""
+    return number >= 15
+
+
+def trunk_without_gradients(trains_first: Callable[[int], bool]) -> Training:
+    """Train a head on features that are computed without gradients; the optimizer is given everything, as usual."""
+    torch.manual_seed(trainings.SEED)
+    batch = batches_of(*points(), 32)
+    trunk, head = Mlp(16, 32, 32), Mlp(32, 16, CLASSES)
+    optimizer = torch.optim.Adam([*trunk.parameters(), *head.parameters()], lr=2e-3)
+    model = nn.ModuleDict({"trunk": trunk, "head": head})
+
+    def loss_of(number: int) -> torch.Tensor:
+        inputs, labels = batch(number)
+        with torch.set_grad_enabled(trains_first(number)):
+            features = F.relu(trunk(inputs))
+        return F.cross_entropy(head(features), labels)
+
+    return descend(model, optimizer, loss_of)
+
+
+def features_of_trained() -> Training:
+    """Train everything first, then the head alone."""
+    return trunk_without_gradients(lambda number: not features_alone(number))
+
+
+def features_of_untrained() -> Training:
+    """Train the head alone from the start."""
+    return trunk_without_gradients(lambda _: False)
+
+
+class Pooled(nn.Module):
+    """Says something about the whole that nobody asks for, before what is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = Mlp(16, 32, 32)
+        self.pooler = nn.Linear(32, 32)
+        self.head = Mlp(32, 16, CLASSES)
+
+    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits, and what the pooler says."""
+        hidden = F.relu(self.trunk(inputs))
+        pooled = torch.tanh(self.pooler(hidden))
+        return self.head(hidden), pooled
+
+
+def unused_pooler() -> Training:
+    """Train a network one part of whose results nobody uses; the optimizer is given everything."""
+    torch.manual_seed(trainings.SEED)
+    batch = batches_of(*points(), 32)
+    model = Pooled()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+
+    def loss_of(number: int) -> torch.Tensor:
+        inputs, labels = batch(number)
+        return F.cross_entropy(model(inputs)[0], labels)
+
+    return descend(model, optimizer, loss_of)
+
+
 class Positioned(nn.Module):
     """Words and where they are: positions are waves that are not trained, and parameters all the same."""
 
@@ -282,6 +344,9 @@ MEANT_REST: dict[str, Callable[[], Training]] = {
         teacher,
         frozen_later,
         frozen_after_a_look,
+        features_of_trained,
+        unused_pooler,
+        features_of_untrained,
         fixed_positions,
         low_rank,
         frozen_trunk,

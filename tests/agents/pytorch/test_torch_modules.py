@@ -513,3 +513,29 @@ def test_tensors_that_outlive_a_step_have_one_hook_of_ours_and_none_afterwards()
             assert hooks() == [1, 1, 1]
         assert seen.steps[-1].of("Gradients/Default/prompt/PromptGrad-op0", io="input").count == 4
     assert hooks() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_a_loss_that_is_made_anew_in_each_step_is_the_same_in_all(buffered: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            loss = nn.CrossEntropyLoss(weight=torch.ones(3)) if buffered else nn.CrossEntropyLoss()
+            return loss(self.layer(x), torch.zeros(len(x), dtype=torch.long))
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with Seen(model, optimizer) as seen:
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(5, 4)).backward()
+            optimizer.step()
+    assert seen.steps[1].names("Default/") == [
+        "Default/layer/Linear-op0",
+        "Default/CrossEntropyLoss/CrossEntropyLoss-op0",
+        "Default/Loss-op0",
+    ]
+    assert len({id(step.program) for step in seen.steps[1:]}) == 1

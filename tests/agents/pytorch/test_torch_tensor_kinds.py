@@ -313,6 +313,16 @@ def test_an_operator_of_another_library_may_write_without_declaring_it() -> None
         distributed.destroy_process_group()
 
 
+def test_what_is_about_to_be_gathered_is_not_looked_at_while_other_ranks_parts_are_missing() -> None:
+    import torch.distributed.fsdp
+
+    with captured() as seen:
+        gathered = torch.empty(8)
+        torch.ops.fsdp.all_gather_copy_in([torch.ones(4)], gathered, [4], 4, 0)
+        seen.capture.end_step()
+        assert seen.statistics("Default/fsdp.all_gather_copy_in-op0", 1) is None
+
+
 def test_what_an_operator_writes_over_is_not_looked_at_before() -> None:
     buffers = [torch.full((2,), torch.nan) for _ in range(3)]
     ones = torch.ones(2)

@@ -52,5 +52,9 @@ class Capture(Protocol):
         """Go on after a swap, whether it was possible or not."""
 
     @property
+    def without_gradients(self) -> set[str]:
+        """Scopes of the modules that this step has called only where gradients were switched off (``no_grad``)."""
+
+    @property
     def idle(self) -> bool:
         """Whether nothing ran since the step began."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +16,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.feeding import feeding
 from tensight.agents.meeting import as_one_job
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import UPDATES, Oversights
@@ -22,8 +25,9 @@ from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
 from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery, live_instances
+from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
-from tensight.agents.torch.names import Names, unwrapped
+from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.traced_programs import Programs
@@ -32,7 +36,7 @@ from tensight.graph import is_gradient_scope
 from tensight.graph.layers import OPTIMIZER_SCOPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence, Set
 
     from torch.utils.hooks import RemovableHandle
 
@@ -96,6 +100,7 @@ class Debugger(TrainingDebugger):
         self._thread = threading.get_ident()
         self._seen_trace: Trace | None = None
         self._read: set[str] = set()
+        self._feeds: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         self._has_operators = False
         self._updates_unattached = 0
         self._is_worker = False
@@ -104,6 +109,7 @@ class Debugger(TrainingDebugger):
 
     def close(self) -> None:
         """End debugging; the training goes on without it."""
+        atexit.unregister(self.close_at_exit)
         if self._steps is not None and not self._is_over:
             self._boundary.call(self._steps.note_compiled_update)
         super().close()
@@ -162,6 +168,9 @@ class Debugger(TrainingDebugger):
         framework = _framework(first)
         settings = as_one_job(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
+        # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
+        atexit.unregister(self.close_at_exit)
+        atexit.register(self.close_at_exit)
         discovery = Discovery(names, self._subjects)
         optimizers = self._optimizers
         if id(first) not in names.modules:
@@ -177,8 +186,15 @@ class Debugger(TrainingDebugger):
         self._models, self._subjects, self._optimizers = [], [], []
         self._names = names
         oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
+        gradients = self._gradients = KeptGradients(TorchReader(), oversights.kept_gradient)
         self._steps = Steps(
-            self._parameters, capture, self._boundary, self._update_done, self._loss_scaled, oversights=oversights
+            self._parameters,
+            capture,
+            self._boundary,
+            self._update_done,
+            self._loss_scaled,
+            oversights=oversights,
+            gradients=gradients,
         )
         agent.running_program = lambda: self._programs.running(capture.preview())
         self._parameters.observe()
@@ -236,14 +252,28 @@ class Debugger(TrainingDebugger):
             wanted = agent.capturing
             trace = self._capture.end_step()
             if wanted and trace is not self._seen_trace:
+                self._feeds = frozenset(), frozenset()
                 self._read = {source[0] for node in trace.operators for source in node.inputs if source is not None}
-            self._parameters.observe(self._read)
+            without_gradients = self._read_without_gradients(self._capture.without_gradients)
+            self._parameters.observe(partial(self._feeding, trace), without_gradients)
             agent.watches.idle = self._parameters.idle
             if wanted:
                 self._note_step(trace)
             agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             agent.watches.loss_scaled = False
             self._capture.begin_step()
+
+    def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
+        """Return what goes into layers with trained weights."""
+        known, feeds = self._feeds
+        if known != trained or not known:
+            feeds = feeding(trace, trained)
+            self._feeds = frozenset(trained), feeds
+        return feeds
+
+    def _read_without_gradients(self, scopes: Collection[str]) -> Collection[str]:
+        """Return the weights that the step has read of modules with these scopes."""
+        return {name for name in self._read if scope_of_tensor(name) in scopes} if scopes else ()
 
     def _note_step(self, trace: Trace) -> None:
         """Note whether anything of a step was seen that somebody wanted to see."""
@@ -255,13 +285,20 @@ class Debugger(TrainingDebugger):
         self._oversights.step_done(has_operators=self._has_operators, why=why)
 
     def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
-        """Notice from which tensors a backward pass begins."""
+        """Notice from which tensors a backward pass begins, and when it has ended."""
         self._boundary.call(self._before_backward, tensors)
-        return original(tensors, *arguments, **named)
+        result = original(tensors, *arguments, **named)
+        self._boundary.call(self._after_backward)
+        return result
+
+    def _after_backward(self) -> None:
+        if not self._is_over and threading.get_ident() == self._thread:
+            self._gradients.backward_ends()
 
     def _before_backward(self, tensors: Any) -> None:
         if not self._is_over and threading.get_ident() == self._thread:
             self._oversights.backward_pass()
+            self._gradients.backward_begins()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and isinstance(capture, ModuleCapture):

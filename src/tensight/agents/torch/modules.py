@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.agent import Agent
     from tensight.agents.torch.boundary import Boundary
-    from tensight.agents.torch.names import Names
+    from tensight.agents.torch.names import ModuleName, Names
 
 MOST_TRACES = 32
 """Steps that run other calls than so many before them are shown as the last of those."""
@@ -47,6 +47,7 @@ _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 _functions: Callable[[], int] = torch.autograd._get_sequence_nr
 """How many functions of autograd this thread has made so far."""
 _thread = threading.get_ident
+_makes_gradients: Callable[[], bool] = torch.is_grad_enabled
 
 
 class ModuleCapture:
@@ -82,6 +83,7 @@ class ModuleCapture:
         self._on_outermost = on_outermost
         self._thread = _thread()
         self._records: dict[int, Record] = {}
+        self._passing_names: dict[str, Record] = {}
         self._first = Call(_PASSED_OVER, None)
         self._at = self._first
         self._mark = self._first
@@ -92,6 +94,8 @@ class ModuleCapture:
         self._is_other = False
         self._renewals = 0
         self._passing: Record | None = None
+        self._with_gradients: set[str] = set()
+        self._without_gradients: set[str] = set()
         self._branch: Branch | None = None
         self._calls = 0
         self._traces = 0
@@ -107,6 +111,11 @@ class ModuleCapture:
     def idle(self) -> bool:
         """Whether nothing ran since the step began."""
         return self._at is self._first
+
+    @property
+    def without_gradients(self) -> set[str]:
+        """Scopes of the modules that this step has called only where gradients were switched off."""
+        return self._without_gradients - self._with_gradients
 
     def start(self) -> None:
         """Install the hooks."""
@@ -135,6 +144,8 @@ class ModuleCapture:
         self._number = _functions()
         self._is_other = False
         self._passing = self._branch = self._again = None
+        self._with_gradients.clear()
+        self._without_gradients.clear()
         if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
             self._install()
         else:
@@ -227,6 +238,7 @@ class ModuleCapture:
             self._passing = record
             return
         self._passing = None
+        (self._with_gradients if _makes_gradients() else self._without_gradients).add(record.name.scope)
         number = _functions()
         if self._branch is not None:
             self._branch.enter(self._containers(), arguments, number)
@@ -404,11 +416,24 @@ class ModuleCapture:
         return self._branch
 
     def _record(self, module: torch.nn.Module) -> Record:
-        """Return the record of a module that was never called."""
-        record = Record(self._names.name(module), id(module))
+        """Return the record of a module that was never called: that of one that is gone and whose name it has taken."""
+        name = self._names.name(module)
+        earlier = None if name is None else self._passing_names.get(name.scope)
+        if name is not None and earlier is not None and self._can_take(earlier, name):
+            record = earlier
+            record.name, record.identity = name, id(module)
+        else:
+            record = Record(name, id(module))
+            if name is not None and name.is_leaf and not module._parameters:
+                self._passing_names[name.scope] = record
         self._records[id(module)] = record
         weakref.finalize(module, self._records.pop, id(module), None).atexit = False
         return record
+
+    def _can_take(self, record: Record, name: ModuleName) -> bool:
+        """Whether the module of a record is gone, and one of a name is like it."""
+        is_alike = (record.name.type, record.name.is_leaf) == (name.type, name.is_leaf)
+        return is_alike and self._records.get(record.identity) is not record
 
     def _left(self, record: Record) -> bool:
         """Take a call that ends from the stack; False if it is not known that it began."""
@@ -428,6 +453,7 @@ class ModuleCapture:
     def _forget_modules(self) -> None:
         self._remove_from_tensors()
         self._records.clear()
+        self._passing_names.clear()
         self._first = Call(_PASSED_OVER, None)
         self._calls = 0
         self.begin_step()

@@ -64,6 +64,7 @@ class Root:
     Attributes
     ----------
     module : weakref of Module
+    type : type
     scope : str
     prefix : str
         What stands before the names of its tensors.
@@ -74,6 +75,7 @@ class Root:
 
     def __init__(self, module: nn.Module, scope: str, prefix: str, has_parameters: bool) -> None:
         self.module = weakref.ref(module)
+        self.type = type(module)
         self.scope = scope
         self.prefix = prefix
         self.has_parameters = has_parameters
@@ -111,7 +113,7 @@ class Names:
     meet : callable (module) -> None
         Asked about each module that has no name: it may give it one, or have it passed over.
     on_gone : callable () -> None
-        Told when a model is there no more.
+        Told when a model with weights is there no more.
     """
 
     def __init__(self) -> None:
@@ -122,6 +124,7 @@ class Names:
         self.on_gone: Callable[[], None] = lambda: None
         self._passed_over: set[int] = set()
         self._entries: dict[int, list[TensorEntry]] = {}
+        self._departed: dict[type, Root] = {}
 
     def add(self, model: nn.Module) -> None:
         """Give names to a model and all its modules.
@@ -135,12 +138,14 @@ class Names:
             self._read(known.root)
         else:
             has_parameters = any(True for _ in inner.parameters())
-            scope, prefix = self._scope_and_prefix(inner, has_parameters)
-            root = Root(inner, scope, prefix, has_parameters)
-            self.roots.append(root)
+            root = Root(inner, *self._scope_and_prefix(inner, has_parameters), has_parameters)
+            self._hold(root, inner)
             self._read(root)
-            weakref.finalize(inner, self._forget, weakref.ref(self), root).atexit = False
         self._note_wrappers(model, self.modules[id(inner)])
+
+    def _hold(self, root: Root, model: nn.Module) -> None:
+        self.roots.append(root)
+        weakref.finalize(model, self._forget, weakref.ref(self), root).atexit = False
 
     def pass_over(self, module: nn.Module) -> None:
         """Never ask again about a module: it is no part of the training."""
@@ -151,9 +156,29 @@ class Names:
         """Return the name of a module; None if it belongs to no model of the training."""
         known = self.modules.get(id(module))
         if known is None and id(module) not in self._passed_over:
-            self.meet(module)
+            if not self._replaces(module):
+                self.meet(module)
             known = self.modules.get(id(module))
         return known
+
+    def _replaces(self, module: nn.Module) -> bool:
+        """Whether a module without modules and weights takes the name of one of its class that is gone.
+
+        A loss that is made anew in every step (``nn.CrossEntropyLoss()(logits, labels)``) is the same in each.
+        """
+        earlier = self._departed.get(type(module))
+        if earlier is None or module._modules or module._parameters or is_scripted(module):
+            return False
+        if any(root.scope == earlier.scope for root in self.roots):
+            return False
+        root = Root(module, earlier.scope, earlier.prefix, has_parameters=False)
+        self._hold(root, module)
+        root.modules.add(id(module))
+        self.modules[id(module)] = _name_of(module, root.scope, root)
+        weakref.finalize(module, self._forget_module, weakref.ref(self), root, id(module)).atexit = False
+        self._entries[id(root)] = list(_entries_of(module, root.prefix))
+        self.generation += any(buffer is not None for buffer in module._buffers.values())
+        return True
 
     def scope(self, module: nn.Module) -> str:
         """Return the scope of a module; empty if it belongs to no model of the training."""
@@ -230,15 +255,31 @@ class Names:
     @staticmethod
     def _forget(reference: weakref.ref[Names], root: Root) -> None:
         self = reference()
-        if self is not None:
-            self.roots.remove(root)
-            del self._entries[id(root)]
+        if self is None:
+            return
+        self.roots.remove(root)
+        entries = self._entries.pop(id(root))
+        if root.has_parameters:
             self.generation += 1
             self.on_gone()
+            return
+        self._departed[root.type] = root
+        self.generation += any(entry.holder.get(entry.key) is not None for entry in entries)
 
 
 NOBODY = ModuleName("", "", Root(nn.Module(), "", "", False), False, False)
 """The name of what has none."""
+
+
+def scope_of_tensor(name: str) -> str:
+    """Return the scope of the module that holds a weight or a buffer of a name.
+
+    Examples
+    --------
+    >>> scope_of_tensor("layer1.conv1.weight"), scope_of_tensor("weight")
+    ('Default/layer1/conv1', 'Default')
+    """
+    return "/".join([ROOT_SCOPE, *name.split(".")[:-1]])
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

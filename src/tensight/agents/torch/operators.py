@@ -137,6 +137,7 @@ class OperatorCapture:
         self._first_sequence = torch.autograd._get_sequence_nr()
         self._loading, self._mark = 0, None
         self._repeats = self._is_lost = self._passed_over = False
+        self._scopes.begin_step()
         self._enter()
 
     def end_step(self) -> Trace:
@@ -203,6 +204,11 @@ class OperatorCapture:
         """See operators again."""
         if self._is_captured and get_ident() == self._home:
             self._mode.thread = self._home
+
+    @property
+    def without_gradients(self) -> set[str]:
+        """Scopes of the modules that this step has called only where gradients were switched off."""
+        return self._scopes.without_gradients
 
     @property
     def idle(self) -> bool:

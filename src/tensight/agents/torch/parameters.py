@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Counts what the training counts, too.
 _NOT_OBSERVED = frozenset({"step"})
 
+_WRAPPED_AS = ("optimizer", "_optimizer")
+"""Attributes in which optimizers hold one that they wrap."""
+
 
 class Parameters(OutlivingTensors):
     """Everything that outlives a step, and the gradients of weights.
@@ -73,6 +76,13 @@ class Parameters(OutlivingTensors):
 
     def _weights_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    def _is_wrapped(self, optimizer: Any, other: Any) -> bool:
+        """Accelerate and Lightning wrap optimizers in others of their own, which are optimizers, too."""
+        if other is None:
+            return False
+        held = (vars(one).get(name) for one in (optimizer, other) for name in _WRAPPED_AS)
+        return any(one is optimizer or one is other for one in held)
 
     def _states_of(
         self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]

@@ -6,6 +6,7 @@ import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn.modules import module as global_hooks
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class ModuleScopes:
         self._boundary = boundary
         self._running: list[tuple[int, str]] = []
         self._known = {ROOT_SCOPE: ROOT_SCOPE}
+        self._with_gradients: set[str] = set()
+        self._without_gradients: set[str] = set()
         self.thread = 0
         self._handles: list[RemovableHandle] = []
 
@@ -58,6 +61,16 @@ class ModuleScopes:
     def scope(self) -> str:
         """The scope that runs now."""
         return self._running[-1][1] if self._running else ROOT_SCOPE
+
+    @property
+    def without_gradients(self) -> set[str]:
+        """Scopes entered since `begin_step`, and only where gradients were switched off."""
+        return self._without_gradients - self._with_gradients
+
+    def begin_step(self) -> None:
+        """Forget which scopes were entered."""
+        self._with_gradients.clear()
+        self._without_gradients.clear()
 
     def install(self) -> None:
         """Follow the modules of this thread from now on."""
@@ -90,6 +103,7 @@ class ModuleScopes:
                 return
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
+        (self._with_gradients if torch.is_grad_enabled() else self._without_gradients).add(scope)
         self._running.append((id(module), scope))
         self._entered(scope)
 

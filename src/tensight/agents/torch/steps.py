@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tensight.agents.oversights import Oversights
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.kept_gradients import KeptGradients
     from tensight.agents.torch.parameters import Parameters
 
 _OPTIMIZERS_CALL = 4
@@ -47,6 +48,8 @@ class Steps:
         Told when a loss is scaled: gradients may overflow on purpose until the step ends.
     oversights : Oversights
         Told of updates that are not counted.
+    gradients : KeptGradients
+        Told of updates.
     """
 
     def __init__(
@@ -58,9 +61,11 @@ class Steps:
         on_scaling: Callable[[], None],
         *,
         oversights: Oversights,
+        gradients: KeptGradients,
     ) -> None:
         self._parameters = parameters
         self._oversights = oversights
+        self._gradients = gradients
         self._capture = capture
         self._boundary = boundary
         self._on_step = on_step
@@ -114,6 +119,7 @@ class Steps:
             return None
         self._evaluations = 0
         self._oversights.update_begins()
+        self._gradients.update_begins(optimizer)
         self._parameters.note_update(optimizer)
         found = _closure(arguments, named)
         if found is None:
@@ -131,6 +137,7 @@ class Steps:
             return
         self._updates += 1
         self._oversights.update_ends()
+        self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
         self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
 
@@ -183,7 +190,7 @@ class Steps:
             self._foreign.clear()
         if id(optimizer) in self._foreign:
             return False
-        if parameters.knows(optimizer):
+        if parameters.knows(optimizer, is_updating=True):
             return True
         self._foreign.add(id(optimizer))
         return False

@@ -1,0 +1,121 @@
+"""Notices gradients that are not cleared between updates, so that each update makes those before it once more.
+
+One weight of each optimizer is followed. Its gradient was not cleared if it is the same tensor when the next backward
+pass begins, and nobody has written to it since the update; whoever scales it down instead has written to it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+
+from tensight.agents.oversights import UPDATES
+from tensight.agents.torch.arrays import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensight.agents.outliving import Updated
+    from tensight.agents.reader import TensorReader
+
+
+class KeptGradients:
+    """Follows the gradient of a weight of each optimizer.
+
+    Parameters
+    ----------
+    reader : TensorReader
+    report : callable (optimizer, weight) -> None
+        Told, once for each optimizer, its class and the name of the weight.
+    """
+
+    def __init__(self, reader: TensorReader, report: Callable[[str, str], None]) -> None:
+        self._reader = reader
+        self._report = report
+        self._followed: weakref.WeakKeyDictionary[torch.optim.Optimizer, _Followed] = weakref.WeakKeyDictionary()
+
+    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer is about to update."""
+        followed = self._followed.get(optimizer)
+        if followed is None or followed.is_settled:
+            return
+        followed.updates = followed.updates + 1 if followed.was_added_to else 0
+        if followed.updates == UPDATES:
+            followed.is_settled = True
+            self._report(type(optimizer).__name__, followed.name)
+
+    def update_ends(self, optimizer: torch.optim.Optimizer, weights: Sequence[Updated | None]) -> None:
+        """Note that an optimizer has updated its weights."""
+        followed = self._followed.get(optimizer)
+        if followed is None or followed.weight() is None:
+            first = next((weight for weight in weights if weight is not None and _gradient(weight) is not None), None)
+            if first is None:
+                return
+            followed = self._followed[optimizer] = _Followed(first)
+        followed.was_used()
+
+    def backward_begins(self) -> None:
+        """Note that a backward pass begins."""
+        for followed in self._followed.values():
+            if followed.is_there() and followed.updates == UPDATES - 1:
+                # Writing through `.data` is not counted. So the last time it is looked whether anything is there.
+                values = self._reader.host(followed.gradient())
+                followed.is_settled |= values is None or not values.any()
+
+    def backward_ends(self) -> None:
+        """Note that a backward pass has ended."""
+        for followed in self._followed.values():
+            followed.may_be_added_to()
+
+
+class _Followed:
+    """The gradient that an update has used, as long as nobody but backward passes writes to it."""
+
+    def __init__(self, weight: Updated) -> None:
+        self.name = weight.name
+        self.weight = weight.tensor
+        self.updates = 0
+        self.was_added_to = False
+        self.is_settled = False
+        self._used: weakref.ref[torch.Tensor] | None = None
+        self._version = 0
+
+    def gradient(self) -> torch.Tensor | None:
+        """Return the gradient that is there now."""
+        weight = self.weight()
+        return None if weight is None else weight.grad
+
+    def was_used(self) -> None:
+        """Note that an update has used the gradient."""
+        gradient = None if self.is_settled else self.gradient()
+        self.was_added_to = False
+        # Others have memory somewhere else, and count differently.
+        self._used = weakref.ref(gradient) if type(gradient) is torch.Tensor else None
+        self._version = 0 if gradient is None else version_of(gradient)
+
+    def is_there(self) -> bool:
+        """Whether the gradient is as the update, and backward passes since then, have left it."""
+        if self._used is None:
+            return False
+        gradient = self.gradient()
+        if gradient is None or gradient is not self._used() or version_of(gradient) != self._version:
+            self._used, self.was_added_to = None, False
+            return False
+        return True
+
+    def may_be_added_to(self) -> None:
+        """Take note if a backward pass has added to it."""
+        if self._used is None:
+            return
+        gradient = self.gradient()
+        if gradient is None or gradient is not self._used():
+            self._used, self.was_added_to = None, False
+        elif version_of(gradient) != self._version:
+            self._version, self.was_added_to = version_of(gradient), True
+
+
+def _gradient(weight: Updated) -> torch.Tensor | None:
+    tensor = weight.tensor()
+    return None if tensor is None else tensor.grad
