@@ -53,7 +53,7 @@ class Programs:
     def __init__(self, parameters: OutlivingTensors) -> None:
         self._parameters = parameters
         self._numbers: dict[tuple[tuple[str, tuple[Source | None, ...]], ...], int] = {}
-        self._programs: dict[tuple[int, int], tuple[Trace, Program]] = {}
+        self._programs: dict[int, tuple[Trace, int, Program]] = {}
 
     def preview(self, trace: Trace) -> Program:
         """Return what is known before the first step; the first real program takes its place."""
@@ -61,22 +61,25 @@ class Programs:
 
     def running(self, trace: Trace) -> Program:
         """Return what runs in a step that is not over: a known program, or as much as has run of a new one."""
-        key = id(trace), self._parameters.generation
-        if key in self._programs or self._key(trace) in self._numbers:
+        if id(trace) in self._programs or self._key(trace) in self._numbers:
             return self.program(trace)
         number = len(self._numbers)
         return Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
 
     def program(self, trace: Trace) -> Program:
         """Return the program of a step."""
-        key = id(trace), self._parameters.generation
-        known = self._programs.get(key)
-        if known is None:
-            number = self._number(trace)
-            # The trace is kept, so that no other one gets its identity.
-            known = trace, Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
-            self._programs[key] = known
-        return known[1]
+        generation = self._parameters.generation
+        known = self._programs.get(id(trace))
+        if known is not None and known[1] == generation:
+            return known[2]
+        number = self._number(trace)
+        program = Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
+        if known is not None and known[2] == program:
+            # What has come is like what has gone.
+            program = known[2]
+        # The trace is kept, so that no other one gets its identity.
+        self._programs[id(trace)] = trace, generation, program
+        return program
 
     def _number(self, trace: Trace) -> int:
         return self._numbers.setdefault(self._key(trace), len(self._numbers))
