@@ -102,6 +102,8 @@ def test_before_the_first_step_there_is_nothing_to_walk_through(dump_200: Path) 
             for action in ("next_node", "previous_node"):
                 with pytest.raises(StateError, match="nothing has run before step 1"):
                     await session.command(Command(action=action))  # type: ignore[arg-type]
+            with pytest.raises(StateError, match="is for a training that runs"):
+                await session.command(Command(action="look_closer"))
 
     asyncio.run(ask())
 

@@ -77,6 +77,8 @@ class Agent:
         Whether anything is wanted of the step that begins; else an adapter's hooks do nothing.
     stops_at_nodes : bool
         Whether `node_done` is to be called after each node.
+    looks_closer : bool
+        Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
     """
@@ -109,6 +111,7 @@ class Agent:
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False
+        self.looks_closer = False
         self.running_program: Callable[[], Program] | None = None
         self._reader = reader
         self._process_id = os.getpid()
@@ -122,7 +125,9 @@ class Agent:
         self._cursor = NodeCursor(self.places) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
         telemetry = Telemetry(self.places)
-        introduction = Introduction(settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor)
+        introduction = self._introduction = Introduction(
+            settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor
+        )
         attachment = self._attachment = Attachment(settings, introduction, telemetry)
         self._background = attachment.background
         programs = self._programs = KnownPrograms(attachment, introduction, self.watches, self.recorder)
@@ -139,6 +144,7 @@ class Agent:
                 program=lambda: programs.latest,
             ),
             check_again=self._check_again,
+            look_closer=self._look_closer,
             announce=attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
@@ -154,6 +160,10 @@ class Agent:
         atexit.register(self.close_at_exit)
 
     # --- what an adapter tells ---
+
+    def offer_closer_look(self) -> None:
+        """Tell the server, when it is found, that every operator can be captured instead of calls of modules."""
+        self._introduction.looks_closer = True
 
     def attach(self, program: Program) -> None:
         """Look for the debug server and wait for its first commands, before the first step.
@@ -326,7 +336,7 @@ class Agent:
     def silence(self) -> Attachment:
         """Do nothing from now on; return what a forked process must never free."""
         self._is_over = True
-        self.capturing = self.stops_at_nodes = False
+        self.capturing = self.stops_at_nodes = self.looks_closer = False
         needs = self.places.needs
         needs[:] = bytes(len(needs))
         self.places.decide_needs(lambda _: Need.NOTHING)
@@ -417,6 +427,15 @@ class Agent:
             scaled_skip=scaled_skip,
             again=again,
         )
+
+    def _look_closer(self) -> None:
+        """Have every operator captured from the next step on, because a person asks for it."""
+        if not self._introduction.looks_closer:
+            return
+        self.looks_closer = True
+        self._introduction.captures_operators()
+        self._needs.captures_modules = False
+        self.watches.look_closer()
 
     def _check_again(self) -> list[AgentHit]:
         """Check all watchpoints once more, because a person asks for it; return the hits on what has run."""

@@ -76,6 +76,8 @@ class CommandLoop:
     answers : Answers
     check_again : callable
         Checks all watchpoints on the values of the step at which the training stands, and returns the hits.
+    look_closer : callable
+        Has every operator captured from the next step on.
     announce : callable
         Tells the server once more who the process is; returns why that failed, empty if it did not.
     hit_messages : callable
@@ -94,6 +96,7 @@ class CommandLoop:
         answers: Answers,
         *,
         check_again: Callable[[], list[AgentHit]],
+        look_closer: Callable[[], None],
         announce: Callable[[], str],
         hit_messages: Callable[[Iterable[AgentHit]], list[WatchpointHit]],
     ) -> None:
@@ -101,6 +104,7 @@ class CommandLoop:
         self._watches = watches
         self._answers = answers
         self._check_again = check_again
+        self._look_closer = look_closer
         self._announce = announce
         self._hit_messages = hit_messages
         self._watchpoints: set[int] = set()
@@ -174,6 +178,9 @@ class CommandLoop:
     def _run(self, command: RunCMD) -> Order | None:
         if command.run_level == b"recheck":
             self.send_hits(replace(hit, is_new=True) for hit in self._check_again())
+            return None
+        if command.run_level == b"closer":
+            self._look_closer()
             return None
         if command.run_level == b"node":
             return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME), back=command.back)

@@ -54,6 +54,8 @@ class Introduction:
         Whether the server is Tensight's; the original's understands less.
     programs : list of Program
         Those that the server has been told of, or will be.
+    looks_closer : bool
+        Whether it captures calls of modules, and can capture every operator from a step on.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Introduction:
         self.key = uuid.uuid4().hex
         self.is_ours = True
         self.programs: list[Program] = []
+        self.looks_closer = False
         self._settings = settings
         self._framework = framework
         self._script = script
@@ -75,6 +78,10 @@ class Introduction:
         self._goes_back = goes_back
         self._sources = SourceTexts()
         self._version = _VERSIONS[0]
+
+    def captures_operators(self) -> None:
+        """Note that the process captures every operator from now on, and can stop at each."""
+        self.looks_closer, self._stops_at_nodes = False, True
 
     def find_out(self, connection: Connection, *, timeout_s: float, wait_for_ready: bool = False) -> str:
         """Find out which server there is; return why none answers, empty if one does."""
@@ -190,6 +197,7 @@ class Introduction:
                 history=bool(settings.record),
                 conditions=True,
                 back=self._goes_back,
+                closer=self.looks_closer,
             ),
             script=encoded(self._script),
             run_at_start=run_at_start,

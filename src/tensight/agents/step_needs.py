@@ -34,6 +34,8 @@ class StepNeeds:
     ----------
     looks_at_all : bool
         Whether somebody will look at the step, at whatever part of it.
+    captures_modules : bool
+        Whether calls of modules are captured, and not every operator.
     may_watch_anew : bool
         Whether there may be other watchpoints than before.
     """
@@ -50,6 +52,7 @@ class StepNeeds:
         self._spares_states = False
         self._watches_weights = False
         self.looks_at_all = False
+        self.captures_modules = settings.capture == "modules"
         self.may_watch_anew = True
 
     @property
@@ -78,7 +81,7 @@ class StepNeeds:
         partial, base = self._settings.partial_memory, Need.NOTHING
         # References to thousands of intermediates keep memory from being used again, which costs more than the
         # watching; where operators are captured, an adapter shows the values of what hits all the same.
-        watches_modules = watches and self._settings.capture == "modules"
+        watches_modules = watches and self.captures_modules
         everything = looks_at_all or self._recorder.is_on
         if not partial and (everything or watches_modules):
             # What nobody was sure to look at gets its hashes when the training stops.

@@ -144,6 +144,15 @@ class Watches:
         self._decide_again()
         return ""
 
+    def look_closer(self) -> None:
+        """Check watchpoints as soon as operators have run, from now on; what they hit on next is new."""
+        self._check_at_nodes = True
+        for number, earlier in self._watches.items():
+            watch = self._watches[number] = Watch(earlier.rule, self._layers, check_at_nodes=True)
+            watch.go_on_from(earlier)
+        self._causes.forget_all()
+        self._decide_again()
+
     def delete(self, number: int) -> None:
         """Delete a watchpoint, if it is there."""
         if self._watches.pop(number, None) is not None:

@@ -48,6 +48,10 @@ class AgentCauses:
         """Forget the hits of a watchpoint that looks for something else now."""
         self._causes.forget(watchpoint)
 
+    def forget_all(self) -> None:
+        """Forget what has been reported: other nodes are looked at."""
+        self._causes.forget()
+
     def judge(self, hits: list[AgentHit], running: Callable[[], Program] | None = None) -> list[AgentHit]:
         """Return the hits of a step, or of a node of it, each with whether it is a reason to stop.
 

@@ -68,6 +68,8 @@ def _print_origin(out: Console, session: Session, origin: OriginRecord) -> None:
         out.print(f"    [yellow]It may have begun in any of:[/] {escape(', '.join(origin.candidates))}")
     if origin.line is not None:
         print_source(out, origin.line)
+        if origin.line.end_line is not None and session.summary.capabilities.can_look_closer:
+            out.print("    [dim]Look closer: session.look_closer() goes on, and names the operator at the next stop[/]")
     out.print()
 
 

@@ -114,6 +114,25 @@ class Running(SessionPart):
         """
         return self._command("run_to_node", node=node, rank=rank, graph=graph)
 
+    def look_closer(self, steps: int = -1) -> Self:
+        """Capture every operator from the next step on, and go on until something hits.
+
+        What a container, the script or a loss function computes between two calls of modules is told as a range of
+        lines. If it goes wrong again, the operator is named now, and its line. What hits first is new, whatever was
+        reported before. See the capability ``can_look_closer``.
+
+        Parameters
+        ----------
+        steps : int
+            At most so many steps; -1 for no limit.
+
+        Examples
+        --------
+        >>> session.look_closer().wait(60).node  # doctest: +SKIP
+        'Default/div-op0'
+        """
+        return self._command("look_closer", steps=steps)
+
     def pause(self) -> Self:
         """Stop a run at its next step.
 

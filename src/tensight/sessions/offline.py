@@ -147,7 +147,10 @@ class OfflineSession(DumpSession):
                 self._required()
             if command.action not in ("pause", "terminate") and self._state is not State.PAUSED:
                 raise StateError(f"{command.action} is possible while the session is paused; it is {self._state.value}")
-            await actions[command.action](command)
+            action = actions.get(command.action)
+            if action is None:
+                raise StateError(f"a dump cannot do {command.action!r}; that is for a training that runs")
+            await action(command)
         return self.record()
 
     async def _continue(self, command: Command) -> None:

@@ -106,9 +106,6 @@ class Causes:
         if running is not None and len(self._sick) > 1 and is_unsure:
             self._inputs = running()
             judged = list(map(self._is_new, hits))
-        if running is None and not (self._new or self._poisoned):
-            # The whole step is known, and what it did not compute came into it with the NaN.
-            judged = [is_new or self._is_new_data(hit) for hit, is_new in zip(hits, judged, strict=True)]
         self._new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
         return judged
 
@@ -154,10 +151,6 @@ class Causes:
             # An operator that runs for the first time: nobody knows what went in.
             return self._sick <= {hit.node}
         return not self._inherits(hit.node)
-
-    def _is_new_data(self, hit: HitFacts) -> bool:
-        is_data = not hit.is_persistent and hit.node not in self._inputs
-        return is_data and hit.is_non_finite and hit.key not in self._ongoing
 
     def _inherits(self, name: str) -> bool:
         """Whether a NaN or Inf that was reported went into an operator, directly or through what nobody checks."""

@@ -67,6 +67,11 @@ def recheck() -> EventReply:
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"recheck"))
 
 
+def look_closer() -> EventReply:
+    """Return the command to capture every operator from the next step on; see `Abilities.closer`."""
+    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"closer"))
+
+
 def exit_command(message: str = "") -> EventReply:
     """Return the command to end the training."""
     return EventReply(status=EventReply.OK, exit=True, message=_shortened(message))

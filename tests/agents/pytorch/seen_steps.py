@@ -58,6 +58,7 @@ class SeeingAgent:
     need: Need = Need.ROW
     capturing: bool = True
     stops_at_nodes: bool = False
+    looks_closer: bool = False
     closed: bool = False
     step: int = 0
     places: PlaceTable = field(default_factory=PlaceTable)
@@ -96,6 +97,9 @@ class SeeingAgent:
 
     def report(self, text: str) -> None:
         self.reports.append(text)
+
+    def offer_closer_look(self) -> None:
+        """Nobody asks for it."""
 
     def diverges(self, *, is_known: bool) -> None:
         """Nothing is decided within a step."""

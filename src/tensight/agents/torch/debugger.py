@@ -30,7 +30,7 @@ from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
-from tensight.agents.traced_programs import Programs
+from tensight.agents.traced_programs import Programs, Trace
 from tensight.errors import InputError
 from tensight.graph import is_gradient_scope
 from tensight.graph.layers import OPTIMIZER_SCOPE
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from tensight.agents.program import Program
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
-    from tensight.agents.traced_programs import Trace
 
 _OF_NO_MODULE = (
     "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
@@ -177,14 +177,15 @@ class Debugger(TrainingDebugger):
             alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
             discovery.meet(first, alive)
             optimizers = optimizers or [one for one in alive if issubclass(type(one), torch.optim.Optimizer)]
+        self._names = names
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
-        capture = self._capture = self._new_capture(agent, names, discovery)
+        self._discovery = discovery
+        capture = self._capture = self._new_capture(agent, settings.capture)
         for optimizer in optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []
-        self._names = names
         oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
         gradients = self._gradients = KeptGradients(TorchReader(), oversights.kept_gradient)
         self._steps = Steps(
@@ -196,13 +197,16 @@ class Debugger(TrainingDebugger):
             oversights=oversights,
             gradients=gradients,
         )
-        agent.running_program = lambda: self._programs.running(capture.preview())
+        agent.running_program = self._running_program
+        if isinstance(capture, ModuleCapture):
+            agent.offer_closer_look()
         self._parameters.observe()
         agent.attach(self._programs.preview(capture.preview()))
         self._steps.install()
         self._replaced.put(torch.autograd, "backward", self._backward_begins)
         self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
         capture.start()
+        self._look_closer_if_asked()
         self._leave_children()
 
     def _detach(self) -> None:
@@ -216,18 +220,31 @@ class Debugger(TrainingDebugger):
                 parts.callback(self._capture.stop)
             parts.callback(self._wait_no_more)
 
-    def _new_capture(self, agent: Agent, names: Names, discovery: Discovery) -> Capture:
+    def _new_capture(self, agent: Agent, kind: str) -> Capture:
         def passes_over(module: nn.Module) -> bool:
             if self._steps is not None:
                 self._steps.note_compiled_update()
-            return self._is_evaluated_beside and discovery.is_evaluation(module)
+            return self._is_evaluated_beside and self._discovery.is_evaluation(module)
 
         on_outermost = self._forward_done if self._settings.step_on == "forward" else None
-        if self._settings.capture == "ops":
+        if kind == "ops":
             from tensight.agents.torch.operators import OperatorCapture
 
-            return OperatorCapture(agent, names, self._boundary, passes_over, on_outermost)
-        return ModuleCapture(agent, names, self._boundary, passes_over=passes_over, on_outermost=on_outermost)
+            return OperatorCapture(agent, self._names, self._boundary, passes_over, on_outermost)
+        return ModuleCapture(agent, self._names, self._boundary, passes_over=passes_over, on_outermost=on_outermost)
+
+    def _running_program(self) -> Program:
+        """Return what has run so far in a step."""
+        return self._programs.running(Trace() if self._capture is None else self._capture.preview())
+
+    def _look_closer_if_asked(self) -> None:
+        """Capture every operator from the step that begins on, if somebody wants that since the last one ended."""
+        agent, capture, steps = self._agent, self._capture, self._steps
+        if agent is None or steps is None or not agent.looks_closer or not isinstance(capture, ModuleCapture):
+            return
+        capture.stop()
+        self._capture = steps.capture = self._new_capture(agent, "ops")
+        self._capture.start()
 
     @property
     def _is_evaluated_beside(self) -> bool:
@@ -262,6 +279,7 @@ class Debugger(TrainingDebugger):
             agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             agent.watches.loss_scaled = False
             self._capture.begin_step()
+            self._look_closer_if_asked()
 
     def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
         """Return what goes into layers with trained weights."""

@@ -66,7 +66,7 @@ class Steps:
         self._parameters = parameters
         self._oversights = oversights
         self._gradients = gradients
-        self._capture = capture
+        self.capture = capture
         self._boundary = boundary
         self._on_step = on_step
         self._on_scaling = on_scaling
@@ -161,9 +161,9 @@ class Steps:
 
     def _begin_evaluation(self) -> None:
         if self._evaluations:
-            self._capture.begin_evaluation()
+            self.capture.begin_evaluation()
         else:
-            self._capture.mark_evaluation()
+            self.capture.mark_evaluation()
         self._evaluations += 1
 
     def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:

@@ -75,6 +75,12 @@ class Conductor:
         has_run = bool(live) and all(process.step > 0 for process in live)
         return has_run and self.can_stop_at_nodes and all(process.identity.abilities.back for process in live)
 
+    @property
+    def can_look_closer(self) -> bool:
+        """Whether all processes capture calls of modules, and can capture every operator from the next step on."""
+        live = self._session.live
+        return bool(live) and all(process.identity.abilities.closer for process in live)
+
     # --- what happens ---
 
     def advance(self) -> None:
@@ -289,6 +295,7 @@ class Conductor:
             "next_node": self._next_node,
             "previous_node": self._previous_node,
             "run_to_node": self._run_to_node,
+            "look_closer": self._look_closer,
         }
         action = actions.get(command.action)
         if action is None:
@@ -356,6 +363,17 @@ class Conductor:
     def _run_to_node(self, command: Command) -> None:
         self._require_nodes()
         self._start(RunToNode(self._targets(command)))
+
+    def _look_closer(self, command: Command) -> None:
+        if not self.can_look_closer:
+            raise StateError(
+                "every operator is captured already"
+                if self.can_stop_at_nodes
+                else "this training cannot capture every operator from a step on"
+            )
+        for process in self._session.live:
+            process.look_closer()
+        self._continue(command)
 
     def _targets(self, command: Command) -> dict[TrainingProcess, str]:
         """Return the full name of the operator that a command names in each process that has it."""

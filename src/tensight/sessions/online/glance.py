@@ -59,6 +59,7 @@ def capabilities_now(session: OnlineSession) -> dict[str, bool]:
         "can_previous_node": is_paused and session.conductor.can_go_back,
         "can_run_to_node": at_nodes,
         "can_recheck": is_paused,
+        "can_look_closer": is_paused and session.conductor.can_look_closer,
         "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
         "has_execution_history": True,
         "has_origin": session.identity.is_agent and not session.recording.statistics.is_empty,

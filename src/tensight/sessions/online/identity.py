@@ -35,6 +35,7 @@ class Abilities:
     history: bool = False
     conditions: bool = False
     back: bool = False
+    closer: bool = False
 
     @classmethod
     def of(cls, message: AbilitiesMessage) -> Abilities:

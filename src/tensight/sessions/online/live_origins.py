@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensight.analysis import Anomaly, Origin
+    from tensight.graph import SourceFrame
     from tensight.sessions.online.rank_graphs import RankGraphs
     from tensight.sessions.online.statistics_store import StatisticsStore
 
@@ -38,6 +39,49 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
     StorageError
         The statistics cannot be read.
     """
+    around = _around(store, rank, graphs)
+    found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
+    with_lines = (_with_line(origin, graphs) for origin in found if origin is not None)
+    return in_causal_order(with_lines, lambda _, name: graphs.graph(name))
+
+
+def looked_at_closer(
+    origin: Origin, store: StatisticsStore, last: int, graphs: RankGraphs, since: int | None
+) -> list[Origin]:
+    """Return what is told in place of an origin when every operator has been captured since it was found.
+
+    What began at an operator within its lines has taken its place; anything else is told beside it. What only came in
+    says nothing of where it began.
+
+    Parameters
+    ----------
+    origin : Origin
+    store : StatisticsStore
+    last : int
+        The last iteration that counts.
+    graphs : RankGraphs
+        Of the origin's rank.
+    since : int or None
+        The first iteration of which every operator was captured; None if there is none.
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    rank = origin.address.rank
+    if since is None or origin.address.iteration >= since:
+        return [origin]
+    again = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
+    if again is None or again.arrived or not again.certain:
+        return [origin]
+    again, frame = _with_line(again, graphs), origin.user_frame
+    is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
+    return [again] if is_within else [origin, again]
+
+
+def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ToldSteps]:
+    """Return a function from an iteration to what was told of it, and of what the one before left."""
     tables: dict[int, ToldSteps] = {}
 
     def around(iteration: int) -> ToldSteps:
@@ -47,9 +91,51 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
             tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs)
         return tables[iteration]
 
-    found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
-    with_lines = (_with_line(origin, graphs) for origin in found if origin is not None)
-    return in_causal_order(with_lines, lambda _, name: graphs.graph(name))
+    return around
+
+
+def _is_within(frame: SourceFrame, lines: SourceFrame) -> bool:
+    """Whether a line is one of several."""
+    if frame.file != lines.file or frame.line is None or lines.line is None:
+        return False
+    return lines.line <= frame.line <= (lines.end_line or lines.line)
+
+
+def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: RankGraphs) -> list[str]:
+    """Return the names of weights that hold NaN or Inf after an iteration.
+
+    Parameters
+    ----------
+    store : StatisticsStore
+    rank : int
+    iteration : int
+    graphs : RankGraphs
+        Of the rank.
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    told = told_steps(store.told(rank, iteration, only_parameters=True), rank, graphs)
+    amounts, _ = told.bounds("non_finite_count")
+    weights = {name for graph in graphs.graphs for name in graph.parameter_roles.trainable}
+    names = (tensor.node for tensor, amount in zip(told.tensors, amounts.tolist(), strict=True) if amount)
+    return sorted({name for name in names if name in weights})
+
+
+def _looked_at_closer(origin: Origin, again: Origin | None) -> list[Origin]:
+    """Return what is told of an origin that was looked at closer, from what was found then.
+
+    What began at an operator within its lines has taken its place; anything else is told beside it. What only came in
+    says nothing of where it began.
+    """
+    is_news = again is not None and again.address.iteration > origin.address.iteration
+    if again is None or not is_news or again.arrived or not again.certain:
+        return [origin]
+    frame = origin.user_frame
+    is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
+    return [again] if is_within else [origin, again]
 
 
 def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
@@ -61,7 +147,12 @@ def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
 
 
 def _first(
-    anomaly: Anomaly, store: StatisticsStore, rank: int, last: int, around: Callable[[int], ToldSteps]
+    anomaly: Anomaly,
+    store: StatisticsStore,
+    rank: int,
+    last: int,
+    around: Callable[[int], ToldSteps],
+    begin: int = 0,
 ) -> Origin | None:
     """Return the origin in the first iteration in which a node brings the anomaly into the world.
 
@@ -81,7 +172,7 @@ def _first(
                 return after, origin
         return after, None
 
-    low, origin = look(-1, MOST_STEPS, last + 1)
+    low, origin = look(begin - 1, MOST_STEPS, last + 1)
     if origin is not None or low >= last:
         return origin
     high, origin = look(max(low, last - MOST_STEPS), MOST_STEPS, last + 1)

@@ -120,6 +120,7 @@ class TrainingProcess:
         self.node = ""
         self.root_id: int | None = None
         self.oldest: int | None = None
+        self.closer_since: int | None = None
         self.hashes: dict[ComparedTensor, int] = {}
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
         self.graph_bytes: dict[str, int] = {}
@@ -226,6 +227,13 @@ class TrainingProcess:
             "root_id": self.root_id,
             "sent": sorted(self.sent),
         }
+
+    def look_closer(self) -> None:
+        """Have it capture every operator from its next step on."""
+        abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)
+        self.identity = replace(self.identity, abilities=abilities)
+        self.closer_since = self.iteration + 1
+        self.queue.append(wire.look_closer())
 
     # --- one handler for each message; those of tensors are in `answers` ---
 

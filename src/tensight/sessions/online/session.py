@@ -16,7 +16,7 @@ from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.glance import capabilities_now, glance, message
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
-from tensight.sessions.online.live_origins import live_origins
+from tensight.sessions.online.live_origins import live_origins, looked_at_closer, lost_weights
 from tensight.sessions.online.overview import ToldSource, known_steps
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
@@ -337,8 +337,24 @@ class OnlineSession(Session):
                 await self.shown.obey(command)
             else:
                 self.conductor.obey(command)
+            if command.action == "look_closer":
+                await self._warn_of_lost_weights()
             self.announce(news=True)
             return self.record()
+
+    async def _warn_of_lost_weights(self) -> None:
+        """Say so where weights are not finite: then what the next steps compute is not, whatever was wrong before."""
+        for rank, process in sorted(self.processes.items()):
+            names = await asyncio.to_thread(
+                lost_weights, self.recording.statistics, rank, process.iteration, process.graphs
+            )
+            if names:
+                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+                self.warn(
+                    f"rank {rank}: after step {process.step} {names[0]}{more} hold NaN or Inf, so what is computed from"
+                    " now on does, too, and what was wrong before cannot be told any more; to have the operator named,"
+                    " run the training again with every operator captured (--capture ops)"
+                )
 
     def editable(self) -> None:
         """Refuse if watchpoints may not be changed now. StateError."""
@@ -428,7 +444,12 @@ class OnlineSession(Session):
             for rank, process in sorted(self.processes.items()):
                 found += live_origins(store, rank, self.iteration_of(process), process.graphs)
             told = in_causal_order(across_ranks(found), lambda rank, name: self.process_of(rank).graphs.graph(name))
-            return origin_records(told, self.texts)
+            closer = []
+            for origin in told:
+                process = self.process_of(origin.address.rank)
+                last, since = self.iteration_of(process), process.closer_since
+                closer += looked_at_closer(origin, store, last, process.graphs, since)
+            return origin_records(closer, self.texts)
 
         return await asyncio.to_thread(find)
 

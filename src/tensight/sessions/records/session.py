@@ -56,6 +56,8 @@ class Capabilities(Record):
     can_edit_watchpoints: bool = False
     """Watchpoints may be changed now."""
     can_recheck: bool = False
+    can_look_closer: bool = False
+    """Calls of modules are captured; every operator can be from the next step on."""
     can_draw_graph: bool = False
     """False if a graph has more nodes than ``--max-graph-node-size``; it can still be listed and searched."""
     has_previous_values: bool = False
@@ -190,12 +192,13 @@ class Command(Record):
         "next_node",
         "previous_node",
         "run_to_node",
+        "look_closer",
         "go_to_step",
         "step_back",
     ]
     steps: int = Field(default=-1, ge=-1, le=2**31 - 1)
-    """``continue``: how many steps, -1 until something stops it; ``go_to_step``: the step; ``step_back``: how many,
-    -1 counts as 1."""
+    """``continue``, ``look_closer``: how many steps, -1 until something stops it; ``go_to_step``: the step;
+    ``step_back``: how many, -1 counts as 1."""
     stop_on: Literal["new", "every"] = "new"
     """``continue``: which hits stop it: those that were not reported before and do not follow from what was, or all."""
     rank: int | None = None

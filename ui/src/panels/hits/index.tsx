@@ -4,6 +4,7 @@ import { useVirtualizer } from '@tanstack/react-virtual'
 import { useEffect, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'
+import type { Session } from '~/api/types'
 import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { useView } from '~/state/store'
@@ -27,6 +28,7 @@ export function Hits() {
     <div className="fill" data-testid="panel-hits">
       {(total > 1 || isFiltered) && <HitFilters filter={filter} change={setFilter} />}
       {session?.outdated && total > 0 && <Outdated />}
+      {session?.ongoing && <Ongoing {...session.ongoing} />}
       {data && total > 0 && (
         <div className={classes['total']} data-testid="hits-total">
           {t('total', { count: total, step: data.step })}
@@ -87,6 +89,16 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
           )
         })}
       </ol>
+    </div>
+  )
+}
+
+/** What goes on hitting, and stops the run no more. */
+function Ongoing({ step, since, tensors }: NonNullable<Session['ongoing']>) {
+  const { t } = useTranslation(hitsTexts)
+  return (
+    <div className={classes['ongoing']} role="note" data-testid="hits-ongoing">
+      {t('ongoing', { count: tensors, since, step })}
     </div>
   )
 }

@@ -13,6 +13,10 @@ export const hitsTexts = texts(
     list: 'Nodes with hits at step {{step}}, in the order of execution',
     total_one: '1 node at step {{step}}, in the order of execution',
     total_other: '{{count}} nodes at step {{step}}, in the order of execution',
+    ongoing_one:
+      'Since step {{since}}, 1 tensor goes on hitting (last at step {{step}}). It was reported before, or follows from what was, and stops the run no more.',
+    ongoing_other:
+      'Since step {{since}}, tensors go on hitting ({{count}} at step {{step}}). They were reported before, or follow from what was, and stop the run no more.',
     outdated: 'Watchpoints have changed since these hits were computed.',
     open: 'Open {{tensor}}',
     place: 'Number {{place}} in the order of execution of the step',
@@ -41,6 +45,10 @@ export const hitsTexts = texts(
     list: '第 {{step}} 步命中的节点，按执行顺序',
     total_one: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
     total_other: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
+    ongoing_one:
+      '自第 {{since}} 步起，有 {{count}} 个张量持续命中（最近为第 {{step}} 步）：此前已报告，或由此引起，不再使运行停下。',
+    ongoing_other:
+      '自第 {{since}} 步起，张量持续命中（第 {{step}} 步有 {{count}} 个）：此前已报告，或由此引起，不再使运行停下。',
     outdated: '监测点已改变，这些命中已过期。',
     open: '打开{{tensor}}',
     place: '本步执行顺序第 {{place}} 位',

@@ -79,3 +79,9 @@ export function addressOf(finding: Finding): string {
 export function stepOf(finding: Finding): number {
   return finding.kind === 'origin' ? finding.origin.step : finding.node.step
 }
+
+/** Whether an origin is not told by its operator alone: its code is a range of lines, or it is not certain. */
+export function isVague(finding: Finding): boolean {
+  if (finding.kind === 'hit' || finding.origin.arrived) return false
+  return !finding.origin.certain || typeof finding.origin.line?.end_line === 'number'
+}

@@ -10,6 +10,7 @@ import {
   IconCode,
   IconListDetails,
   IconTable,
+  IconZoomIn,
 } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -19,7 +20,7 @@ import { conditionTexts } from '~/parts/conditionTexts'
 import { useConditionWords } from '~/parts/conditionWords'
 import { HitMeasures } from '~/parts/HitMeasures'
 import { useView } from '~/state/store'
-import { nodeOf, stepOf, type Finding } from './findings'
+import { isVague, nodeOf, stepOf, type Finding } from './findings'
 import { Details } from './Details'
 import { useFolded } from './folding'
 import { NodeLink } from './NodeLink'
@@ -95,6 +96,9 @@ function Banner({ found, nodes }: Findings) {
             <div className={classes['buttons']}>
               <ActionButton id="origin.node" icon={<IconBinaryTree2 size={14} />} withLabel />
               <ActionButton id="origin.tensor" icon={<IconTable size={14} />} withLabel />
+              {session?.capabilities.can_look_closer && isVague(finding) && (
+                <ActionButton id="origin.closer" icon={<IconZoomIn size={14} />} withLabel />
+              )}
               {stepOf(finding) !== session?.step && (
                 <ActionButton id="origin.step" icon={<IconClockHour4 size={14} />} withLabel />
               )}

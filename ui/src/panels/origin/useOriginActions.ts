@@ -4,7 +4,7 @@ import { useCommand, useSession } from '~/api/queries'
 import type { Action } from '~/state/actions'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
-import { addressOf, nodeOf, stepOf, type Finding } from './findings'
+import { addressOf, isVague, nodeOf, stepOf, type Finding } from './findings'
 import { originTexts } from './texts'
 
 /** Offer what can be done with a finding. */
@@ -22,6 +22,7 @@ export function useOriginActions(
   const { mutate: command } = useCommand()
   const { isFolded, fold, hasDetails, setDetails } = shown
   const canGo = session?.capabilities.can_go_to_step === true
+  const canLook = session?.capabilities.can_look_closer === true
   const step = session?.step
   const actions = useMemo((): Action[] => {
     if (!finding) return []
@@ -74,7 +75,16 @@ export function useOriginActions(
         run: () => command({ action: 'go_to_step', steps: stepOf(finding) }),
       })
     }
+    if (canLook && isVague(finding)) {
+      found.push({
+        id: 'origin.closer',
+        label: t('lookCloser'),
+        keys: 'alt+C',
+        group,
+        run: () => command({ action: 'look_closer', steps: -1 }),
+      })
+    }
     return found
-  }, [finding, t, step, canGo, command, isFolded, fold, hasDetails, setDetails])
+  }, [finding, t, step, canGo, canLook, command, isFolded, fold, hasDetails, setDetails])
   useActions(actions)
 }
