@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,23 @@ def test_zeros_hit_where_they_are_born(persistence: int) -> None:
     assert network.see({**values, dead: [0.0, 1.0]}) == [(1, second)]
     # A weight that begins at zero is told of by its own watchpoints.
     assert network.see({**values, dead: [0.0, 1.0], "two.weight": [0.0]}) == []
+
+
+def test_zeros_are_explained_by_what_goes_in_in_the_graph_that_runs() -> None:
+    network = Network("one", "head")
+    network.watch("unintended_zeros persist=3", "hidden")
+    hidden = "Default/one/Linear-op0"
+    network.place("state", "Parameter", "input")
+    others = [
+        replace(node, inputs=(("state", 0), ("one.weight", 0))) if node.name == hidden else node
+        for node in [*network.nodes, network.traced("state", "Parameter", "input")]
+    ]
+    programs = [Program("kernel_graph_0", 0, tuple(network.nodes)), Program("kernel_graph_1", 1, tuple(others))]
+    network.watches.learn(programs[1])
+    # The graph that was learnt last is not the one that runs.
+    network.watches.spreading.program = programs[0]
+    for _ in range(5):
+        assert network.see({"x": [0.0], "one.weight": [1.0], hidden: [0.0]}) == []
 
 
 def test_what_goes_into_tensors_is_looked_at_only_where_it_matters() -> None:
