@@ -1,4 +1,4 @@
-"""Where an anomaly began, in a graph of MindSpore of which nothing but overflows is watched."""
+"""Where an anomaly began, in a graph of MindSpore of which nothing but overflows is watched, and in its weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
 if TYPE_CHECKING:
     from running import RunningServer
 
+    from tensight.sessions.records import OriginRecord
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("raising_training.py")
+JUMPING = Path(__file__).with_name("jumping_training.py")
+FAULTY_STEP = 3
 
 
 def test_an_operator_that_takes_a_constant_is_certain(
@@ -37,3 +41,48 @@ def test_an_operator_that_takes_a_constant_is_certain(
         assert session.node(constant).value == "Tensor(shape=[], dtype=Float32, value=-2.5)"
         session.terminate()
         assert run.outcome().code == 0
+
+
+def first_origin(server: RunningServer, version: str, folder: Path, mode: str, kind: str) -> OriginRecord:
+    """Return what is told first where a training stops with the recommended watchpoints."""
+    job = name_of_job()
+    options = ("--job", job, "--break-at-start")
+    arguments = (mode, kind, str(FAULTY_STEP))
+    with (
+        Run(version, *arguments, folder=folder, server=server, options=options, script=JUMPING) as run,
+        attached(server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.watch_recommended()
+        assert session.continue_().wait(PATIENCE_S).step == FAULTY_STEP
+        origin = session.origins()[0]
+        session.terminate()
+        assert run.outcome().code == 0
+    return origin
+
+
+@pytest.mark.parametrize(("kind", "anomaly"), [("weight", "explosion"), ("nan", "nan")])
+def test_a_weight_that_somebody_wrote_to_is_the_origin(
+    mindspore_server: RunningServer, version: str, kind: str, anomaly: str, tmp_path: Path
+) -> None:
+    origin = first_origin(mindspore_server, version, tmp_path, "pynative", kind)
+    assert (origin.anomaly, origin.node, origin.certain, origin.arrived) == (anomaly, "second.weight", True, True)
+    assert "changed since the last update, outside of the optimizer" in origin.sentence
+
+
+@pytest.mark.parametrize(("kind", "anomaly"), [("weight", "explosion"), ("nan", "nan")])
+def test_a_graph_of_which_nobody_knows_what_its_weight_was_is_not_certain(
+    mindspore_server: RunningServer, version: str, kind: str, anomaly: str, tmp_path: Path
+) -> None:
+    origin = first_origin(mindspore_server, version, tmp_path, "graph", kind)
+    assert (origin.anomaly, origin.type, origin.certain) == (anomaly, "MatMul", False)
+    assert "second.weight" in origin.candidates
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_data_that_are_no_numbers_are_the_origin(
+    mindspore_server: RunningServer, version: str, mode: str, tmp_path: Path
+) -> None:
+    origin = first_origin(mindspore_server, version, tmp_path, mode, "data")
+    assert (origin.anomaly, origin.arrived, origin.certain) == ("nan", True, True)
+    assert "." not in origin.node

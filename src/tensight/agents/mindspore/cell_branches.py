@@ -18,6 +18,7 @@ from tensight.agents.calls import Slot
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_calls import Operation, Ran, tensors_in
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE
+from tensight.agents.mindspore.cells_between import cell_call_site, lines_between
 from tensight.agents.notices import say_once
 from tensight.agents.program import StackFrame
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from mindspore import nn
 
+    from tensight.agents.call_sites import CallSite
     from tensight.agents.mindspore.cell_names import CellName, CellNames
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source
@@ -84,6 +86,7 @@ class StepBuilder:
         self._functions: dict[tuple[Any, int], Slot] = {}
         self._unread: dict[Slot, None] = {}
         self._ends: dict[Any, str] = {}
+        self._ran: dict[str, Ran] = {}
 
     @property
     def idle(self) -> bool:
@@ -108,7 +111,7 @@ class StepBuilder:
         operation.is_compiled = opaque
         for index, tensor in reading.outside:
             reading.reads(self._from_outside(operation, index, tensor), index)
-        self._add(operation, reading, cell=cell)
+        self._add(operation, reading, cell=cell, is_call=True)
         for index, tensor in reading.outside:
             self._know(operation.inputs[index], tensor)
             self._seen(operation.inputs[index], tensor)
@@ -122,7 +125,7 @@ class StepBuilder:
             if not name.is_plain and self._slot(tensor) is None and id(tensor) not in self._known_weights():
                 if not has_gradient(tensor) and not self._unread:
                     continue
-                self._between(tensor, (name, cell, None))
+                self._between(tensor, (name, cell, None), ends=True)
 
     def script(self, tensor: Any) -> None:
         """Note a tensor from which a backward pass will begin; it may be no output of a cell."""
@@ -169,8 +172,11 @@ class StepBuilder:
             return True
         return False
 
-    def _between(self, tensor: Any, within: Container) -> Slot:
-        """Return the slot of a tensor that a container's own code, or the script's, has computed."""
+    def _between(self, tensor: Any, within: Container, *, ends: bool = False) -> Slot:
+        """Return the slot of a tensor that a container's own code, or the script's, has computed until now.
+
+        A container whose call `ends` has returned it.
+        """
         scope, type_ = (ROOT_SCOPE, SCRIPT) if within is None else (within[0].scope, within[0].type)
         reading = _Reading()
         if not has_gradient(tensor):
@@ -186,8 +192,20 @@ class StepBuilder:
                     self._parameter(reading, parameter)
             self._unread.clear()
         operation = self._next(scope, type_)
-        self._add(operation, reading)
+        ran = self._add(operation, reading)
+        if not ran.stack:
+            now = cell_call_site()
+            ran.since = self._since(reading)
+            ran.stack = lines_between(ran.since, now, None if within is None else within[1], ends=ends)
         return self._output(operation, 0, tensor)
+
+    def _since(self, reading: _Reading) -> CallSite | None:
+        """Return the first of the calls whose results something was computed from, if it was from nothing else."""
+        if None in reading.sources or len(reading.slots) < len(reading.sources):
+            return None
+        read = [self._ran.get(slot.source[0]) for slot, _ in reading.slots]
+        ran = next((one for one in self._ran.values() if one in read), None)
+        return None if None in read or ran is None else ran.since
 
     def _from_outside(self, operation: Operation, index: int, tensor: Any) -> Slot:
         """Return the slot of a tensor that nothing in the program computed."""
@@ -287,14 +305,18 @@ class StepBuilder:
         *,
         begins_backward: bool = False,
         cell: nn.Cell | None = None,
-    ) -> None:
-        """Go on to an operation that runs next."""
+        is_call: bool = False,
+    ) -> Ran:
+        """Go on to an operation that runs next, and return it; where it ran is told of calls."""
         key = operation, begins_backward, tuple(reading.sources)
         ran = self.at.following.get(key)
         if ran is None:
             ran = Ran(self.at, operation)
             ran.begins_backward = begins_backward
-            ran.stack = (*own_code(cell), *user_stack()) if cell is not None else user_stack()
+            if is_call:
+                ran.stack, ran.since = (*own_code(cell), *user_stack()), cell_call_site()
+            elif begins_backward:
+                ran.stack = user_stack()
             ran.parameters = tuple(reading.parameters)
             self._calls += 1
             if self._calls <= MOST_CALLS:
@@ -305,7 +327,8 @@ class StepBuilder:
             if slot.consumer is None:
                 slot.consumer = (operation, index)
         ran.sources, ran.read = tuple(reading.sources), tuple(reading.slots)
-        self.at = ran
+        self.at = self._ran[operation.node.name] = ran
+        return ran
 
     def _known_weights(self) -> dict[int, str]:
         if self._weights_generation != self._names.generation:
@@ -334,8 +357,10 @@ class _Reading:
         self.slots.append((slot, index))
 
 
-def own_code(cell: nn.Cell) -> tuple[StackFrame, ...]:
+def own_code(cell: nn.Cell | None) -> tuple[StackFrame, ...]:
     """Return where the code of a cell begins, if it is the user's: nobody can say which of its lines did what."""
+    if cell is None:
+        return ()
     code = getattr(inspect.unwrap(type(cell).construct), "__code__", None)
     if code is None or not is_user_file(code.co_filename):
         return ()

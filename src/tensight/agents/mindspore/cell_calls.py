@@ -11,6 +11,7 @@ from tensight.agents.calls import Operation as CalledOperation
 from tensight.agents.calls import Slot, tensors_in_value
 
 if TYPE_CHECKING:
+    from tensight.agents.call_sites import CallSite
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
     from tensight.agents.traced_programs import Trace
@@ -52,6 +53,8 @@ class Ran:
     parameters : tuple of str
         Names of parameters among the sources.
     stack : tuple of StackFrame
+    since : CallSite or None
+        Of a call after which what it returns was computed; None if no such call is known.
     begins_backward : bool
     following : dict
         What came next at some time.
@@ -66,6 +69,7 @@ class Ran:
         "parameters",
         "parent",
         "read",
+        "since",
         "sources",
         "stack",
         "trace",
@@ -78,6 +82,7 @@ class Ran:
         self.read: tuple[tuple[Slot, int], ...] = ()
         self.parameters: tuple[str, ...] = ()
         self.stack: tuple[StackFrame, ...] = ()
+        self.since: CallSite | None = None
         self.begins_backward = False
         self.following: dict[tuple[Any, ...], Ran] = {}
         self.trace: Trace | None = None
