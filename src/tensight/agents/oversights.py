@@ -21,6 +21,10 @@ UNKNOWN_PARAMETERS = (
 """Why an update by an optimizer is not counted."""
 
 
+CALLS = 64
+"""The same of calls of models, none of which was followed by an update or a backward pass."""
+
+
 class Oversights:
     """Counts what is seen of a training without becoming a step.
 
@@ -38,6 +42,7 @@ class Oversights:
         self._strangers: dict[str, int] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
         self._backward_passes = 0
+        self._calls = 0
         self._is_updating = False
         self._empty_steps = 0
         self._reported: set[str] = set()
@@ -107,6 +112,17 @@ class Oversights:
                 f"{self._backward_passes} backward passes since step {self._step()}, and no update by an optimizer that"
                 " trains the models. Where gradients are accumulated over more, this is nothing; where something else"
                 " updates the parameters, end steps with dbg.step() or step_on='forward'",
+            )
+
+    def call(self) -> None:
+        """Note that a model was called that no other one called."""
+        self._calls += not self._is_updating
+        if self._calls == CALLS and not (self._step() or self._backward_passes or self._strangers or self._elsewhere):
+            self._once(
+                "calls",
+                f"{self._calls} calls of a model were seen, and no backward pass and no update by an optimizer: no step"
+                " is counted, and nothing is checked, until there is one. Where nothing is trained, end steps with"
+                " step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()",
             )
 
     def step_done(self, *, has_operators: bool, why: str) -> None:

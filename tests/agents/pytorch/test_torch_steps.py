@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from seen_steps import Seen
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tensight.agents import notices
+from tensight.agents.places import Need
+from tensight.agents.torch import operators
+
 
 def batch() -> torch.Tensor:
     return torch.randn(4, 2)
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """What people at the terminal are told, once more if they were told before."""
+    logger, lines = logging.getLogger(notices.LOGGER), []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    before, logger.handlers = logger.handlers, [handler]
+    logger.setLevel(logging.INFO)
+    notices._said.clear()
+    try:
+        yield lines
+    finally:
+        logger.handlers = before
 
 
 def test_a_step_ends_with_the_update_and_weights_are_those_after_it() -> None:
@@ -413,3 +436,51 @@ def test_an_optimizer_and_what_wraps_it_are_one(wrapper_first: bool, capture: st
             model(batch()).sum().backward()
             outer.step()
     assert len(seen.steps) == 4
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_calls_that_no_step_ends_are_reported(capture: str) -> None:
+    model = nn.Linear(2, 1)
+    with Seen(model, capture=capture) as seen:
+        for _ in range(100):
+            with torch.no_grad():
+                model(batch())
+        (report,) = seen.agent.reports
+        assert report.startswith("64 calls of a model were seen, and no backward pass and no update by an optimizer")
+
+
+@pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates
+def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end() -> None:
+    torch._dynamo.reset()
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    @torch.compile(backend="aot_eager")
+    def step(inputs: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+    with heard() as lines, Seen() as seen:
+        for _ in range(4):
+            step(batch())
+    assert seen.debugger.agent is None
+    assert [line.partition(":")[0] for line in lines] == ["nothing of this training was debugged"]
+
+
+@pytest.mark.parametrize("need", [Need.ROW, Need.NOTHING])
+def test_a_script_that_ends_no_step_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch, need: Need) -> None:
+    monkeypatch.setattr(operators, "MOST_OPERATORS", 100)
+    monkeypatch.setattr(operators, "MOST_UNWATCHED", 50)
+    model = nn.Linear(2, 1)
+    with Seen(model, capture="ops", need=need) as seen:
+        seen.agent.capturing = need is Need.ROW
+        for _ in range(1000):
+            with torch.no_grad():
+                model(batch())
+        assert len(seen.agent.places) < 400
+        seen.agent.capturing = True
+        seen.debugger.step()
+        model(batch())
+        seen.debugger.step()
+    assert seen.steps[-1].names()[-1:] == ["Default/addmm-op0"]

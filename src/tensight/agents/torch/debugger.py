@@ -112,6 +112,11 @@ class Debugger(TrainingDebugger):
         atexit.unregister(self.close_at_exit)
         if self._steps is not None and not self._is_over:
             self._boundary.call(self._steps.note_compiled_update)
+        elif self._waiting is not None and self._boundary.compiled_update is not None:
+            say_once(
+                "nothing of this training was debugged: each of its steps is compiled as a whole. Compile the model"
+                " instead, give model and optimizer to tensight.torch.debug, or set TORCH_COMPILE_DISABLE=1"
+            )
         super().close()
 
     def _begin(self) -> None:
@@ -181,12 +186,12 @@ class Debugger(TrainingDebugger):
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
         self._discovery = discovery
+        oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
         capture = self._capture = self._new_capture(agent, settings.capture)
         for optimizer in optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []
-        oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
         gradients = self._gradients = KeptGradients(TorchReader(), oversights.kept_gradient)
         self._steps = Steps(
             self._parameters,
@@ -226,7 +231,7 @@ class Debugger(TrainingDebugger):
                 self._steps.note_compiled_update()
             return self._is_evaluated_beside and self._discovery.is_evaluation(module)
 
-        on_outermost = self._forward_done if self._settings.step_on == "forward" else None
+        on_outermost = self._forward_done if self._settings.step_on == "forward" else self._oversights.call
         if kind == "ops":
             from tensight.agents.torch.operators import OperatorCapture
 

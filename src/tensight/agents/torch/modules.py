@@ -389,6 +389,11 @@ class ModuleCapture:
                 at.following = call
                 return
         if self._calls >= MOST_CALLS:
+            say_once(
+                f"modules were called in more than {MOST_CALLS:,} different orders and positions: of further ones only"
+                " what is known is seen, until a step goes as one before (an optimizer's update ends a step, or"
+                " dbg.step())"
+            )
             return
         containers = self._containers()
         if not record.name.is_leaf:

@@ -44,6 +44,11 @@ _TRACED_AT_FIRST = 2
 """Steps that are seen even if nobody watches: that of an optimizer's first step is not like the others."""
 
 _MOST_STEPS = 64
+
+MOST_OPERATORS, MOST_UNWATCHED = 200_000, 20_000
+"""That are traced of a step, and of one that nobody watches: what is known of each takes memory, and a script may run
+without ever ending a step."""
+
 _NOTHING = [END]
 _LOADING = "enumerate(DataLoader)"
 _NO_VALUES = (FakeTensor, FunctionalTensor, UninitializedParameter, UninitializedBuffer)
@@ -368,7 +373,7 @@ class OperatorCapture:
         if self._is_lost or loads_data():
             return False
         if self._tracer is not None:
-            return True
+            return self._has_room(self._tracer)
         position = mode.position
         if self._runs(mode.expected[position], func, args):
             return True
@@ -406,6 +411,16 @@ class OperatorCapture:
         # Other objects, and nothing says that they are other tensors.
         operator.links = tuple(link for link in operator.links if link not in strange)
         return True
+
+    def _has_room(self, tracer: StepTracer) -> bool:
+        """Whether another operator may be traced; else the rest of the step is not followed."""
+        is_watched = self._agent.capturing
+        if len(tracer.operators) < (MOST_OPERATORS if is_watched else MOST_UNWATCHED):
+            return True
+        if is_watched:
+            say_once(_TOO_LONG)
+        self._follow_no_more()
+        return False
 
     def _begin_tracing(self) -> None:
         """Trace the rest of the step; how it began is known."""
@@ -473,6 +488,9 @@ class OperatorCapture:
     def _lose_step(self, error: Exception) -> None:
         """Follow the rest of the step no more, because something of ours has failed; the next one is followed."""
         say_once(f"operators cannot be followed to the end of this step: {error!r}")
+        self._follow_no_more()
+
+    def _follow_no_more(self) -> None:
         self._tracer = None
         self._is_lost = True
         self._mode.expect(_NOTHING)
@@ -485,6 +503,10 @@ _OTHER_THREADS = (
 _COMPILED = (
     "of a compiled model only those operators are seen that torch.compile has not fused with others; to see all, train"
     " without torch.compile (the environment variable TORCH_COMPILE_DISABLE=1 turns it off)"
+)
+_TOO_LONG = (
+    f"more than {MOST_OPERATORS:,} operators have run since the last step ended: of the rest nothing is seen until one"
+    " ends (an optimizer's update ends a step, or dbg.step(), or with step_on='forward' each call of the model)"
 )
 _TOO_MANY = (
     f"more than {_MOST_STEPS} steps had different operators: of another one only those are seen that come before the"
