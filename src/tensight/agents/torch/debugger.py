@@ -339,6 +339,7 @@ class Debugger(TrainingDebugger):
     def _before_swap(self, given: Sequence[Any]) -> None:
         if self._capture is not None and self._agent is not None:
             self._agent.forget_values()
+            self._gradients.before_swap()
             self._capture.before_swap([one for one in given if isinstance(one, torch.Tensor)])
 
 

@@ -56,6 +56,11 @@ class KeptGradients:
             followed = self._followed[optimizer] = _Followed(first)
         followed.was_used()
 
+    def before_swap(self) -> None:
+        """Hold no reference to a gradient: PyTorch is about to swap the contents of tensors."""
+        for followed in self._followed.values():
+            followed.forget()
+
     def backward_begins(self) -> None:
         """Note that a backward pass begins."""
         for followed in self._followed.values():
@@ -95,13 +100,17 @@ class _Followed:
         self._used = weakref.ref(gradient) if type(gradient) is torch.Tensor else None
         self._version = 0 if gradient is None else version_of(gradient)
 
+    def forget(self) -> None:
+        """Follow the gradient no more until an update uses one."""
+        self._used, self.was_added_to = None, False
+
     def is_there(self) -> bool:
         """Whether the gradient is as the update, and backward passes since then, have left it."""
         if self._used is None:
             return False
         gradient = self.gradient()
         if gradient is None or gradient is not self._used() or version_of(gradient) != self._version:
-            self._used, self.was_added_to = None, False
+            self.forget()
             return False
         return True
 
@@ -111,7 +120,7 @@ class _Followed:
             return
         gradient = self.gradient()
         if gradient is None or gradient is not self._used():
-            self._used, self.was_added_to = None, False
+            self.forget()
         elif version_of(gradient) != self._version:
             self._version, self.was_added_to = version_of(gradient), True
 
