@@ -72,7 +72,9 @@ class Tied(nn.Module):
         return F.linear(torch.tanh(F.linear(rows, self.weight, self.bias)), self.weight.T)
 
 
-def train(model: nn.Module, optimizers: list[torch.optim.Optimizer], loss_of, steps: int) -> None:
+def train(
+    model: nn.Module, optimizers: list[torch.optim.Optimizer], loss_of, steps: int, *, falls_to: float = 0.9
+) -> None:
     losses = []
     for step in range(steps):
         for optimizer in optimizers:
@@ -82,7 +84,7 @@ def train(model: nn.Module, optimizers: list[torch.optim.Optimizer], loss_of, st
         for optimizer in optimizers:
             optimizer.step()
         losses.append(loss.item())
-    report(losses, model, *optimizers)
+    report(losses, model, *optimizers, falls_to=falls_to)
 
 
 def missing_data(fault: str) -> None:
@@ -183,7 +185,8 @@ def contrastive(fault: str) -> None:
         same = (labels[chosen, None] == labels[chosen]).fill_diagonal_(False)
         return -scores.log_softmax(1)[same].mean()
 
-    train(model, [optimizer], loss_of, 80)
+    # With so many that belong together it cannot become less than the logarithm of their number.
+    train(model, [optimizer], loss_of, 80, falls_to=0.95)
 
 
 PROGRAMS = {
