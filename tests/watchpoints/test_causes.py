@@ -92,6 +92,12 @@ def test_bad_data_beside_a_nan_that_goes_on_is_a_reason() -> None:
     assert training.step("Default/side", "Default/fc1", "x") == ["x"]
 
 
+def test_data_that_may_have_been_computed_from_a_poisoned_weight_is_none() -> None:
+    training = Training(*ALL)
+    assert training.step("Default/relu", "fc1.weight") == ["Default/relu"]
+    assert training.step("Default/fc1", "Default/relu", "x", "fc1.weight") == []
+
+
 def test_what_nobody_checks_is_looked_through() -> None:
     training = Training("Default/fc1", "Default/fc2", *PARAMETERS)
     assert training.step("Default/fc1", "Default/fc2") == ["Default/fc1"]

@@ -260,7 +260,10 @@ class Watches:
             places = self._places
             watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
             self._checked = {places[number].node.name for watch in watches for number in watch.places}
-        return self._checked
+        if not self.spreading.held_back:
+            return self._checked
+        # Whoever reads what was held back is told of what went into that.
+        return self._checked - {self._places[number].node.name for number, _ in self.spreading.held_back}
 
     # --- what hits ---
 

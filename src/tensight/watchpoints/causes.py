@@ -145,8 +145,9 @@ class Causes:
         if not hit.is_non_finite and hit.node in self._sick:
             return False
         if hit.is_input:
-            # What is computed from it in this step follows from it.
-            return True
+            # What is computed from it in this step follows from it; but what was computed from a poisoned weight, in
+            # the step before or by what nobody looks at, may come as data, as the latest loss does where it is summed.
+            return not self._poisoned
         if hit.node not in self._inputs:
             # An operator that runs for the first time: nobody knows what went in.
             return self._sick <= {hit.node}

@@ -1,0 +1,82 @@
+"""A training stops once for a cause, also where some of what follows from it cannot be judged at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from trainings import Training
+from watched_training import PATIENCE_S, Finding, Person, debug
+
+import tensight
+
+if TYPE_CHECKING:
+    from running import RunningServer
+
+STEPS = 12
+SICK_STEP = 6
+"""Counted from 1."""
+
+
+class Pooled(nn.Module):
+    """Operators that choose, as pooling does, before one that makes NaN: what goes into them may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, 3)
+        self.head = nn.Linear(36, 3)
+        self.step = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.dropout(torch.max_pool2d(torch.relu(self.convolution(x)), 2), 0.25, train=True)
+        x = x.flatten(1)
+        largest = x.amax(1, keepdim=True) + (-1e3 if self.step == SICK_STEP else 1.0)
+        out: torch.Tensor = self.head((x - x.mean(1, keepdim=True)) / largest.sqrt())
+        return out
+
+
+@dataclass
+class GoingOn(Person):
+    """Somebody who goes on after each stop."""
+
+    stops: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def debug(self, url: str, job: str) -> Finding:
+        """Debug the training of a name to its end."""
+        with tensight.connect(url) as server:
+            session = server.wait_for_session(PATIENCE_S, name=job)
+            session.wait(PATIENCE_S)
+            self.watch(session)
+            record = session.continue_().wait(PATIENCE_S)
+            while not record.state.has_ended:
+                self.stops.append((record.step, [node.node for node in session.hits()]))
+                record = session.continue_().wait(PATIENCE_S)
+            return Finding(ended=True, step=record.step)
+
+
+@pytest.mark.parametrize(("capture", "node"), [("modules", "Default/Pooled-op"), ("ops", "Default/sqrt-op")])
+def test_a_nan_that_poisons_the_weights_stops_a_training_once(
+    torch_server: RunningServer, capture: str, node: str
+) -> None:
+    network = Pooled()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        network.step = number + 1
+        inputs, labels = torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    person = GoingOn()
+    finding = debug(torch_server, Training((network,), (optimizer,), step), STEPS, person=person, capture=capture)
+    assert finding.step == STEPS
+    assert len(person.stops) == 1, person.stops
+    ((stopped_at, hits),) = person.stops
+    assert stopped_at == SICK_STEP
+    assert hits[0].startswith(node)
