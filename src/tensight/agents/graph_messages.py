@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.graph.data_types import DT_NONE, DT_TENSOR
-from tensight.graph.declared_roles import serialized_roles
 from tensight.graph.given import serialized_given
 from tensight.graph.layers import OUTSIDE
 from tensight.graph.ms_graph_pb2 import (
@@ -20,7 +19,7 @@ from tensight.graph.ms_graph_pb2 import (
     TypeProto,
     ValueProto,
 )
-from tensight.graph.own_names import serialized_own_names
+from tensight.graph.own_fields import serialized_own_names, serialized_roles
 from tensight.wire import chunks, encoded
 from tensight.wire.debugger_pb2 import Chunk, SourceText
 

@@ -9,11 +9,10 @@ from google.protobuf.message import DecodeError
 
 from tensight.errors import GraphError, Problem
 from tensight.graph.data_types import DT_TENSOR, OutputSlot
-from tensight.graph.declared_roles import ROLES, read_roles
 from tensight.graph.given import GIVEN, read_given
 from tensight.graph.model import Graph
 from tensight.graph.node import CONSTANT, PARAMETER, Edge, EdgeKind, Node
-from tensight.graph.own_names import OWN_NAMES, read_own_names
+from tensight.graph.own_fields import OWN_NAMES, ROLES, read_own_names, read_roles
 from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
 from tensight.graph.values import decode_text
 
