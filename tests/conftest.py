@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from tensight.agents.connection import _without_fork_handlers
 
@@ -26,6 +27,10 @@ from tensight.tensors import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("tensight", deadline=None)
+settings.load_profile("tensight")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

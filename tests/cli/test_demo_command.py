@@ -71,7 +71,8 @@ def test_it_stops_at_the_planted_fault_and_names_operator_and_line(server: Runni
     outcome = demo("--scenario", scenario.value, workspace=server.workspace)
     assert (outcome.returncode, outcome.stderr) == (0, ""), outcome.stdout
     assert OPERATORS[scenario] in outcome.stdout
-    (first,) = re.findall(r"(\S+\.py):(\d+)\n", outcome.stdout)
+    # Where a step takes a way that is new, the training stops when it is known what comes of an infinite value.
+    first, *_ = re.findall(r"(\S+\.py):(\d+)\n", outcome.stdout)
     assert (Path(first[0]).stem, int(first[1])) == (scenario.value.replace("-", "_"), planted_line(scenario))
     assert re.search(r"→ +\d+  .*# FAULT: ", outcome.stdout)
     with tensight.connect(server.url) as connection:

@@ -96,6 +96,8 @@ def test_data_that_may_have_been_computed_from_a_poisoned_weight_is_none() -> No
     training = Training(*ALL)
     assert training.step("Default/relu", "fc1.weight") == ["Default/relu"]
     assert training.step("Default/fc1", "Default/relu", "x", "fc1.weight") == []
+    # What reads it is judged before it is.
+    assert training.step("Default/side", "Default/relu", "fc1.weight") == []
 
 
 def test_what_nobody_checks_is_looked_through() -> None:

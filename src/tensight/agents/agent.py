@@ -241,7 +241,7 @@ class Agent:
             if hits:
                 self._learn_running(node.name)
                 hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
-                hits = self.watches.judged(hits, self.running_program)
+                hits = self.watches.judged(hits, self.columns, self.running_program)
             stands = self._stops.stands_at(node.name)
             # Other ranks may wait for this one within the step: none of them would arrive anywhere.
             stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)

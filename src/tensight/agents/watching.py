@@ -260,10 +260,7 @@ class Watches:
             places = self._places
             watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
             self._checked = {places[number].node.name for watch in watches for number in watch.places}
-        if not self.spreading.held_back:
-            return self._checked
-        # Whoever reads what was held back is told of what went into that.
-        return self._checked - {self._places[number].node.name for number, _ in self.spreading.held_back}
+        return self._checked
 
     # --- what hits ---
 
@@ -335,7 +332,7 @@ class Watches:
             return hits
         if again:
             return self._causes.judge_again(hits)
-        hits = self._causes.judge(hits)
+        hits = self._causes.judge(hits, columns)
         self._causes.end_step(order, was_checked=not scaled_skip)
         return hits
 
@@ -376,16 +373,19 @@ class Watches:
                     hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
         return hits
 
-    def judged(self, hits: list[AgentHit], running: Callable[[], Program] | None = None) -> list[AgentHit]:
+    def judged(
+        self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
+    ) -> list[AgentHit]:
         """Return hits of a step that is not over, each with whether it is a reason to stop.
 
         Parameters
         ----------
         hits : list of AgentHit
+        columns : StatisticsColumns
         running : callable, optional
             Returns what has run so far.
         """
-        return hits if self._stops_for_every else self._causes.judge(hits, running)
+        return hits if self._stops_for_every else self._causes.judge(hits, columns, running)
 
     def with_held_back(
         self, columns: StatisticsColumns, hits: list[AgentHit], iteration: int, retention: Retention | None = None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
+from tensight.graph.type_names import HANDS_ON
 from tensight.watchpoints.causes import Causes, HitFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
+    from tensight.agents.columns import StatisticsColumns
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program
     from tensight.agents.watching_hits import AgentHit
@@ -36,7 +39,8 @@ class AgentCauses:
     ) -> None:
         self._places = places
         self._finds_non_finite = finds_non_finite
-        self._causes = Causes(self._is_persistent, checked)
+        self._causes = Causes(self._is_persistent, checked, self._passes_on)
+        self._columns: StatisticsColumns | None = None
         self._program: Program | None = None
         self._inputs_of: dict[int, tuple[Program, dict[str, tuple[str, ...]]]] = {}
 
@@ -52,18 +56,21 @@ class AgentCauses:
         """Forget what has been reported: other nodes are looked at."""
         self._causes.forget()
 
-    def judge(self, hits: list[AgentHit], running: Callable[[], Program] | None = None) -> list[AgentHit]:
+    def judge(
+        self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
+    ) -> list[AgentHit]:
         """Return the hits of a step, or of a node of it, each with whether it is a reason to stop.
 
         Parameters
         ----------
         hits : list of AgentHit
+        columns : StatisticsColumns
         running : callable, optional
             Returns what has run so far of a step that is not over, and may compute something else than those before.
         """
         if not hits:
             return hits
-
+        self._columns = columns
         known = {} if self._program is None else self._inputs(self._program)
         so_far = None if running is None else partial(self._inputs_so_far, running)
         return _marked(hits, self._causes.judge(self._facts(hits), known, so_far))
@@ -107,6 +114,14 @@ class AgentCauses:
     def _is_persistent(self, name: str) -> bool:
         node = self._places.find_node(name)
         return node is not None and node.role in _PERSISTENT
+
+    def _passes_on(self, name: str) -> bool:
+        """Whether an operator hands on what it is given, or has put out NaN or Inf, though nothing hit on it."""
+        node, columns = self._places.find_node(name), self._columns
+        if node is not None and node.type in HANDS_ON:
+            return True
+        places = takewhile(lambda place: place is not None, (self._places.find(name, slot) for slot in count()))
+        return columns is not None and any(columns.is_non_finite(place) for place in places if place is not None)
 
 
 def _marked(hits: list[AgentHit], judged: list[bool]) -> list[AgentHit]:

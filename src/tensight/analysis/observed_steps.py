@@ -18,6 +18,7 @@ from tensight.analysis.left_out import LeftOut
 from tensight.analysis.statistics_table import STATISTICS
 from tensight.graph.in_place import may_write_inputs
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
+from tensight.graph.type_names import HANDS_ON
 from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from tensight.analysis.anomalies import Shown
     from tensight.graph import Graph, Node
     from tensight.graph.given import Given, GivenSource
-
-
-HANDS_ON = frozenset(
-    {"detach", "alias", "lift_fresh", "view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute"}
-    | {"squeeze", "unsqueeze", "expand", "contiguous", "clone"}
-)
-"""Operators whose output has the values of their first input."""
 
 _COMPARED = tuple(name for name in STATISTICS if name != "content_hash")
 _LONGEST_CHAIN = 16

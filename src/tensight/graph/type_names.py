@@ -25,6 +25,12 @@ _SAME = {
     "TransposeExt": "transpose",
 }
 
+HANDS_ON = frozenset(
+    {"detach", "alias", "lift_fresh", "view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute"}
+    | {"squeeze", "unsqueeze", "expand", "contiguous", "clone"}
+)
+"""Operators whose output has the values of their first input."""
+
 
 def plain_type(kind: str) -> str:
     """Return what operators of a type compute, in lower case without underscores: ``add`` for ``Add`` and ``add_``.

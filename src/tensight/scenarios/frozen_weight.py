@@ -13,9 +13,9 @@ class Classifier(nn.Module):
         self.head = nn.Linear(32, 3)
 
     def forward(self, pictures, step):
-        with torch.set_grad_enabled(step <= WARM_UP):
-            features = torch.relu(self.body(pictures))  # FAULT: the comparison is the wrong way round
-        return self.head(features)
+        is_frozen = step > WARM_UP
+        features = self.body(pictures).detach() if is_frozen else self.body(pictures)  # FAULT: the wrong way round
+        return self.head(torch.relu(features))
 
 
 def pictures(amount, prototypes):

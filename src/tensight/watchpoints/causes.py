@@ -59,11 +59,20 @@ class Causes:
         Tells of a node that is no operator whether it keeps its value from one step to the next.
     checked : callable
         Returns the names of the nodes on which watchpoints look for NaN and Inf.
+    passes_on : callable, optional
+        Tells of an operator that is no hit whether NaN or Inf may have gone through it all the same, in this step: a
+        view is judged with what it shows, and what later operators may leave out when those have run.
     """
 
-    def __init__(self, is_persistent: Callable[[str], bool], checked: Callable[[], Set[str]]) -> None:
+    def __init__(
+        self,
+        is_persistent: Callable[[str], bool],
+        checked: Callable[[], Set[str]],
+        passes_on: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._is_persistent = is_persistent
         self._checked = checked
+        self._passes_on = passes_on
         self._inputs: Mapping[str, Sequence[str]] = {}
         self._ongoing: dict[tuple[int, Hashable], HitFacts] = {}
         self._now: dict[tuple[int, Hashable], HitFacts] = {}
@@ -145,8 +154,8 @@ class Causes:
         if not hit.is_non_finite and hit.node in self._sick:
             return False
         if hit.is_input:
-            # What is computed from it in this step follows from it; but what was computed from a poisoned weight, in
-            # the step before or by what nobody looks at, may come as data, as the latest loss does where it is summed.
+            # What is computed from it in this step follows from it; but it may itself come from a poisoned weight, as
+            # the latest loss does where it is summed.
             return not self._poisoned
         if hit.node not in self._inputs:
             # An operator that runs for the first time: nobody knows what went in.
@@ -154,7 +163,7 @@ class Causes:
         return not self._inherits(hit.node)
 
     def _inherits(self, name: str) -> bool:
-        """Whether a NaN or Inf that was reported went into an operator, directly or through what nobody checks."""
+        """Whether a NaN or Inf that was reported went into an operator, directly or through what is no hit."""
         inputs, checked = self._inputs, self._checked()
         if _is_later(name) and any(one in inputs and not _is_later(one) for one in self._sick):
             return True
@@ -169,14 +178,15 @@ class Causes:
                     return True
             elif at in self._sick:
                 return True
-            elif at not in checked:
+            elif at not in checked or self._passes_on(at):
                 waiting += inputs[at]
         return False
 
     def _is_poisoned_data(self, name: str, checked: Set[str]) -> bool:
         """Whether what an operator read of a parameter, or of data, holds a NaN or Inf that was reported."""
         if not self._is_persistent(name):
-            return name in self._sick
+            # Parts of a distributed weight, and what was computed from one in the step before, are data, too.
+            return name in self._sick or bool(self._poisoned)
         # What is known of it in this step is its value after the update; what counts is the one before.
         return name in self._poisoned or (self._is_poisoned and name not in checked)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from running import RunningServer
 
     from tensight.client import Session
+    from tensight.sessions.records import OriginRecord
 
 PATIENCE_S = 180.0
 VERSIONS = ("2.10", "2.7")
@@ -106,6 +107,38 @@ def attached(server: RunningServer, name: str) -> Iterator[Session]:
                     session.terminate()
             except TensightError:
                 """The training has ended by itself, or there is no server any more."""
+
+
+def origins_at_stop(
+    server: RunningServer, version: str, folder: Path, script: Path, *arguments: str, step: int
+) -> list[OriginRecord]:
+    """Return what is told where a training stops with the recommended watchpoints, which is at a step for certain.
+
+    Parameters
+    ----------
+    server : RunningServer
+    version : str
+        Of MindSpore.
+    folder : Path
+        In which it runs.
+    script : Path
+    *arguments : str
+        Of the script.
+    step : int
+    """
+    job = name_of_job()
+    options = ("--job", job, "--break-at-start")
+    with (
+        Run(version, *arguments, folder=folder, server=server, options=options, script=script) as run,
+        attached(server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        session.watch_recommended()
+        assert session.continue_().wait(PATIENCE_S).step == step
+        origins = list(session.origins())
+        session.terminate()
+        assert run.outcome().code == 0
+    return origins
 
 
 def rings(process_id: int) -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
+from mindspore_stage import Run, origins_at_stop
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
@@ -62,19 +62,8 @@ def test_nothing_is_certain_where_a_branch_may_have_left_a_constant(version: str
 def test_the_operator_of_a_branch_is_named_while_the_training_runs(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path
 ) -> None:
-    job = name_of_job()
-    options = ("--job", job, "--break-at-start")
     arguments = (kind, str(FAULTY_STEP))
-    with (
-        Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options, script=SCRIPT) as run,
-        attached(mindspore_server, job) as session,
-    ):
-        session.wait(PATIENCE_S)
-        session.watch_recommended()
-        assert session.continue_().wait(PATIENCE_S).step == FAULTY_STEP
-        first = session.origins()[0]
-        assert (first.anomaly, first.type, first.step, first.certain) == ("inf", "Exp", FAULTY_STEP, True)
-        assert first.line is not None
-        assert "# FAULT" in first.line.code
-        session.terminate()
-        assert run.outcome().code == 0
+    first = origins_at_stop(mindspore_server, version, tmp_path, SCRIPT, *arguments, step=FAULTY_STEP)[0]
+    assert (first.anomaly, first.type, first.step, first.certain) == ("inf", "Exp", FAULTY_STEP, True)
+    assert first.line is not None
+    assert "# FAULT" in first.line.code

@@ -52,7 +52,7 @@ OPERATORS = {
 }
 CELLS = {
     "lenet": Place(6, "unintended_overflow", r"/HandWrittenLoss-op0$", "def construct(self, scores, digits)"),
-    "transformer": Place(5, "unintended_overflow", r"/Transformer-op0$", "return self.head(mean)"),
+    "transformer": Place(5, "unintended_overflow", r"/Transformer-op0$"),
     "gan": Place(5, "gradient_imbalance", r"/generator/hidden1/weight/"),
 }
 STEPS = 11
@@ -112,7 +112,7 @@ def test_the_planted_fault_is_found_at_its_step_operator_and_line(
         if place.code:
             assert place.code in line.code
         else:
-            assert line.line == planted_line(example), line
+            assert line.line <= planted_line(example) <= (line.end_line or line.line), line
 
         before = found(session)
         session.recheck().wait(PATIENCE_S)

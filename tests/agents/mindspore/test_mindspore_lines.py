@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
+from mindspore_stage import origins_at_stop
 
 if TYPE_CHECKING:
     from running import RunningServer
@@ -21,19 +21,9 @@ FAULTY_STEP = 3
 def test_lines_between_calls_of_cells_are_a_range(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path
 ) -> None:
-    job = name_of_job()
-    options = ("--job", job, "--break-at-start")
     arguments = (kind, str(FAULTY_STEP))
-    with (
-        Run(version, *arguments, folder=tmp_path, server=mindspore_server, options=options, script=SCRIPT) as run,
-        attached(mindspore_server, job) as session,
-    ):
-        session.wait(PATIENCE_S)
-        session.watch_recommended()
-        assert session.continue_().wait(PATIENCE_S).step == FAULTY_STEP
-        origin = next(one for one in session.origins() if one.anomaly == "inf")
-        session.terminate()
-        assert run.outcome().code == 0
+    origins = origins_at_stop(mindspore_server, version, tmp_path, SCRIPT, *arguments, step=FAULTY_STEP)
+    origin = next(one for one in origins if one.anomaly == "inf")
     lines = SCRIPT.read_text().splitlines()
     first, last = (
         next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {mark} {kind}"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
+from mindspore_stage import PATIENCE_S, Run, attached, name_of_job, origins_at_stop
 
 if TYPE_CHECKING:
     from running import RunningServer
@@ -45,20 +45,8 @@ def test_an_operator_that_takes_a_constant_is_certain(
 
 def first_origin(server: RunningServer, version: str, folder: Path, mode: str, kind: str) -> OriginRecord:
     """Return what is told first where a training stops with the recommended watchpoints."""
-    job = name_of_job()
-    options = ("--job", job, "--break-at-start")
     arguments = (mode, kind, str(FAULTY_STEP))
-    with (
-        Run(version, *arguments, folder=folder, server=server, options=options, script=JUMPING) as run,
-        attached(server, job) as session,
-    ):
-        session.wait(PATIENCE_S)
-        session.watch_recommended()
-        assert session.continue_().wait(PATIENCE_S).step == FAULTY_STEP
-        origin = session.origins()[0]
-        session.terminate()
-        assert run.outcome().code == 0
-    return origin
+    return origins_at_stop(server, version, folder, JUMPING, *arguments, step=FAULTY_STEP)[0]
 
 
 @pytest.mark.parametrize(("kind", "anomaly"), [("weight", "explosion"), ("nan", "nan")])

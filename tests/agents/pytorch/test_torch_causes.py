@@ -22,7 +22,7 @@ SICK_STEP = 6
 
 
 class Pooled(nn.Module):
-    """Operators that choose, as pooling does, before one that makes NaN: what goes into them may be left out."""
+    """Operators that choose, as pooling does, before one that makes NaN, and views behind it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,9 @@ class Pooled(nn.Module):
         x = torch.dropout(torch.max_pool2d(torch.relu(self.convolution(x)), 2), 0.25, train=True)
         x = x.flatten(1)
         largest = x.amax(1, keepdim=True) + (-1e3 if self.step == SICK_STEP else 1.0)
-        out: torch.Tensor = self.head((x - x.mean(1, keepdim=True)) / largest.sqrt())
+        x = (x - x.mean(1, keepdim=True)) / largest.sqrt()
+        # Views of it are judged when the step is over.
+        out: torch.Tensor = self.head(x.t().t().unsqueeze(1)).flatten(1)
         return out
 
 

@@ -124,20 +124,6 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     return sorted({name for name in names if name in weights})
 
 
-def _looked_at_closer(origin: Origin, again: Origin | None) -> list[Origin]:
-    """Return what is told of an origin that was looked at closer, from what was found then.
-
-    What began at an operator within its lines has taken its place; anything else is told beside it. What only came in
-    says nothing of where it began.
-    """
-    is_news = again is not None and again.address.iteration > origin.address.iteration
-    if again is None or not is_news or again.arrived or not again.certain:
-        return [origin]
-    frame = origin.user_frame
-    is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
-    return [again] if is_within else [origin, again]
-
-
 def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
     """Return an origin with the stack of where it is used, if it has none of its own."""
     if origin.user_frame is not None:
