@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph import is_gradient_scope
-from tensight.graph.layers import OPTIMIZER_SCOPE
+from tensight.agents.watching_spreading import is_after_forward
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +32,7 @@ def feeding(trace: Trace, trained: Collection[str]) -> frozenset[str]:
     read: set[str] = set()
     any_may_feed = False
     for node in reversed(trace.operators):
-        if is_gradient_scope(node.name) or node.name.startswith(OPTIMIZER_SCOPE):
+        if is_after_forward(node.name):
             continue
         inputs = [source[0] for source in node.inputs if source is not None]
         leads_on = node.name in feeds or (any_may_feed and node.name not in read)

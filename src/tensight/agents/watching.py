@@ -150,7 +150,7 @@ class Watches:
         for number, earlier in self._watches.items():
             watch = self._watches[number] = Watch(earlier.rule, self._layers, check_at_nodes=True)
             watch.go_on_from(earlier)
-        self._causes.forget_all()
+        self._causes.forget()
         self._decide_again()
 
     def delete(self, number: int) -> None:

@@ -48,13 +48,9 @@ class AgentCauses:
         """Take note of what the step computes."""
         self._program = program
 
-    def forget(self, watchpoint: int) -> None:
-        """Forget the hits of a watchpoint that looks for something else now."""
+    def forget(self, watchpoint: int | None = None) -> None:
+        """Forget the hits of a watchpoint that looks for something else now, or all of them."""
         self._causes.forget(watchpoint)
-
-    def forget_all(self) -> None:
-        """Forget what has been reported: other nodes are looked at."""
-        self._causes.forget()
 
     def judge(
         self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None

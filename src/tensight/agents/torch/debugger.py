@@ -31,9 +31,8 @@ from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.traced_programs import Programs, Trace
+from tensight.agents.watching_spreading import is_after_forward
 from tensight.errors import InputError
-from tensight.graph import is_gradient_scope
-from tensight.graph.layers import OPTIMIZER_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -303,7 +302,9 @@ class Debugger(TrainingDebugger):
         if trace is not self._seen_trace:
             self._seen_trace = trace
             # What a backward pass began from is seen whatever has computed it.
-            self._has_operators = any(not _is_later(node.name) and node.type != "Loss" for node in trace.operators)
+            self._has_operators = any(
+                not is_after_forward(node.name) and node.type != "Loss" for node in trace.operators
+            )
         why = "" if self._has_operators else _why_unseen(self._names)
         self._oversights.step_done(has_operators=self._has_operators, why=why)
 
@@ -341,10 +342,6 @@ class Debugger(TrainingDebugger):
             self._agent.forget_values()
             self._gradients.before_swap()
             self._capture.before_swap([one for one in given if isinstance(one, torch.Tensor)])
-
-
-def _is_later(name: str) -> bool:
-    return is_gradient_scope(name) or name.startswith(OPTIMIZER_SCOPE)
 
 
 def _why_unseen(names: Names) -> str:
