@@ -183,6 +183,10 @@ class OutlivingTensors(ABC):
             self._look()
         return self._updated.get(id(optimizer), ())
 
+    def updates_any(self, tensors: Set[int]) -> bool:
+        """Whether an optimizer updates any of some tensors, which are given by identity."""
+        return any(id(weight) in tensors for optimizer in self.optimizers for weight in self._weights_of(optimizer))
+
     def reached(self, weight: Updated) -> None:
         """Note that a backward pass has reached a weight that an optimizer is about to update."""
         self._reached.add(weight.name)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("raising_training.py")
 JUMPING = Path(__file__).with_name("jumping_training.py")
+TWO_NETWORKS = Path(__file__).with_name("two_networks_training.py")
 FAULTY_STEP = 3
 
 
@@ -74,3 +75,12 @@ def test_data_that_are_no_numbers_are_the_origin(
     origin = first_origin(mindspore_server, version, tmp_path, mode, "data")
     assert (origin.anomaly, origin.arrived, origin.certain) == ("nan", True, True)
     assert "." not in origin.node
+
+
+@pytest.mark.parametrize(("version", "style", "network"), [("2.10", "functional", "2"), ("2.7", "wrapped", "1")])
+def test_the_step_is_right_where_a_network_is_trained_before_another_one_is_called(
+    mindspore_server: RunningServer, version: str, style: str, network: str, tmp_path: Path
+) -> None:
+    arguments = (style, network, str(FAULTY_STEP))
+    origin = origins_at_stop(mindspore_server, version, tmp_path, TWO_NETWORKS, *arguments, step=FAULTY_STEP)[0]
+    assert (origin.anomaly, origin.arrived, origin.certain, origin.step) == ("nan", True, True, FAULTY_STEP)

@@ -98,6 +98,7 @@ class Debugger(TrainingDebugger):
 
     def end_batch(self) -> None:
         """End a step if `Model` has trained a batch, and no update has ended it."""
+        self._end_due_step()
         if self._ended_by_update:
             self._ended_by_update = False
         elif self._settings.step_on == "optimizer":
@@ -315,6 +316,10 @@ class Debugger(TrainingDebugger):
             capture.start()
 
     # --- steps ---
+
+    def _end_due_step(self) -> None:
+        if self._cells is not None:
+            self._cells.end_due_step()
 
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
         self._take_late()

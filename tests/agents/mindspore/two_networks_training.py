@@ -1,0 +1,51 @@
+"""A training of two networks in PyNative mode, each trained wholly before the other is called in a step.
+
+Usage: two_networks_training.py STYLE NUMBER STEP: data of this network, 1 or 2, are no numbers at the step.
+STYLE is ``functional``, with an optimizer of a third network that nobody calls, or ``wrapped``.
+"""
+
+import sys
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+
+STEPS = 4
+
+
+def network(prefix: str) -> nn.Cell:
+    cell = nn.SequentialCell(nn.Dense(6, 8), nn.Tanh(), nn.Dense(8, 1))
+    cell.update_parameters_name(prefix)
+    return cell
+
+
+def trainer(style: str, cell: nn.Cell, optimizer: nn.Optimizer) -> Any:
+    if style == "wrapped":
+        return nn.TrainOneStepCell(nn.WithLossCell(cell, nn.MSELoss()), optimizer).set_train()
+    loss_of = nn.MSELoss()
+    gradients_of = ms.value_and_grad(lambda x, y: loss_of(cell(x), y), None, optimizer.parameters)
+
+    def train(x: ms.Tensor, y: ms.Tensor) -> ms.Tensor:
+        loss, gradients = gradients_of(x, y)
+        optimizer(gradients)
+        return loss
+
+    return train
+
+
+if __name__ == "__main__":
+    style, number, faulty = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    ms.set_device("CPU")
+    ms.set_seed(1)
+    numbers = np.random.default_rng(1)
+    networks = [network("first."), network("second."), network("third.")]
+    optimizers = [nn.Adam(cell.trainable_params(), 0.01) for cell in networks[: 3 if style == "functional" else 2]]
+    trainers = [trainer(style, *pair) for pair in zip(networks[:2], optimizers, strict=False)]
+    for step in range(1, STEPS + 1):
+        for which, train in enumerate(trainers, 1):
+            pictures = numbers.normal(size=(4, 6)).astype(np.float32)
+            if (which, step) == (number, faulty):
+                pictures[0, 0] = np.nan
+            train(ms.Tensor(pictures), ms.Tensor(np.ones((4, 1), np.float32)))
