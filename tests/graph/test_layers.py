@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from itertools import pairwise
+
 from tensight.graph import LayerNode, Layers, find_layers
 
 WEIGHTS = (
@@ -163,3 +166,17 @@ def test_what_is_known_from_two_graphs_is_put_together() -> None:
     assert both.hidden == {"Default/inlet", "Default/other"}
     assert both.depths["head.weight"] == 7
     assert both.matrices == one.matrices
+
+
+def test_the_memory_that_layers_need_grows_with_the_graph_and_not_with_its_square() -> None:
+    def peak_bytes(count: int) -> int:
+        names = [f"Default/mm{number}" for number in range(count)]
+        chain = [operator(name, before, "inlet.weight") for before, name in pairwise(["x", *names])]
+        tracemalloc.start()
+        try:
+            layers(*chain)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak_bytes(8000) < 6 * peak_bytes(2000)

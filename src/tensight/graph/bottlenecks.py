@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tensight.graph.dominators import passed_by_all
 from tensight.graph.inflow import SUMS, find_masks
 from tensight.graph.type_names import plain_type
 
@@ -98,27 +99,18 @@ class Bottlenecks:
 
     def _passed_by_all(self, goes_on: Collection[str], signals: Collection[str], data: Collection[str]) -> set[str]:
         """Return the operators after which layers read nothing that has not come from them."""
-        bits = {node.name: 1 << position for position, node in enumerate(self._forward)}
-        # Whatever else comes from outside comes round every operator.
-        outside = 1 << len(self._forward)
-        later: dict[str, int] = {}
-        read_later: dict[str, int] = {}
-        found: set[str] = set()
-        for node, more in reversed(list(zip(self._forward, self._read_unseen(signals), strict=True))):
-            own, after, read = bits[node.name], later.pop(node.name, 0), read_later.pop(node.name, 0)
-            if after and not read & ~(after | own):
-                found.add(node.name)
+        numbers = {node.name: number for number, node in enumerate(self._forward)}
+        read: list[list[int]] = []
+        for node, more in zip(self._forward, self._read_unseen(signals), strict=True):
             if node.name not in goes_on and node.name not in self._layers:
+                read.append([])
                 continue
             # Other parts of the data that go through layers, as the next words do, do not take another way.
             parts = () if node.name in self._layers else self._parts
             inputs = [name for name in (*node.inputs, *more) if name in signals or name in data or name in parts]
-            for name in inputs:
-                read |= bits.get(name, outside)
-            for name in inputs:
-                later[name] = later.get(name, 0) | after | own
-                read_later[name] = read_later.get(name, 0) | read
-        return found
+            read.append([numbers.get(name, -1) for name in inputs])
+        passed = passed_by_all(read)
+        return {node.name for node, by_all in zip(self._forward, passed, strict=True) if by_all}
 
     def _read_unseen(self, signals: Collection[str]) -> Iterator[Sequence[str]]:
         """Yield for each operator what it may read unseen: a module computes with what its own modules return."""
