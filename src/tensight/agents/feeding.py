@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.agents.watching_spreading import is_after_forward
+from tensight.graph import is_after_forward
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -14,15 +14,14 @@ UPDATES = 3
 BACKWARD_PASSES = 32
 """The same of backward passes, of which several may be accumulated."""
 
+CALLS = 64
+"""The same of calls of models, none of which was followed by an update or a backward pass."""
+
 UNKNOWN_PARAMETERS = (
     "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
     " another one."
 )
 """Why an update by an optimizer is not counted."""
-
-
-CALLS = 64
-"""The same of calls of models, none of which was followed by an update or a backward pass."""
 
 
 class Oversights:

@@ -20,11 +20,11 @@ from tensight.agents.watching_hits import AgentHit
 from tensight.agents.watching_inflow import Inflows
 from tensight.agents.watching_rules import NO_PLACES, Watch
 from tensight.agents.watching_selection import layers_of
-from tensight.agents.watching_spreading import SpreadingValues, is_after_forward
+from tensight.agents.watching_spreading import SpreadingValues
 from tensight.agents.watching_steps import StepTable
 from tensight.agents.watching_values import ValueColumns
 from tensight.errors import TensightError
-from tensight.graph import Layers
+from tensight.graph import Layers, is_after_forward
 from tensight.tensors import unit_size
 from tensight.watchpoints import evaluate
 from tensight.wire.debugger_pb2 import ContentHash

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.agents.watching_selection import layer_nodes
-from tensight.graph import is_gradient_scope
-from tensight.graph.layers import OPTIMIZER_SCOPE
+from tensight.graph import is_after_forward
 from tensight.graph.spreading import NonFinite, Spreading
 
 if TYPE_CHECKING:
@@ -140,8 +139,3 @@ class SpreadingValues:
 
 
 _PASSING = ("operator", "input", "buffer")
-
-
-def is_after_forward(name: str) -> bool:
-    """Whether the name of an operator is that of one of the backward pass, or of an optimizer."""
-    return is_gradient_scope(name) or name.startswith(OPTIMIZER_SCOPE)

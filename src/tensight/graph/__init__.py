@@ -12,6 +12,7 @@ from tensight.graph.node import Edge, EdgeKind, Node
 from tensight.graph.optimizers import (
     ParameterRoles,
     frozen_weights,
+    is_after_forward,
     is_gradient_scope,
     is_optimizer,
     optimizer_states,
@@ -48,6 +49,7 @@ __all__ = [
     "find_layers",
     "frozen_weights",
     "holds_integers",
+    "is_after_forward",
     "is_gradient_scope",
     "is_optimizer",
     "iteration_of",

@@ -125,6 +125,11 @@ def is_gradient_scope(name: str) -> bool:
     return lower == "gradients" or lower.startswith("gradients/")
 
 
+def is_after_forward(name: str) -> bool:
+    """Whether the full name of an operator is that of one of the backward pass, or of an optimizer."""
+    return is_gradient_scope(name) or _in_optimizer_scope(name.rpartition("/")[0])
+
+
 def find_parameter_roles(graph: Graph) -> ParameterRoles:
     """Find out what the parameters of a graph are for.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING
 
-from tensight.graph.optimizers import is_gradient_scope
+from tensight.graph.optimizers import is_after_forward
 from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Spreading:
         self._positions = {node.name: position for position, node in enumerate(every)}
         self._consumers: dict[str, list[LayerNode]] = {}
         for node in every:
-            if node.kind == "operator" and (with_backward or not is_after_forward(node)):
+            if node.kind == "operator" and (with_backward or not runs_after_forward(node)):
                 for name in dict.fromkeys(node.inputs):
                     self._consumers.setdefault(name, []).append(node)
         self._may_be_left_out: dict[str, bool] = {}
@@ -94,7 +94,7 @@ class Spreading:
     def is_passing(self, name: str) -> bool:
         """Whether a node is of the forward pass, or comes from outside, and is no weight."""
         node = self._nodes.get(name)
-        return node is not None and node.kind in ("operator", "data") and not is_after_forward(node)
+        return node is not None and node.kind in ("operator", "data") and not runs_after_forward(node)
 
     def is_read(self, name: str) -> bool:
         """Whether an operator that is followed reads a node, or is one itself."""
@@ -122,7 +122,7 @@ class Spreading:
                     return True
                 continue
             for consumer in self._consumers.get(at, ()):
-                if is_after_forward(consumer):
+                if runs_after_forward(consumer):
                     continue
                 kind = plain_type(consumer.type)
                 if consumer.is_integer or kind in _CHOOSING:
@@ -179,7 +179,7 @@ class Spreading:
         self, name: str, found: Mapping[str, NonFinite], spreads: Mapping[str, bool], unknown: Collection[str]
     ) -> bool:
         kind, consumers = found[name], self._consumers.get(name, ())
-        if all(map(is_after_forward, consumers)) and not any(spreads.get(one.name, False) for one in consumers):
+        if all(map(runs_after_forward, consumers)) and not any(spreads.get(one.name, False) for one in consumers):
             node = self._nodes.get(name)
             is_end = node is not None and node.kind == "operator" and name not in unknown
             return is_end and not kind & NonFinite.MEANT
@@ -187,7 +187,7 @@ class Spreading:
             if spreads.get(consumer.name, False):
                 return True
             hides = name not in unknown and consumer.name not in found and plain_type(consumer.type) in _SATURATING
-            if hides and not is_after_forward(consumer) and kind & NonFinite.INF and not kind & NonFinite.MEANT:
+            if hides and not runs_after_forward(consumer) and kind & NonFinite.INF and not kind & NonFinite.MEANT:
                 return True
         return False
 
@@ -207,6 +207,6 @@ def _carried(kind: NonFinite, consumer: LayerNode, own: NonFinite) -> NonFinite:
     return own if own & NonFinite.NAN or kind & NonFinite.INF else NonFinite.NOTHING
 
 
-def is_after_forward(node: LayerNode) -> bool:
+def runs_after_forward(node: LayerNode) -> bool:
     """Whether a node belongs to the backward pass, or to an optimizer."""
-    return node.optimizes or is_gradient_scope(node.name) or node.name.startswith("Optimizer/")
+    return node.optimizes or is_after_forward(node.name)

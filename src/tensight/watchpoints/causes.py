@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.graph import is_gradient_scope
-from tensight.graph.optimizers import is_of_optimizer
+from tensight.graph import is_after_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
@@ -165,7 +164,7 @@ class Causes:
     def _inherits(self, name: str) -> bool:
         """Whether a NaN or Inf that was reported went into an operator, directly or through what is no hit."""
         inputs, checked = self._inputs, self._checked()
-        if _is_later(name) and any(one in inputs and not _is_later(one) for one in self._sick):
+        if is_after_forward(name) and any(one in inputs and not is_after_forward(one) for one in self._sick):
             return True
         waiting, visited = list(inputs[name]), {name}
         while waiting:
@@ -189,8 +188,3 @@ class Causes:
             return name in self._sick or bool(self._poisoned)
         # What is known of it in this step is its value after the update; what counts is the one before.
         return name in self._poisoned or (self._is_poisoned and name not in checked)
-
-
-def _is_later(name: str) -> bool:
-    """Whether an operator belongs to the backward pass or to an optimizer."""
-    return is_gradient_scope(name) or is_of_optimizer("", name.rpartition("/")[0])

@@ -33,7 +33,7 @@ from tensight.graph.given import printed_names
 from tensight.graph.in_place import UPDATED_IN_PLACE, may_write_inputs
 from tensight.graph.layers import nodes_of
 from tensight.graph.parsing import graph_proto
-from tensight.graph.spreading import is_after_forward
+from tensight.graph.spreading import runs_after_forward
 from tensight.graph.unwritten import is_unwritten
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 def _before_trained(learned: LearnedGraph, trained: Collection[str]) -> set[str]:
     """Return the parameters whose layers lead to layers that are trained, by their names in programs."""
     nodes = list(nodes_of(learned.graph))
-    forward = [node for node in nodes if node.kind == "operator" and not is_after_forward(node)]
+    forward = [node for node in nodes if node.kind == "operator" and not runs_after_forward(node)]
     of_trained = {node.name for node in nodes if node.kind != "operator" and learned.names[node.name] in trained}
     leading: set[str] = set()
     takes_trained: set[str] = set()

@@ -31,8 +31,8 @@ from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.traced_programs import Programs, Trace
-from tensight.agents.watching_spreading import is_after_forward
 from tensight.errors import InputError
+from tensight.graph import is_after_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
