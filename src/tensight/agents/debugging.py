@@ -66,7 +66,7 @@ class TrainingDebugger(ABC):
 
     def step(self) -> None:
         """End a step, unless an optimizer has ended one since the last call."""
-        self._end_due_step()
+        self._end_open_step()
         if self._ended_by_update:
             self._ended_by_update = False
             return
@@ -89,7 +89,7 @@ class TrainingDebugger(ABC):
         """End debugging; the training goes on without it."""
         if self._is_over:
             return
-        self._end_due_step()
+        self._end_open_step()
         try:
             self._leave()
         except Exception as error:
@@ -132,7 +132,7 @@ class TrainingDebugger(ABC):
             A loss scaler has left out the update.
         """
 
-    def _end_due_step(self) -> None:  # noqa: B027 - for those who wait for more
+    def _end_open_step(self) -> None:  # noqa: B027 - for those who wait for more
         """End a step that is over, if that was still to be found out."""
 
     # --- what adapters use ---

@@ -118,7 +118,7 @@ class OutlivingTensors(ABC):
         """Return numbers that change when an optimizer gets weights or states."""
 
     @abstractmethod
-    def _weights_of(self, optimizer: Any) -> Sequence[Any]:
+    def weights_of(self, optimizer: Any) -> Sequence[Any]:
         """Return what an optimizer updates."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class OutlivingTensors(ABC):
             return True
         if same is not None:
             self._optimizers.remove(same)
-        updated = {id(weight) for weight in self._weights_of(optimizer)}
+        updated = {id(weight) for weight in self.weights_of(optimizer)}
         if not any(named.is_parameter and id(named.tensor()) in updated for named in self._named()):
             return False
         self._optimizers.append(weakref.ref(optimizer))
@@ -182,10 +182,6 @@ class OutlivingTensors(ABC):
         if id(optimizer) not in self._updated:
             self._look()
         return self._updated.get(id(optimizer), ())
-
-    def updates_any(self, tensors: Set[int]) -> bool:
-        """Whether an optimizer updates any of some tensors, which are given by identity."""
-        return any(id(weight) in tensors for optimizer in self.optimizers for weight in self._weights_of(optimizer))
 
     def reached(self, weight: Updated) -> None:
         """Note that a backward pass has reached a weight that an optimizer is about to update."""
@@ -314,17 +310,17 @@ class OutlivingTensors(ABC):
         self._seen = now
         self.generation += 1
         named = {id(tensor): one for one in self._named() if (tensor := one.tensor()) is not None}
-        self._owned = {id(weight) for optimizer in optimizers for weight in self._weights_of(optimizer)}
+        self._owned = {id(weight) for optimizer in optimizers for weight in self.weights_of(optimizer)}
         found = [self._held(one) for one in named.values()]
         self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))
         self._states, self._updated, self._written = [], {}, {}
         by_identity = dict(zip(named, found, strict=True))
         names = {identity: one.name for identity, one in named.items()}
         for optimizer in optimizers:
-            weights = [named.get(id(weight)) for weight in self._weights_of(optimizer)]
+            weights = [named.get(id(weight)) for weight in self.weights_of(optimizer)]
             self._updated[id(optimizer)] = [None if one is None else self._with_gradient(one) for one in weights]
             states = [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
-            own = (by_identity.get(id(weight)) for weight in self._weights_of(optimizer))
+            own = (by_identity.get(id(weight)) for weight in self.weights_of(optimizer))
             self._written[id(optimizer)] = [*(held for held in own if held is not None), *states]
             self._states += states
         self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})

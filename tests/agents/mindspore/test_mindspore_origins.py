@@ -77,7 +77,9 @@ def test_data_that_are_no_numbers_are_the_origin(
     assert "." not in origin.node
 
 
-@pytest.mark.parametrize(("version", "style", "network"), [("2.10", "functional", "2"), ("2.7", "wrapped", "1")])
+@pytest.mark.parametrize(
+    ("version", "style", "network"), [("2.10", "functional", "2"), ("2.7", "wrapped", "1"), ("2.10", "graph", "2")]
+)
 def test_the_step_is_right_where_a_network_is_trained_before_another_one_is_called(
     mindspore_server: RunningServer, version: str, style: str, network: str, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
-"""A training of two networks in PyNative mode, each trained wholly before the other is called in a step.
+"""A training of two networks, each trained wholly before the other is called in a step; nobody calls a third one.
 
 Usage: two_networks_training.py STYLE NUMBER STEP: data of this network, 1 or 2, are no numbers at the step.
-STYLE is ``functional``, with an optimizer of a third network that nobody calls, or ``wrapped``.
+STYLE is ``functional`` or ``wrapped``, in PyNative mode, or ``graph``.
 """
 
 import sys
@@ -21,7 +21,7 @@ def network(prefix: str) -> nn.Cell:
 
 
 def trainer(style: str, cell: nn.Cell, optimizer: nn.Optimizer) -> Any:
-    if style == "wrapped":
+    if style != "functional":
         return nn.TrainOneStepCell(nn.WithLossCell(cell, nn.MSELoss()), optimizer).set_train()
     loss_of = nn.MSELoss()
     gradients_of = ms.value_and_grad(lambda x, y: loss_of(cell(x), y), None, optimizer.parameters)
@@ -36,13 +36,13 @@ def trainer(style: str, cell: nn.Cell, optimizer: nn.Optimizer) -> Any:
 
 if __name__ == "__main__":
     style, number, faulty = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    ms.set_context(mode=ms.PYNATIVE_MODE)
+    ms.set_context(mode=ms.GRAPH_MODE if style == "graph" else ms.PYNATIVE_MODE)
     ms.set_device("CPU")
     ms.set_seed(1)
     numbers = np.random.default_rng(1)
     networks = [network("first."), network("second."), network("third.")]
-    optimizers = [nn.Adam(cell.trainable_params(), 0.01) for cell in networks[: 3 if style == "functional" else 2]]
-    trainers = [trainer(style, *pair) for pair in zip(networks[:2], optimizers, strict=False)]
+    optimizers = [nn.Adam(cell.trainable_params(), 0.01) for cell in networks]
+    trainers = [trainer(style, *pair) for pair in zip(networks[:2], optimizers[:2], strict=True)]
     for step in range(1, STEPS + 1):
         for which, train in enumerate(trainers, 1):
             pictures = numbers.normal(size=(4, 6)).astype(np.float32)

@@ -83,6 +83,7 @@ class CellNames:
 
     Attributes
     ----------
+    follows_all : bool
     roots : list of Root
     generation : int
         Grows whenever a network comes or goes, or is seen to have other cells than before.
@@ -95,7 +96,7 @@ class CellNames:
         self._passed_over: set[int] = set()
         self._transparent: set[int] = set()
         self._entries: dict[int, list[ParameterEntry]] = {}
-        self._follows_all = follows_all
+        self.follows_all = follows_all
         for cell in cells:
             for network in networks_of(cell):
                 self._add(network)
@@ -147,7 +148,7 @@ class CellNames:
                 if model is not None and any(inner is cell for inner in _inner_cells(model)):
                     self._read(root, model)
                     return
-        if not isinstance(cell, _REDUCERS) and (self._follows_all or not cell.parameters_dict()):
+        if not isinstance(cell, _REDUCERS) and (self.follows_all or not cell.parameters_dict()):
             self._add(cell)
         else:
             self._passed_over.add(id(cell))

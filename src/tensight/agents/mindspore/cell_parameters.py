@@ -61,12 +61,13 @@ class CellParameters(OutlivingTensors):
         # It makes its states when it is made.
         return (id(optimizer),)
 
-    def _weights_of(self, optimizer: nn.Optimizer) -> Sequence[Any]:
+    def weights_of(self, optimizer: nn.Optimizer) -> Sequence[Any]:
+        """Return what an optimizer updates."""
         weights: Sequence[Any] = optimizer.parameters
         return weights
 
     def _states_of(self, optimizer: nn.Optimizer, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
-        weights = self._weights_of(optimizer)
+        weights = self.weights_of(optimizer)
         seen: set[int] = set()
         for attribute, states in vars(optimizer).items():
             is_states = isinstance(states, (tuple, list)) and len(states) == len(weights)

@@ -98,9 +98,7 @@ class CellCapture:
         self._programs = Programs(self._parameters)
         self._hooks = GradientHooks(self._gradient_came)
         self._builder = StepBuilder(agent.places, self._names, self._see)
-        self._rounds = Rounds()
-        self._strangers: set[int] = set()
-        self._is_due = False
+        self._rounds = Rounds(self._parameters.weights_of)
         self._updates = 0
         self._replaced = Replacements()
         self._thread = _thread()
@@ -153,7 +151,8 @@ class CellCapture:
     def begin_step(self) -> None:
         """Start to count anew; tensors are looked at only if somebody wants to know."""
         self._steps += 1
-        self.has_seen_calls = self._is_due = False
+        self.has_seen_calls = False
+        self._rounds.ends_late()
         self._stack.clear()
         self._is_quiet = False
         self._hooks.remove()
@@ -204,8 +203,8 @@ class CellCapture:
             return original(cell, *given, **named)
         if isinstance(cell, nn.Optimizer):
             return self._update(original, cell, given, named)
-        if self._is_due:
-            self._guarded(self._decide_end, cell)
+        if self._rounds.is_open:
+            self._guarded(self._end_open_step, cell)
         if not self._sees and self._step_on != "forward" and not wraps(cell):
             return original(cell, *given, **named)
         if isinstance(cell, nn.TrainOneStepWithLossScaleCell):
@@ -374,9 +373,7 @@ class CellCapture:
         self._oversights.update_ends()
         self._updates += 1
         if knows and self._rounds.ends_step(frozenset((id(optimizer),))):
-            self._is_due = bool(self._strangers)
-            if not self._is_due:
-                self._ended(skipped=False)
+            self._ended(skipped=False)
         return result
 
     def _knows(self, optimizer: nn.Optimizer) -> bool:
@@ -387,29 +384,18 @@ class CellCapture:
         if not parameters.knows(optimizer):
             return False
         others = [other for other in live_instances(nn.Optimizer) if not parameters.knows(other)]
-        self._strangers = {id(weight) for other in others for weight in other.parameters}
-        self._rounds.learn(parameters.optimizers)
+        self._rounds.learn(parameters.optimizers, others if self._names.follows_all else ())
         return True
 
-    def _decide_end(self, cell: nn.Cell) -> None:
-        """Find out, as a cell is called, whether the step was over with the update before, or trains more networks.
+    def _end_open_step(self, cell: nn.Cell) -> None:
+        """End the step before a cell is called, if it was over with the last update."""
+        is_evaluation = not cell.training and not pynative_executor().requires_grad()
+        if not is_evaluation and self._rounds.was_over({id(parameter) for parameter in cell.get_parameters()}):
+            self._ended(skipped=False)
 
-        A network that nobody has called yet may be trained in the same step, if it has an optimizer; one that was
-        trained already begins the next.
-        """
-        if not cell.training and not pynative_executor().requires_grad():
-            return
-        called = {id(parameter) for parameter in cell.get_parameters()}
-        if not self._strangers.isdisjoint(called):
-            self._is_due = False
-        elif self._parameters.updates_any(called):
-            self.end_due_step()
-
-    def end_due_step(self) -> None:
-        """End the step that was over with the last update, if nobody could know that yet."""
-        if self._is_due:
-            self._is_due = False
-            self._strangers.clear()
+    def end_open_step(self) -> None:
+        """End the step if it may be over with the last update: nothing is called any more."""
+        if self._rounds.ends_late():
             self._ended(skipped=False)
 
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:

@@ -85,7 +85,7 @@ class Debugger(TrainingDebugger):
         self._oversights: Oversights | None = None
         self._programs = StepPrograms()
         self._parameters: dict[str, weakref.ref[Any]] = {}
-        self._rounds = Rounds()
+        self._rounds = Rounds(lambda optimizer: optimizer.parameters)
         self._optimizers_of: dict[str, frozenset[int]] = {}
         self._own: set[str] = set()
         self._late: Phase | None = None
@@ -98,7 +98,7 @@ class Debugger(TrainingDebugger):
 
     def end_batch(self) -> None:
         """End a step if `Model` has trained a batch, and no update has ended it."""
-        self._end_due_step()
+        self._end_open_step()
         if self._ended_by_update:
             self._ended_by_update = False
         elif self._settings.step_on == "optimizer":
@@ -188,7 +188,10 @@ class Debugger(TrainingDebugger):
 
     def _compiled(self, compiled: Compiled) -> None:
         ring = self._dump.ring
-        if self._is_over or ring is None or compiled.phase in self._optimizers_of or compiled.phase in self._own:
+        if self._is_over or ring is None or compiled.phase in self._own:
+            return
+        if compiled.phase in self._optimizers_of:
+            self._end_step_before(compiled)
             return
         with self._guarded():
             graphs = self._graphs
@@ -205,6 +208,14 @@ class Debugger(TrainingDebugger):
             self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
             self._attach_to_graph(graphs.phase(compiled.phase))
+
+    def _end_step_before(self, compiled: Compiled) -> None:
+        """End the step before something runs again, if it waited only for optimizers that have never updated."""
+        graphs = self._graphs
+        if graphs is None or not self._may_end_step(graphs.phase(compiled.phase), compiled):
+            return
+        if self._rounds.ends_before(self._optimizers_of[compiled.phase]):
+            self._end_by_update(graphs.skipped_update)
 
     def _attach_to_graph(self, phase: Phase) -> None:
         """Attach with the first graph, unless cells are seen."""
@@ -276,12 +287,18 @@ class Debugger(TrainingDebugger):
             return self._settings.step_on == "forward"
         if not self._rounds.any:
             return not self._ended_by_call
-        if not phase.updates or (self._cells is not None and isinstance(compiled.owner, nn.Optimizer)):
+        if not self._may_end_step(phase, compiled):
             return False
         if not self._rounds.ends_step(self._optimizers_of[compiled.phase]):
             return False
         self._ended_by_update = True
         return True
+
+    def _may_end_step(self, phase: Phase, compiled: Compiled) -> bool:
+        """Whether what runs has optimizers update, and no cell sees that."""
+        if self._settings.step_on != "optimizer" or not phase.updates:
+            return False
+        return self._cells is None or not isinstance(compiled.owner, nn.Optimizer)
 
     # --- cells ---
 
@@ -317,9 +334,9 @@ class Debugger(TrainingDebugger):
 
     # --- steps ---
 
-    def _end_due_step(self) -> None:
+    def _end_open_step(self) -> None:
         if self._cells is not None:
-            self._cells.end_due_step()
+            self._cells.end_open_step()
 
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
         self._take_late()

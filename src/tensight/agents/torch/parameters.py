@@ -74,7 +74,8 @@ class Parameters(OutlivingTensors):
         weights = sum(len(group["params"]) for group in groups)
         return id(optimizer), id(states), len(states), len(first), len(groups), weights
 
-    def _weights_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
+    def weights_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
+        """Return what an optimizer updates."""
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def _is_wrapped(self, optimizer: Any, other: Any) -> bool:

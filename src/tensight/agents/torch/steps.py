@@ -77,7 +77,7 @@ class Steps:
         self._foreign_generation = -1
         self._running: list[FrameType] = []
         self._evaluations = 0
-        self._rounds = Rounds()
+        self._rounds = Rounds(parameters.weights_of)
         self._looked_generation = parameters.names_generation
         self._updates = 0
         self._scaler = Replacements()
