@@ -17,7 +17,8 @@ import tensight
 LONGER_THAN_A_GLANCE_MS = 10_000
 NOT_FOUND = r"404 \(Not Found\)"
 WITHOUT_SERVER = (
-    "ERR_CONNECTION_",
+    # Also where it is killed in the middle of an answer.
+    "ERR_(CONNECTION_|CONTENT_LENGTH_MISMATCH|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)",
     "WebSocket connection to",
     # While the server is back and the training is not.
     NOT_FOUND,
