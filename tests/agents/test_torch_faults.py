@@ -169,6 +169,9 @@ def test_an_exception_in_the_middle_of_a_step_ends_the_script_as_it_would_alone(
     assert outcome.errors[-1] == alone.errors[-1] == "ValueError: the training's own mistake"
     own = [line for line in outcome.errors if SCRIPT.name in line]
     assert own == [line for line in alone.errors if SCRIPT.name in line]
+    with tensight.connect(lasting.url) as client:
+        (message,) = (session.summary.message for session in client.sessions() if session.name == "raising")
+    assert message == f"the training was ended by {alone.errors[-1]}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,6 +13,7 @@ from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
+from tensight.agents.endings import described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
@@ -184,6 +185,10 @@ class Agent:
             self._next_step()
         except Exception as error:
             self._give_up(error)
+        except KeyboardInterrupt:
+            self._interrupted()
+            self._next_step()
+            raise
 
     def observe(self, place: int, tensor: Any, need: int) -> None:
         """Look at a tensor.
@@ -253,6 +258,9 @@ class Agent:
                 self._stops.at_node(node.name, hits)
         except Exception as error:
             self._give_up(error)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
 
     def diverges(self, *, is_known: bool) -> None:
         """Note that the step does not go on as its beginning let expect, but as an earlier one, or as none has.
@@ -289,8 +297,7 @@ class Agent:
         except Exception as error:
             self._give_up(error)
         except KeyboardInterrupt:
-            # A script may take it for what it likes, and go on.
-            self._stops.go_on()
+            self._interrupted()
             self._next_step()
             raise
 
@@ -303,6 +310,12 @@ class Agent:
         say_once(text)
         if not self._is_over:
             self._background.offer_notice(text)
+
+    def ended_by(self, error: BaseException | None) -> None:
+        """Note which exception has ended the training, if one has; `close` tells the server."""
+        text = described(error)
+        if text and not self._is_over and os.getpid() == self._process_id:
+            self._background.offer_notice(f"the training was ended by {text}")
 
     def close(self) -> None:
         """Tell the server that the training has ended, and let go of everything."""
@@ -331,6 +344,7 @@ class Agent:
     def close_at_exit(self) -> None:
         """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
         with suppress(KeyboardInterrupt):
+            self.ended_by(uncaught())
             self.close()
 
     def silence(self) -> Attachment:
@@ -468,6 +482,11 @@ class Agent:
         self.places.needs[place] = 0
         at = self.places[place]
         say_once(f"{at.node.name}:{at.slot} is not observed: {error!r}")
+
+    def _interrupted(self) -> None:
+        """Go on without end, should anything follow: a script may take an interruption for what it likes."""
+        self._stops.go_on()
+        self._background.runs(True)
 
     def _give_up(self, error: Exception) -> None:
         """End debugging, and leave the training alone."""

@@ -129,11 +129,13 @@ class Background(threading.Thread):
         self._wake.set()
 
     def _send_notices(self) -> None:
-        while self._notices and self._is_attached:
-            message = Heartbeat(message=NOTICE + encoded(self._notices[0]), period=int(BEAT_EVERY_S))
-            if self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S).reply is None:
-                return
-            self._notices.popleft()
+        # The training may do so at its end, and this thread still be at it.
+        with self._sending:
+            while self._notices and self._is_attached:
+                message = Heartbeat(message=NOTICE + encoded(self._notices[0]), period=int(BEAT_EVERY_S))
+                if self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S).reply is None:
+                    return
+                self._notices.popleft()
 
     def end(self) -> None:
         """Say nothing more."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tensight.agents.notices import say_once
+from tensight.agents.commands import Terminated
+from tensight.agents.endings import is_interactive, uncaught
+from tensight.agents.notices import say, say_once
 from tensight.agents.workers import pool_of_worker
 from tensight.errors import TensightError
 
@@ -47,6 +50,9 @@ class TrainingDebugger(ABC):
         self._ended_by_update = False
         self._ended_by_call = False
         self._is_over = False
+        self._has_block = False
+        self._error: BaseException | None = None
+        self._thread = threading.get_ident()
 
     # --- what a script uses ---
 
@@ -56,12 +62,19 @@ class TrainingDebugger(ABC):
         return self._agent
 
     def __enter__(self) -> Self:
-        self.start()
+        self._has_block = True
+        try:
+            self.start()
+        except BaseException:
+            # Nobody leaves a block that was never entered.
+            self.close_at_exit()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.ended_by(error)
         self.close()
 
     def step(self) -> None:
@@ -74,16 +87,26 @@ class TrainingDebugger(ABC):
         self._end_step(False)
 
     def start(self) -> None:
-        """Begin to debug what the training calls from now on, in this thread."""
+        """Begin to debug what the training calls from now on, in this thread.
+
+        What was begun in the same way before is ended: in a notebook the cell is run again.
+        """
         for other in active_debuggers():
             if other.is_left_alone:
                 other._leave()
+            elif self._takes_over(other):
+                say("debugging begins anew; what it began with before is debugged no more")
+                other.close()
         if any(type(other) is type(self) for other in active_debuggers()):
             say_once("this training is being debugged already; debugging it a second time is left out")
             self._is_over = True
             return
         _active.append(weakref.ref(self))
         self._begin()
+
+    def ended_by(self, error: BaseException | None) -> None:
+        """Note which exception has ended the training, if one has; `close` tells the server."""
+        self._error = error
 
     def close(self) -> None:
         """End debugging; the training goes on without it."""
@@ -96,6 +119,7 @@ class TrainingDebugger(ABC):
             _say_disorder(error)
         if self._agent is not None:
             try:
+                self._agent.ended_by(self._error)
                 self._agent.close()
             except Exception as error:
                 _say_disorder(error)
@@ -103,6 +127,7 @@ class TrainingDebugger(ABC):
     def close_at_exit(self) -> None:
         """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
         with suppress(KeyboardInterrupt):
+            self.ended_by(uncaught())
             self.close()
 
     @property
@@ -148,15 +173,20 @@ class TrainingDebugger(ABC):
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Let nothing into the training but that a person has ended or interrupted it; then debugging ends, too."""
+        """Let nothing into the training but that a person has ended or interrupted it.
+
+        What goes on after an interruption is debugged, too: the next cell of a notebook, or a script that expects it.
+        """
         try:
             yield
         except Exception as error:
             self._give_up(error)
-        except BaseException:
-            # Where no block is around the training, nobody else ends debugging. Another Ctrl-C means: faster.
+        except Terminated:
+            # Where no block is around the training, nobody else ends debugging. Ctrl-C means: faster.
             with suppress(KeyboardInterrupt):
                 self.close()
+            if is_interactive():
+                say("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
             raise
 
     def _give_up(self, error: Exception) -> None:
@@ -164,6 +194,16 @@ class TrainingDebugger(ABC):
         why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
         say_once(f"debugging ends here and the training goes on: {why}")
         self.close()
+
+    def _takes_over(self, other: TrainingDebugger) -> bool:
+        """Whether the script has begun both in this thread, and neither for a block."""
+        return (
+            type(other) is type(self)
+            and self._is_asked_for
+            and other._is_asked_for
+            and not (self._has_block or other._has_block)
+            and self._thread == other._thread
+        )
 
     def _leave_children(self) -> None:
         """Leave nothing in the child of a fork, which is no training."""

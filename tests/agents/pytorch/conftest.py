@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from running import RunningServer, running_server
 
+from tensight.agents import notices
 from tensight.agents.debugging import active_debuggers
 
 if TYPE_CHECKING:
@@ -25,6 +27,19 @@ def torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
 def one_thread() -> None:
     """Leave the cores to the other tests; and sums are added up in the same order always."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What people at the terminal are told, once more if they were told before."""
+    logger, lines = logging.getLogger(notices.LOGGER), []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    before, logger.handlers = logger.handlers, [handler]
+    logger.setLevel(logging.INFO)
+    notices._said.clear()
+    yield lines
+    logger.handlers = before
 
 
 @pytest.fixture(autouse=True)

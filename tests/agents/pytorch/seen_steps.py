@@ -60,6 +60,7 @@ class SeeingAgent:
     stops_at_nodes: bool = False
     looks_closer: bool = False
     closed: bool = False
+    error: BaseException | None = None
     step: int = 0
     places: PlaceTable = field(default_factory=PlaceTable)
     columns: StatisticsColumns = field(default_factory=StatisticsColumns)
@@ -110,6 +111,9 @@ class SeeingAgent:
     def step_done(self, program: Program, *, scaled_skip: bool = False) -> None:
         self.step += 1
         self.steps.append(self._seen(program, scaled_skip))
+
+    def ended_by(self, error: BaseException | None) -> None:
+        self.error = error
 
     def close(self) -> None:
         self.closed = True

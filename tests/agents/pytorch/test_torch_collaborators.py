@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,18 +119,6 @@ class Collaborator:
             return original(*given, **named)
 
         patch.setattr(class_, name, method)
-
-
-@pytest.fixture
-def said() -> Iterator[list[str]]:
-    """What people at the terminal are told."""
-    logger, lines = logging.getLogger(notices.LOGGER), []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    before, logger.handlers = logger.handlers, [handler]
-    logger.setLevel(logging.INFO)
-    yield lines
-    logger.handlers = before
 
 
 def training() -> Training:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ from torch import nn
 import tensight
 from tensight.client import Session
 from tensight.errors import InputError
+from tensight.sessions.records import State
 
 PATIENCE_S = 60.0
 
@@ -164,6 +168,48 @@ def test_a_second_debugger_stands_back() -> None:
         assert outer.agent is not None
         assert outer.agent.step == 2
         assert inner.agent is None
+
+
+def test_what_a_cell_of_a_notebook_begins_again_takes_the_place_of_the_first() -> None:
+    debuggers = []
+    for _ in range(2):
+        model = Log()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        debuggers.append(tensight.torch.debug(model, optimizer, port=9))
+        debuggers[-1].start()
+        train(model, optimizer, 2)
+    debuggers[-1].close()
+    assert [debugger.agent and debugger.agent.step for debugger in debuggers] == [2, 2]
+
+
+@pytest.mark.parametrize(("capture", "order"), [("modules", "step"), ("ops", "next_node")])
+def test_what_follows_an_interruption_is_debugged_too(
+    torch_server: RunningServer, person: ThreadPoolExecutor, capture: Any, order: str
+) -> None:
+    torch.manual_seed(0)
+    model = Log()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    job, is_interrupted = f"interrupted-{capture}", threading.Event()
+
+    def look(session: Session) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        # The next cell runs, and stops: nobody has told it to go on.
+        session.wait_until(lambda record: record.step > 0 and record.state is State.PAUSED, PATIENCE_S)
+        getattr(session, order)().wait(PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert is_interrupted.wait(PATIENCE_S)
+        session.terminate()
+
+    debugger = tensight.torch.debug(model, optimizer, break_at_start=True, capture=capture, **where(torch_server, job))
+    looked = person.submit(attended, torch_server, job, look)
+    with pytest.raises(KeyboardInterrupt):
+        debugger.start()
+    with pytest.raises(KeyboardInterrupt):
+        train(model, optimizer, 10**9)
+    is_interrupted.set()
+    with pytest.raises(SystemExit):
+        train(model, optimizer, 10**9)
+    looked.result()
 
 
 def test_wrong_settings_and_subjects_are_refused_before_the_training() -> None:

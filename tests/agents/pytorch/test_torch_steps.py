@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,28 +12,12 @@ from seen_steps import Seen
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from tensight.agents import notices
 from tensight.agents.places import Need
 from tensight.agents.torch import operators
 
 
 def batch() -> torch.Tensor:
     return torch.randn(4, 2)
-
-
-@contextmanager
-def heard() -> Iterator[list[str]]:
-    """What people at the terminal are told, once more if they were told before."""
-    logger, lines = logging.getLogger(notices.LOGGER), []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    before, logger.handlers = logger.handlers, [handler]
-    logger.setLevel(logging.INFO)
-    notices._said.clear()
-    try:
-        yield lines
-    finally:
-        logger.handlers = before
 
 
 def test_a_step_ends_with_the_update_and_weights_are_those_after_it() -> None:
@@ -82,6 +63,25 @@ def test_with_several_optimizers_a_step_ends_when_each_has_updated() -> None:
             two.step()
     assert len(seen.steps) == 3
     assert {"weight", "Linear.weight", "exp_avg.Linear.weight"} <= {node.name for node in seen.steps[-1].program.nodes}
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_model_that_is_made_anew_is_followed_also_where_nobody_watches(capture: Any) -> None:
+    with Seen(capture=capture) as seen:
+        made = []
+        for _ in range(2):
+            model = nn.Linear(2, 1)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            made.append((model, optimizer))
+            for _ in range(4):
+                optimizer.zero_grad()
+                model(batch()).sum().backward()
+                optimizer.step()
+            seen.agent.capturing = False
+    assert len(seen.steps) == 7
+    assert [node.name for node in seen.steps[-1].program.nodes if node.role == "weight"] == [
+        *("weight", "bias", "Linear.weight", "Linear.bias")
+    ]
 
 
 def test_an_optimizer_that_updates_more_often_makes_every_update_a_step() -> None:
@@ -450,7 +450,7 @@ def test_calls_that_no_step_ends_are_reported(capture: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates
-def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end() -> None:
+def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[str]) -> None:
     torch._dynamo.reset()
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -461,11 +461,11 @@ def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end() -> None:
         model(inputs).square().mean().backward()
         optimizer.step()
 
-    with heard() as lines, Seen() as seen:
+    with Seen() as seen:
         for _ in range(4):
             step(batch())
     assert seen.debugger.agent is None
-    assert [line.partition(":")[0] for line in lines] == ["nothing of this training was debugged"]
+    assert [line.partition(":")[0] for line in said] == ["nothing of this training was debugged"]
 
 
 @pytest.mark.parametrize("need", [Need.ROW, Need.NOTHING])

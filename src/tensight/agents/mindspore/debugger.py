@@ -358,10 +358,12 @@ class Debugger(TrainingDebugger):
             self._ensure_oversights().step_done(has_operators=self._cells.has_seen_calls, why=_ONLY_CELLS)
         elif self._oversights is not None:
             self._oversights.step_done(has_operators=True, why="")
-        agent.step_done(program, scaled_skip=skipped)
-        if self._graphs is not None:
-            self._graphs.begin_step()
-            if agent.capturing and not captured:
-                self._graphs.forget_dumped()
-        if self._cells is not None:
-            self._cells.begin_step()
+        try:
+            agent.step_done(program, scaled_skip=skipped)
+        finally:
+            if self._graphs is not None:
+                self._graphs.begin_step()
+                if agent.capturing and not captured:
+                    self._graphs.forget_dumped()
+            if self._cells is not None:
+                self._cells.begin_step()

@@ -24,7 +24,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import TorchReader
 from tensight.agents.torch.boundary import Boundary
-from tensight.agents.torch.discovery import Discovery, live_instances
+from tensight.agents.torch.discovery import Discovery, live_instances, owners_of_weights
 from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
@@ -96,7 +96,6 @@ class Debugger(TrainingDebugger):
         self._boundary = Boundary(self._give_up)
         self._waiting: RemovableHandle | None = None
         self._replaced = Replacements()
-        self._thread = threading.get_ident()
         self._seen_trace: Trace | None = None
         self._read: set[str] = set()
         self._feeds: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
@@ -146,9 +145,7 @@ class Debugger(TrainingDebugger):
             self._count_unattached(optimizer, _IN_WORKER)
         if self._waiting is None:
             return
-        updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-        owners = (one for one in live_instances(nn.Module) if any(id(weight) in updated for weight in one.parameters()))
-        model = next(owners, None)
+        model = next(owners_of_weights(optimizer), None)
         if model is None:
             self._count_unattached(optimizer, _OF_NO_MODULE)
             return
@@ -198,6 +195,7 @@ class Debugger(TrainingDebugger):
             self._boundary,
             self._update_done,
             self._loss_scaled,
+            meet_trained=discovery.meet_trained,
             oversights=oversights,
             gradients=gradients,
         )
@@ -205,13 +203,16 @@ class Debugger(TrainingDebugger):
         if isinstance(capture, ModuleCapture):
             agent.offer_closer_look()
         self._parameters.observe()
-        agent.attach(self._programs.preview(capture.preview()))
-        self._steps.install()
-        self._replaced.put(torch.autograd, "backward", self._backward_begins)
-        self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
-        capture.start()
-        self._look_closer_if_asked()
-        self._leave_children()
+        try:
+            agent.attach(self._programs.preview(capture.preview()))
+        finally:
+            # Also where a person has interrupted it: a notebook goes on with its next cell.
+            self._steps.install()
+            self._replaced.put(torch.autograd, "backward", self._backward_begins)
+            self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
+            capture.start()
+            self._look_closer_if_asked()
+            self._leave_children()
 
     def _detach(self) -> None:
         # Each of them, also where another fails.
@@ -280,10 +281,12 @@ class Debugger(TrainingDebugger):
             agent.watches.idle = self._parameters.idle
             if wanted:
                 self._note_step(trace)
-            agent.step_done(self._programs.program(trace), scaled_skip=skipped)
-            agent.watches.loss_scaled = False
-            self._capture.begin_step()
-            self._look_closer_if_asked()
+            try:
+                agent.step_done(self._programs.program(trace), scaled_skip=skipped)
+            finally:
+                agent.watches.loss_scaled = False
+                self._capture.begin_step()
+                self._look_closer_if_asked()
 
     def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
         """Return what goes into layers with trained weights."""

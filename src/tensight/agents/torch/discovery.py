@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tensight.agents.torch.names import Names
 
@@ -52,6 +52,12 @@ class Discovery:
         if id(module) not in names.modules:
             names.pass_over(module)
 
+    def meet_trained(self, optimizer: torch.optim.Optimizer) -> None:
+        """Give names to the models that an optimizer trains: while nobody watches, no call of them was seen."""
+        if self._follows_all:
+            for module in owners_of_weights(optimizer):
+                self._names.name(module)
+
     def is_evaluation(self, module: nn.Module) -> bool:
         """Whether a call of an outermost module looks like an evaluation, which is no part of a training step."""
         return not module.training and not torch.is_grad_enabled()
@@ -71,6 +77,14 @@ def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) ->
         seen.add(id(owner))
         module = owner
     return module
+
+
+def owners_of_weights(optimizer: torch.optim.Optimizer) -> Iterator[nn.Module]:
+    """Yield the modules in this process that hold any of the weights that an optimizer updates."""
+    updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    for module in live_instances(nn.Module):
+        if any(id(weight) in updated for weight in module.parameters()):
+            yield module
 
 
 def _is_module(one: object) -> TypeGuard[nn.Module]:

@@ -51,6 +51,8 @@ class LightningDebugger(Callback):
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
         """End with the training; the exception goes its way."""
+        if self._debugger is not None:
+            self._debugger.ended_by(exception)
         self._close()
 
     def _close(self) -> None:

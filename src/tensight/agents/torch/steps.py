@@ -46,6 +46,8 @@ class Steps:
         Told when a step has ended, and whether a loss scaler has left out its update.
     on_scaling : callable () -> None
         Told when a loss is scaled: gradients may overflow on purpose until the step ends.
+    meet_trained : callable (optimizer) -> None
+        Asked to make known the models that an optimizer trains, if it trains none that is known.
     oversights : Oversights
         Told of updates that are not counted.
     gradients : KeptGradients
@@ -60,6 +62,7 @@ class Steps:
         on_step: Callable[[bool], None],
         on_scaling: Callable[[], None],
         *,
+        meet_trained: Callable[[torch.optim.Optimizer], None],
         oversights: Oversights,
         gradients: KeptGradients,
     ) -> None:
@@ -70,6 +73,7 @@ class Steps:
         self._boundary = boundary
         self._on_step = on_step
         self._on_scaling = on_scaling
+        self._meet_trained = meet_trained
         self._is_active = False
         self._thread, self._thread_name = threading.get_ident(), threading.current_thread().name
         self._is_installed = False
@@ -190,6 +194,9 @@ class Steps:
             self._foreign.clear()
         if id(optimizer) in self._foreign:
             return False
+        if parameters.knows(optimizer, is_updating=True):
+            return True
+        self._meet_trained(optimizer)
         if parameters.knows(optimizer, is_updating=True):
             return True
         self._foreign.add(id(optimizer))
