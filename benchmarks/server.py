@@ -1,12 +1,15 @@
 """The debug server under load, beside plain gRPC and plain WebSockets in the same run.
 
-    python benchmarks/server.py [--only steps|events|tensor|graph|browse|hits ...] [--processes 64] [--subscribers 200]
+    python benchmarks/server.py [--only steps|events|tensor|graph|answers|browse|hits ...] [--processes 64]
 
 steps   64 training processes attached and running, each asks the server at every step and never computes: 64 jobs, then
         one job of 64 ranks that go in lockstep; beside a gRPC server that answers at once
 events  200 WebSockets at one session: from an event until the last one has it; beside a bare broadcast
 tensor  1 GiB streamed by a training process; beside a gRPC server that only counts bytes; then a slice of it over HTTP
 graph   100,000 operators: from the first byte sent until a search finds one; beside plain gRPC plus parsing alone
+answers answers of the API about another, small run while a training process sends a graph of 500,000 nodes, as real as
+        those above and as small as a message can make them; while the page opens it; and how long the server then
+        takes to end in the middle of another one
 browse  100,000 nodes over HTTP, watched: pages of the tree, drawn levels, selections; beside a request for the session
 hits    10,000 tensors hit in one step: until they are listed over HTTP
 
@@ -22,6 +25,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -366,6 +370,87 @@ def graph(options: argparse.Namespace) -> None:
     row("  peak memory of the server", f"{max(memory):.0f} MB")
 
 
+# --- answers ---
+
+
+class Prober:
+    """Asks the API again and again, in a thread, and remembers how long each answer took."""
+
+    def __init__(self, url: str, paths: list[str]) -> None:
+        self._url, self._paths = url, paths
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self.answers: list[tuple[float, float, str]] = []
+        """When each was asked for, the seconds until it was there, and the path."""
+
+    def __enter__(self) -> Prober:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=f"{self._url}/api/v1", timeout=PATIENCE_S) as browser:
+            while not self._ended.is_set():
+                for path in self._paths:
+                    begin = time.monotonic()
+                    browser.get(path).raise_for_status()
+                    self.answers.append((begin, time.monotonic() - begin, path))
+                time.sleep(0.01)
+
+    def between(self, begin: float, end: float) -> list[tuple[float, str]]:
+        """Return the seconds and paths of the answers that were waited for at some time between two moments."""
+        return [(took, path) for asked, took, path in self.answers if asked < end and asked + took > begin]
+
+
+def answers(options: argparse.Namespace) -> None:
+    # Every fourth operator reads a parameter of its own; there are an input and a constant, too.
+    real = ["graph", "--nodes", (options.most_nodes - 2) * 4 // 5]
+    for what, words in {"a real graph": real, "two-byte nodes": ["bare", "--nodes", options.most_nodes]}.items():
+        with ExitStack() as stack:
+            server = stack.enter_context(started())
+            stack.enter_context(Child("server_training.py", server.debugger, "graph", "--first", 1))
+            (small,) = settled(server.person, 1)
+            here = f"/sessions/{small.id}"
+            paths = ["/sessions", here, f"{here}/tree", f"{here}/nodes?name=MatMul", f"{here}/events"]
+            with Prober(server.person.url, paths) as prober:
+                first = stack.enter_context(Child("server_training.py", server.debugger, *words))
+                sent = first.answer("graph")
+                large = next(session for session in server.person.sessions() if session.id != small.id)
+                large.wait(PATIENCE_S)
+                opened = time.monotonic()
+                with httpx.Client(base_url=f"{server.person.url}/api/v1", timeout=PATIENCE_S) as browser:
+                    for path in ("graphs", "tree?limit=100", "nodes?name=MatMul&limit=100"):
+                        browser.get(f"/sessions/{large.id}/{path}").raise_for_status()
+                closed = time.monotonic()
+            second = stack.enter_context(Child("server_training.py", server.debugger, *words, "--first", 2))
+            second.answer("sending")
+            time.sleep(3.0)
+            server.person.close()
+            began = time.monotonic()
+            server.process.terminate()
+            server.process.wait(PATIENCE_S)
+            ending = time.monotonic() - began
+        size = f"{sent['bytes'] / 2**20:.0f} MiB"
+        for phase, begin, end in (("is sent", sent["begin"], sent["end"]), ("is opened", opened, closed)):
+            found = prober.between(begin, end)
+            longest, path = max(found)
+            row(
+                f"{what} ({size}) {phase}: answers", f"longest {longest * 1000:.0f} ms",
+                f"median {median(took for took, _ in found) * 1000:.0f} ms of {len(found)}, {end - begin:.1f} s"
+                f" ({path.rpartition('/')[2]})", "<= 500 ms", longest <= 0.5,
+            )  # fmt: skip
+        row(
+            "  the server ends in the middle of another",
+            f"{ending:.1f} s",
+            f"status {server.process.returncode}",
+            "<= 10 s",
+            ending <= 10,
+        )
+
+
 # --- browse ---
 
 
@@ -458,7 +543,15 @@ def hits(options: argparse.Namespace) -> None:
     row("  all of them, 500 a request", f"{median(pages) * 1000:.0f} ms")
 
 
-PARTS = {"steps": steps, "events": events, "tensor": tensor, "graph": graph, "browse": browse, "hits": hits}
+PARTS = {
+    "steps": steps,
+    "events": events,
+    "tensor": tensor,
+    "graph": graph,
+    "answers": answers,
+    "browse": browse,
+    "hits": hits,
+}
 
 
 def main() -> None:
@@ -468,6 +561,7 @@ def main() -> None:
     parser.add_argument("--subscribers", type=int, default=200)
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--most-nodes", type=int, default=500_000, help="of the graph that is taken in meanwhile")
     parser.add_argument("--hits", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the steps are measured")
     parser.add_argument("--repeats", type=int, default=3)

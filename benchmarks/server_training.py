@@ -94,6 +94,7 @@ class Training:
         assert reply.version_matched, reply
         messages = [pb.Chunk(buffer=bytes(piece)).SerializeToString() for piece in chunks(self._graph)]
         begin = time.monotonic()
+        report(kind="sending", begin=begin)
         reply = await self._link.stream("SendGraph", messages)
         assert reply.status == pb.EventReply.OK, reply
         report(kind="graph", begin=begin, end=time.monotonic(), bytes=len(self._graph))
@@ -119,7 +120,8 @@ class Training:
             self.waits.append((end, end - begin))
             if self._hits:
                 await self._send_hits()
-        return kind != "exit"
+        # A server that ends says so by an answer that is none.
+        return kind != "exit" and reply.status == pb.EventReply.OK
 
     async def _send_hits(self) -> None:
         messages = [self._hit(node.node_name) for node in self._condition.watch_nodes]
@@ -158,6 +160,9 @@ def graph_for(options: argparse.Namespace) -> bytes:
     """Return a graph: of many nodes, or of one parameter that holds the large tensor and an operator that reads it."""
     from tensight.graph import ms_graph_pb2
 
+    if options.kind == "bare":
+        # Operators that say nothing of themselves have two bytes each.
+        return ms_graph_pb2.GraphProto(name=b"kernel_graph0").SerializeToString() + b"\x0a\x00" * options.nodes
     graph = make_graph(options.nodes)
     if options.mib:
         tensor = ms_graph_pb2.TypeProto(data_type=14, tensor_type=ms_graph_pb2.TypeProto.Tensor(elem_type=FLOAT32))
@@ -185,7 +190,7 @@ async def follow_orders(trainings: list[Training], options: argparse.Namespace) 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("address")
-    parser.add_argument("kind", choices=("steps", "hits", "tensor", "graph"))
+    parser.add_argument("kind", choices=("steps", "hits", "tensor", "graph", "bare"))
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--job", default="")

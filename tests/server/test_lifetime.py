@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -50,6 +52,23 @@ def test_requests_that_wait_for_events_do_not_hold_it_up(tmp_path: Path) -> None
             with socket.create_connection(("127.0.0.1", port)) as half:
                 half.sendall(b"GET /api/v1/sessions HTTP/1.1\r\nHost")
                 assert server.stop() == 0
+
+
+def test_a_thread_that_computes_what_nothing_needs_does_not_hold_it_up() -> None:
+    script = """
+import asyncio, threading
+from tensight.server.lifetime import allow_threads, end_threads
+
+async def main():
+    allow_threads()
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    print("closed")
+    await end_threads()
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "closed\n"
 
 
 def test_subscribers_are_sent_away(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from online_stage import CONV, GRAPH, RELU, OldProcess, Play, Stage, command, kind, network, proto, stream, until, watch
 
 from tensight.errors import InputError
+from tensight.graph.protobuf_fields import length_delimited
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 from tensight.wire import debugger_pb2 as pb
@@ -483,6 +484,24 @@ def test_graphs_of_more_nodes_than_accepted_are_refused_in_words(on_stage: Play)
         assert b"more than 4 nodes" in reply.message
 
     on_stage(scene, most_nodes=4)
+
+
+def test_graphs_of_more_parts_than_accepted_are_refused_in_words(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        await process.announce()
+        graph = network()
+        assert kind(await process.send_graphs(graph)) == "nothing"
+        # Two bytes each; those of a large node are counted before they are made.
+        small = proto(graph) + length_delimited(1, b"\x2a\x00" * 600)
+        large = proto(graph) + length_delimited(1, b"\x2a\x00" * 40_000)
+        stacks = proto(graph) + length_delimited(1, length_delimited(9, b"\n" * 600))
+        for data in (small, large, stacks):
+            reply = await process.calls.send_graph(process.caller, stream([pb.Chunk(buffer=data)]), False)
+            assert kind(reply) == "failed"
+            assert b"more than 600 nodes, inputs" in reply.message
+
+    on_stage(scene, most_nodes=10)
 
 
 def test_graphs_of_more_nodes_than_accepted_of_a_process_are_refused_in_words(on_stage: Play) -> None:

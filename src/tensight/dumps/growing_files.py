@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.dumps.direct_writes import WORTH_IT_BYTES, DirectWrites
-from tensight.errors import GraphError
-from tensight.graph import Graph, parse_graph_proto
-from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
+from tensight.graph import Graph, graph_proto_steps, parse_graph_proto
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -129,22 +127,18 @@ class GraphFile:
         GraphError
             It is damaged, or no graph.
         """
-        if not self.size_bytes:
-            raise GraphError(f"{where}: there is no graph in it; it is empty")
         return parse_graph_proto(self._part.map()[_GRAPH_OFFSET:], where=where)
 
-    def fields(self, where: str) -> Iterator[tuple[int, memoryview]]:
-        """Yield the parts of the graph with the numbers of their fields, in order; cheaper than to parse it.
+    def read(self, where: str, *, most_nodes: int, most_parts: int) -> Generator[None, None, Graph]:
+        """Return the same in steps, if it is not too large; see `tensight.graph.graph_proto_steps`.
 
         Raises
         ------
         GraphError
-            It is damaged, or no graph.
+            It is damaged, no graph, or too large.
         """
-        try:
-            yield from length_delimited_fields(self._part.map()[_GRAPH_OFFSET:])
-        except ProtobufFormatError as error:
-            raise GraphError(f"{where}: damaged, or no graph of MindSpore: {error}") from error
+        data = self._part.map()[_GRAPH_OFFSET:]
+        return (yield from graph_proto_steps(data, where=where, most_nodes=most_nodes, most_parts=most_parts))
 
     def move_to(self, path: Path) -> None:
         """Make it a graph file of a dump."""

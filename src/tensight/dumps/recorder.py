@@ -216,6 +216,13 @@ class RankRecorder:
         self._matchers.clear()
         self._heads.clear()
 
+    def forget_graphs(self) -> None:
+        """Let go of the graphs, which are large; nothing more of the rank is recorded."""
+        self.graphs = ()
+        self.order = ExecutionOrder((), {})
+        self._matchers.clear()
+        self._heads.clear()
+
     def new_tensor(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorWriter:
         """Begin to receive a tensor."""
         expected_bytes = math.prod(shape) * dtype.itemsize

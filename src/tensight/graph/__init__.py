@@ -19,7 +19,7 @@ from tensight.graph.optimizers import (
     trainable_weight_names,
     trainable_weights,
 )
-from tensight.graph.parsing import parse_graph, parse_graph_proto
+from tensight.graph.parsing import graph_proto_steps, parse_graph, parse_graph_proto
 from tensight.graph.scopes import Scope
 from tensight.graph.search import search, text_pattern
 from tensight.graph.source import SourceFrame, parse_frame
@@ -48,6 +48,7 @@ __all__ = [
     "data_type_number",
     "find_layers",
     "frozen_weights",
+    "graph_proto_steps",
     "holds_integers",
     "is_after_forward",
     "is_gradient_scope",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections import deque
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from tensight.errors import InputError, Problem
 from tensight.graph.dataflow import Dataflow, tuple_index
+from tensight.graph.lazily import lazily
 from tensight.graph.node import EdgeKind, Node
 from tensight.graph.optimizers import ParameterRoles, find_parameter_roles
 from tensight.graph.scopes import Scope, scope_tree
@@ -82,17 +82,17 @@ class Graph:
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
-    @cached_property
+    @lazily
     def operators(self) -> tuple[Node, ...]:
         """The nodes that compute something, in topological order."""
         return tuple(node for node in self.nodes if node.is_operator)
 
-    @cached_property
+    @lazily
     def parameters(self) -> tuple[Node, ...]:
         """Weights, states of the optimizer and inputs of the network."""
         return tuple(node for node in self.nodes if node.is_parameter)
 
-    @cached_property
+    @lazily
     def constants(self) -> tuple[Node, ...]:
         """The constants."""
         return tuple(node for node in self.nodes if node.is_constant)
@@ -190,7 +190,7 @@ class Graph:
             for producer in (self._dataflow.elements(edge.source) if edge.kind is EdgeKind.DATA else (None,))
         )
 
-    @cached_property
+    @lazily
     def results(self) -> tuple[tuple[str, tuple[Node, int] | None], ...]:
         """What the graph returns, tuples in tuples included: the node named for each value, and who computes it.
 
@@ -204,26 +204,26 @@ class Graph:
         edges = (edge for edge in last.inputs if edge.kind is EdgeKind.DATA)
         return tuple((edge.source, one) for edge in edges for one in self._dataflow.elements(edge.source))
 
-    @cached_property
+    @lazily
     def functions(self) -> frozenset[str]:
         """The first lines of the functions that the stacks of operators pass through."""
         stacks = {stack for node in self.operators if (stack := node.stack)}
         frames = (frame for stack in stacks for frame in parse_stack(stack))
         return frozenset(frame.code for frame in frames if frame.code.startswith(("def ", "async def ")))
 
-    @cached_property
+    @lazily
     def parameter_roles(self) -> ParameterRoles:
         """Which parameters are trained, which are frozen, and which belong to the optimizer."""
         return find_parameter_roles(self) if self.declared_roles is None else self.declared_roles
 
-    @cached_property
+    @lazily
     def layers(self) -> Layers:
         """How the network is layered: what lies between weights, which gradient is whose."""
         from tensight.graph.layers import graph_layers
 
         return graph_layers(self)
 
-    @cached_property
+    @lazily
     def scopes(self) -> Scope:
         """The root of the tree of scopes."""
         return scope_tree(self.nodes)
@@ -232,7 +232,7 @@ class Graph:
         """Return for each (file, line) the operators whose stack passes through it, in topological order."""
         return self._source_lines
 
-    @cached_property
+    @lazily
     def _source_lines(self) -> Mapping[tuple[str, int], tuple[Node, ...]]:
         lines: dict[tuple[str, int], dict[Node, None]] = {}
         for node in self.operators:
@@ -241,7 +241,7 @@ class Graph:
                     lines.setdefault((frame.file, frame.line), {})[node] = None
         return MappingProxyType({line: tuple(nodes) for line, nodes in lines.items()})
 
-    @cached_property
+    @lazily
     def _consumers(self) -> dict[str, tuple[Node, ...]]:
         consumers: dict[str, list[Node]] = {}
         for node in self.nodes:
@@ -250,7 +250,7 @@ class Graph:
                 consumers.setdefault(source, []).append(node)
         return {name: tuple(nodes) for name, nodes in consumers.items()}
 
-    @cached_property
+    @lazily
     def _dataflow(self) -> Dataflow:
         return Dataflow(self._by_name)
 

@@ -17,12 +17,18 @@ from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited
 from tensight.graph.values import decode_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from tensight.graph.ms_graph_pb2 import NodeProto, TypeProto
 
 # protobuf itself allows no longer message.
 MOST_BYTES = 2**31 - 1
+# Read in one step: a millisecond or two.
+_NODES_A_STEP = 100
+# From this size on the parts of a node are counted before they are made.
+_LARGE_NODE_BYTES = 2**16
+# A level of a scope takes more memory than other parts.
+_PARTS_OF_A_SCOPE = 4
 # Of one kind of problem so many are listed one by one; a damaged file has thousands.
 _MOST_LISTED = 20
 
@@ -57,7 +63,7 @@ def parse_graph(data: bytes | memoryview, *, where: str) -> Graph:
     pieces = [piece for number, piece in _fields(data, where) if number == _MODEL_GRAPH]
     if not pieces:
         raise GraphError(f"{where}: there is no graph in it; it is empty or no graph file of MindSpore")
-    return _GraphReader(where).read(pieces)
+    return _last(_GraphReader(where).read(pieces))
 
 
 def graph_proto(data: bytes | memoryview, *, where: str) -> bytes:
@@ -76,9 +82,36 @@ def parse_graph_proto(data: bytes | memoryview, *, where: str) -> Graph:
 
     Parameters, result and errors are those of `parse_graph`.
     """
+    return _last(graph_proto_steps(data, where=where))
+
+
+def graph_proto_steps(
+    data: bytes | memoryview, *, where: str, most_nodes: int | None = None, most_parts: int | None = None
+) -> Generator[None, None, Graph]:
+    """Read a graph as a training process sends it, a few milliseconds in each step.
+
+    Parameters
+    ----------
+    data, where
+        As of `parse_graph_proto`.
+    most_nodes : int, optional
+    most_parts : int, optional
+        Of inputs, attributes, outputs, scopes and lines of code, of all nodes together: each can be two bytes here, and
+        a hundred in memory.
+
+    Returns
+    -------
+    generator
+        It returns the graph.
+
+    Raises
+    ------
+    GraphError
+        When the data are no such graph, damaged, or too large.
+    """
     if not len(data):
         raise GraphError(f"{where}: there is no graph in it; it is empty")
-    return _GraphReader(where).read([memoryview(data)])
+    return (yield from _GraphReader(where, most_nodes, most_parts).read([memoryview(data)]))
 
 
 def _fields(data: bytes | memoryview, where: str) -> Iterator[tuple[int, memoryview]]:
@@ -123,8 +156,11 @@ class _GraphReader:
     attributes on every operator of a type. Nodes are therefore parsed one at a time, and equal pieces are kept once.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, most_nodes: int | None = None, most_parts: int | None = None) -> None:
         self._where = where
+        self._most_nodes = most_nodes
+        self._most_parts = most_parts
+        self._parts = 0
         self._names = _Names()
         self._nodes: list[Node] = []
         self._dangling: list[str] = []
@@ -137,8 +173,8 @@ class _GraphReader:
         self._edges: dict[bytes, Edge] = {}
         self._own_names: dict[str, str] = {}
 
-    def read(self, graph_pieces: Sequence[memoryview]) -> Graph:
-        """Read a graph from the concatenation of `graph_pieces`."""
+    def read(self, graph_pieces: Sequence[memoryview]) -> Generator[None, None, Graph]:
+        """Read a graph from the concatenation of `graph_pieces`, step by step."""
         found: dict[int, list[memoryview]] = {
             number: []
             for number in (
@@ -153,14 +189,19 @@ class _GraphReader:
             )
         }
         for piece in graph_pieces:
-            for number, content in _fields(piece, self._where):
+            for count, (number, content) in enumerate(_fields(piece, self._where)):
                 if number in found:
+                    self._count(1)
                     found[number].append(content)
+                if count % _NODES_A_STEP == 0:
+                    self._require_room(found)
+                    yield
+        self._require_room(found)
         try:
-            self._read_parameters(found[_GRAPH_PARAMETER])
-            self._read_constants(found[_GRAPH_CONSTANT])
+            yield from self._read_parameters(found[_GRAPH_PARAMETER])
+            yield from self._read_constants(found[_GRAPH_CONSTANT])
             self._own_names = read_own_names(found[OWN_NAMES])
-            self._read_operators(found[_GRAPH_NODE])
+            yield from self._read_operators(found[_GRAPH_NODE])
             roles = read_roles(found[ROLES])
             name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
             given = read_given(found[GIVEN], name)
@@ -184,10 +225,25 @@ class _GraphReader:
             given=given,
         )
 
-    def _read_parameters(self, parameters: Sequence[memoryview]) -> None:
+    def _require_room(self, found: Mapping[int, Sequence[memoryview]]) -> None:
+        nodes = sum(len(found[number]) for number in (_GRAPH_NODE, _GRAPH_PARAMETER, _GRAPH_CONSTANT))
+        if self._most_nodes is not None and nodes > self._most_nodes:
+            raise GraphError(f"{self._where}: a graph of more than {self._most_nodes:,} nodes is not accepted")
+
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._most_parts is not None and self._parts > self._most_parts:
+            raise GraphError(
+                f"{self._where}: a graph with more than {self._most_parts:,} nodes, inputs, attributes, outputs, scopes"
+                " and lines of code is not accepted"
+            )
+
+    def _read_parameters(self, parameters: Sequence[memoryview]) -> Iterator[None]:
         from tensight.graph.ms_graph_pb2 import ParameterProto
 
-        for data in parameters:
+        for count, data in enumerate(parameters):
+            if count % _NODES_A_STEP == 0:
+                yield
             parameter = ParameterProto.FromString(bytes(data))
             text = decode_text(parameter.name)
             name = self._names.unique(text)
@@ -195,10 +251,12 @@ class _GraphReader:
             self._register(parameter.name, text, name)
             self._nodes.append(Node(name, PARAMETER, id=text, full_name=text, outputs=outputs))
 
-    def _read_constants(self, constants: Sequence[memoryview]) -> None:
+    def _read_constants(self, constants: Sequence[memoryview]) -> Iterator[None]:
         from tensight.graph.ms_graph_pb2 import NamedValueProto
 
-        for data in constants:
+        for count, data in enumerate(constants):
+            if count % _NODES_A_STEP == 0:
+                yield
             constant = NamedValueProto.FromString(bytes(data))
             key, full_name = decode_text(constant.key), decode_text(constant.full_name)
             name = self._names.unique(full_name or key)
@@ -208,23 +266,33 @@ class _GraphReader:
                 Node(name, CONSTANT, id=key, full_name=full_name, outputs=outputs, raw_value=constant.value)
             )
 
-    def _read_operators(self, nodes: Sequence[memoryview]) -> None:
+    def _read_operators(self, nodes: Sequence[memoryview]) -> Iterator[None]:
         from tensight.graph.ms_graph_pb2 import NodeProto
 
         waiting: list[tuple[Node, NodeProto]] = []
-        for data in nodes:
-            proto = NodeProto.FromString(bytes(data))
+        for count, data in enumerate(nodes):
+            if count % _NODES_A_STEP == 0:
+                yield
+            if len(data) < _LARGE_NODE_BYTES:
+                proto = NodeProto.FromString(bytes(data))
+                self._count(len(proto.input) + len(proto.attribute))
+            else:
+                for _ in _fields(data, self._where):
+                    self._count(1)
+                proto = NodeProto.FromString(bytes(data))
             node = self._operator(proto)
             self._nodes.append(node)
             try:
                 _set_inputs(node, [self._edge(edge.name, edge.type) for edge in proto.input])
             except KeyError:
                 waiting.append((node, proto))  # refers to an operator further down, or to none
-        for node, proto in waiting:
+        for count, (node, proto) in enumerate(waiting):
+            if count % _NODES_A_STEP == 0:
+                yield
             _set_inputs(node, [self._edge_or_dangling(edge.name, edge.type) for edge in proto.input])
 
     def _operator(self, proto: NodeProto) -> Node:
-        identifier, scope, kind = decode_text(proto.name), self._text(proto.scope), self._text(proto.op_type)
+        identifier, scope, kind = decode_text(proto.name), self._scope(proto.scope), self._text(proto.op_type)
         full_name = decode_text(proto.full_name)
         name = self._names.unique(self._own_names.get(full_name, full_name) or _made_up_name(scope, kind, identifier))
         self._register(proto.name, identifier, name)
@@ -257,6 +325,11 @@ class _GraphReader:
             self._edges[reference] = Edge(self._names.unused(source))
         return self._edge(reference, kind)
 
+    def _scope(self, data: bytes) -> str:
+        if data not in self._texts:
+            self._count(_PARTS_OF_A_SCOPE * data.count(b"/"))
+        return self._text(data)
+
     def _text(self, data: bytes) -> str:
         text = self._texts.get(data)
         if text is None:
@@ -266,6 +339,7 @@ class _GraphReader:
     def _stack(self, source_address: bytes) -> tuple[str, ...]:
         stack = self._stacks.get(source_address)
         if stack is None:
+            self._count(source_address.count(b"\n"))
             keep = self._lines.setdefault
             stack = tuple([keep(line, line) for line in decode_text(source_address).split("\n")])
             # Whole stacks repeat less often than their lines, so they are not worth keeping as keys when long.
@@ -278,6 +352,8 @@ class _GraphReader:
         if outputs is None:
             from tensight.graph.ms_graph_pb2 import TypeProto
 
+            # The smallest parts of a type have two bytes.
+            self._count(len(output_type) // 2)
             outputs = self._types[output_type] = _output_slots(TypeProto.FromString(output_type))
         return outputs
 
@@ -293,6 +369,18 @@ class _GraphReader:
                 yield Problem(self._where, what.format(repr(name)), advice)
             if len(listed) > _MOST_LISTED:
                 yield Problem(self._where, what.format(f"{len(listed) - _MOST_LISTED} more names"), advice)
+
+
+def _last(steps: Generator[None, None, Graph]) -> Graph:
+    """Take all steps, and return what they return."""
+    graphs: list[Graph] = []
+
+    def take() -> Generator[None, None, None]:
+        graphs.append((yield from steps))
+
+    for _ in take():
+        pass
+    return graphs[0]
 
 
 def _set_inputs(node: Node, inputs: list[Edge]) -> None:

@@ -21,27 +21,18 @@ class Scope:
     ----------
     name : str
         Last part of the path; empty for the root.
-    parent : Scope or None
-        The scope around it; None for the root.
+    path : str
+        Names from the root down, joined by slashes; empty for the root.
     """
 
-    __slots__ = ("_children", "_nodes", "name", "parent")
+    __slots__ = ("_children", "_nodes", "name", "path")
 
-    def __init__(self, name: str, parent: Scope | None) -> None:
+    # No scope refers to the one around it: a graph would not be freed before the next search for reference cycles.
+    def __init__(self, name: str, path: str) -> None:
         self.name = name
-        self.parent = parent
+        self.path = path
         self._children: dict[str, Scope] = {}
         self._nodes: list[Node] = []
-
-    @property
-    def path(self) -> str:
-        """Names from the root down, joined by slashes; empty for the root."""
-        names: list[str] = []
-        scope = self
-        while scope.parent is not None:
-            names.append(scope.name)
-            scope = scope.parent
-        return "/".join(reversed(names))
 
     @property
     def children(self) -> tuple[Scope, ...]:
@@ -68,16 +59,16 @@ class Scope:
     def __repr__(self) -> str:
         return f"Scope({self.path!r}, {len(self._children)} scopes, {len(self._nodes)} nodes)"
 
-    def _descend(self, name: str) -> Scope:
+    def _descend(self, name: str, path: str) -> Scope:
         child = self._children.get(name)
         if child is None:
-            child = self._children[name] = Scope(name, self)
+            child = self._children[name] = Scope(name, path)
         return child
 
 
 def scope_tree(nodes: Iterable[Node]) -> Scope:
     """Build the tree of the scopes of all operators among `nodes` and return its root."""
-    root = Scope("", None)
+    root = Scope("", "")
     known: dict[str, Scope] = {"": root}
     for node in nodes:
         if not node.is_operator:
@@ -86,7 +77,7 @@ def scope_tree(nodes: Iterable[Node]) -> Scope:
         if scope is None:
             scope = root
             for name in node.scope.split("/", _DEEPEST - 1):
-                scope = scope._descend(name)
+                scope = scope._descend(name, name if scope is root else f"{scope.path}/{name}")
             known[node.scope] = scope
         scope._nodes.append(node)
     return root

@@ -17,7 +17,7 @@ from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token, 
 from tensight.server.grpc_service import grpc_server, listen
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.server.http_server import FINISH_S, HttpServer
-from tensight.server.lifetime import Lifetime
+from tensight.server.lifetime import Lifetime, allow_threads, end_threads
 from tensight.server.listening import (
     PortError,
     address_text,
@@ -63,9 +63,11 @@ async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on
             lifetime.obey_signals()
             allow_many_connections()
             prepare_memory()
+            allow_threads()
             await _Process(settings, lock).run(lifetime, on_ready)
     finally:
         lock.withdraw()
+    await end_threads()
 
 
 class _Process:

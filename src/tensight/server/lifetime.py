@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import NoReturn
 
@@ -16,7 +17,27 @@ DEADLINE_S = 10
 LAST_RESORT_S = 5
 """After the deadline, for a process that does not even get to give up."""
 
+THREADS_END_WITHIN_S = 1.0
+"""Of a server whose sessions are closed."""
+MOST_THREADS = 32
+"""At once, of work that the event loop waits for; most of them wait themselves, for a disk or for the interpreter."""
+
 logger = logging.getLogger(__name__)
+
+
+def allow_threads() -> None:
+    """Let sessions work in more threads than the system has processors: one that computes for long delays no others."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST_THREADS, "tensight"))
+
+
+async def end_threads() -> None:
+    """End the threads of a server that has closed everything; the process, where one still computes."""
+    ending = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
+    await asyncio.wait({ending}, timeout=THREADS_END_WITHIN_S)
+    if not ending.done():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 class Lifetime:

@@ -159,8 +159,6 @@ class DumpSession(Session):
             self._listed_bytes = tensors * TENSOR_BYTES
             self._opened = opened
             await self.graphs_changed()
-            # It stays for long, and is large: the search for reference cycles would stop the server to look at it.
-            gc.freeze()
         except Exception as error:
             self._fail(error)
             return

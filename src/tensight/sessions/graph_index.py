@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensight.graph import EdgeKind, NodeKind, kinds
+from tensight.graph.lazily import lazily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,23 +133,23 @@ class GraphIndex:
         stretch = self.scopes[path] = Stretch(path, path.removeprefix("@"), start, len(order), start)
         return stretch
 
-    @cached_property
+    @lazily
     def names(self) -> tuple[str, ...]:
         """The names, in order."""
         return tuple(node.name for node in self.order)
 
-    @cached_property
+    @lazily
     def lower_names(self) -> tuple[str, ...]:
         """The names in lower case, in order."""
         return tuple(name.lower() for name in self.names)
 
-    @cached_property
+    @lazily
     def file_order(self) -> tuple[int, ...]:
         """For each place the number of its node in `Graph.nodes`."""
         numbers = {node: number for number, node in enumerate(self.graph.nodes)}
         return tuple(numbers[node] for node in self.order)
 
-    @cached_property
+    @lazily
     def watchable(self) -> NDArray[np.bool_]:
         """Which nodes can be watched: all but the constants; shape (nodes,)."""
         return np.fromiter((not node.is_constant for node in self.order), bool, len(self.order))
@@ -172,7 +172,7 @@ class GraphIndex:
             return ~self.watchable
         return self._computed[kind]
 
-    @cached_property
+    @lazily
     def _computed(self) -> Mapping[NodeKind, NDArray[np.bool_]]:
         """Which operators are gradients, and which activations."""
         masks = {kind: np.zeros(len(self.order), bool) for kind in (NodeKind.GRADIENT, NodeKind.ACTIVATION)}
@@ -186,7 +186,7 @@ class GraphIndex:
         """Return what a node is for, in words."""
         return tuple(sorted(kind.value for kind in kinds(self.graph, node) if kind not in _NO_ROLES))
 
-    @cached_property
+    @lazily
     def edges(self) -> EdgeArrays:
         """All edges between nodes of the graph."""
         source: list[int] = []

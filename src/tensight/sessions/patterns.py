@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensight.errors import InputError
 from tensight.graph.search import LONGEST_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
 LONGEST_PATTERN = 1000
 """Characters of a regular expression, or of a text to find."""
+
+_TEXTS_AT_ONCE = 20_000
 
 
 def require_short(text: str, what: str) -> str:
@@ -48,12 +51,12 @@ def require_pattern(pattern: str) -> str:
     return pattern
 
 
-def matching(texts: Iterable[str], pattern: str, *, case_sensitive: bool = True) -> NDArray[np.bool_]:
+def matching(texts: Sequence[str], pattern: str, *, case_sensitive: bool = True) -> NDArray[np.bool_]:
     """Return for each text whether a regular expression matches a part of it.
 
     Parameters
     ----------
-    texts : iterable of str
+    texts : sequence of str
         Any number; 100,000 take some milliseconds.
     pattern : str
         In the syntax of RE2, which is Python's without look-around and references.
@@ -72,16 +75,19 @@ def matching(texts: Iterable[str], pattern: str, *, case_sensitive: bool = True)
     import pyarrow.compute as pc
 
     require_short(pattern, "the regular expression")
-    # A name may hold halves of characters that are no text; they become visible as \udcff, as in graphs.
-    encoded = pa.array([text.encode("utf-8", "backslashreplace") for text in texts], pa.string())
     wanted = pattern.encode("utf-8", "backslashreplace").decode()
-    try:
-        found: Any = pc.match_substring_regex(encoded, wanted, ignore_case=not case_sensitive)
-    except pa.ArrowInvalid as error:
-        shown = pattern if len(pattern) <= LONGEST_SHOWN else f"{pattern[:LONGEST_SHOWN]}…"
-        raise InputError(
-            f"{shown!r} cannot be used as a regular expression: {error}. It may have no look-around (?=…) and no"
-            " references \\1; leave them out"
-        ) from None
-    mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-    return mask
+    pieces: list[NDArray[np.bool_]] = []
+    # Arrow holds the interpreter while it converts a piece. An empty one shows whether the pattern can be used.
+    for begin in range(0, max(len(texts), 1), _TEXTS_AT_ONCE):
+        # A name may hold halves of characters that are no text; they become visible as \udcff, as in graphs.
+        piece = [text.encode("utf-8", "backslashreplace") for text in texts[begin : begin + _TEXTS_AT_ONCE]]
+        try:
+            found: Any = pc.match_substring_regex(pa.array(piece, pa.string()), wanted, ignore_case=not case_sensitive)
+        except pa.ArrowInvalid as error:
+            shown = pattern if len(pattern) <= LONGEST_SHOWN else f"{pattern[:LONGEST_SHOWN]}…"
+            raise InputError(
+                f"{shown!r} cannot be used as a regular expression: {error}. It may have no look-around (?=…) and no"
+                " references \\1; leave them out"
+            ) from None
+        pieces.append(found.to_numpy(zero_copy_only=False))
+    return np.concatenate(pieces)

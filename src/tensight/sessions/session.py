@@ -7,11 +7,12 @@ change a session take its lock, so one command runs at a time.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tensight.sessions.conditions import condition_records, unavailable_because
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
@@ -27,7 +28,7 @@ from tensight.tensors.views import compute_view
 from tensight.watchpoints import condition, recommended_watchpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -66,6 +67,11 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Condition, Platform, Watchpoint
 
 STORAGE_WARNING_EVERY_S = 60.0
+
+MOST_GRAPH_THREADS = 2
+"""Of a session, that work with its graphs at the same time."""
+
+_Result = TypeVar("_Result")
 
 
 class Session(ABC):
@@ -116,6 +122,7 @@ class Session(ABC):
         self.events = EventLog()
         self.lock = asyncio.Lock()
         self.graph_indexes = GraphIndexes()
+        self._graph_work = asyncio.Semaphore(MOST_GRAPH_THREADS)
         self.hit_list = HitList()
         self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes, network=network)
         self._lines_of_code = Sources()
@@ -262,6 +269,8 @@ class Session(ABC):
         To be called whenever graphs are there for the first time, or changed; until then watchpoints count no nodes.
         """
         await asyncio.to_thread(self._resolve_watchpoints)
+        # Graphs stay for long, and are large: the search for reference cycles would stop the server to look at them.
+        gc.freeze()
         if len(self.watchpoint_list):
             self.events.append("watchpoints")
 
@@ -322,10 +331,15 @@ class Session(ABC):
         can_draw = all(len(graph) <= self.most_drawn_nodes for graph in self._every_graph())
         return Capabilities(can_edit_watchpoints=can_edit, can_draw_graph=can_draw)
 
+    async def _of_graphs(self, work: Callable[[], _Result]) -> _Result:
+        """Do in a thread what may take long for large graphs, without taking the threads of other sessions."""
+        async with self._graph_work:
+            return await asyncio.to_thread(work)
+
     async def graph_records(self, rank: int | None = None) -> tuple[GraphRecord, ...]:
         """Return the graphs of a rank, or of all."""
         ranks = self.ranks if rank is None else (rank,)
-        return await asyncio.to_thread(
+        return await self._of_graphs(
             lambda: tuple(graph_record(one, graph) for one in ranks for graph in self.graphs(one))
         )
 
@@ -341,7 +355,7 @@ class Session(ABC):
     ) -> TreePage:
         """Return the rows directly below a scope; below the root also the groups of parameters and constants."""
         require_page(offset, limit)
-        return await asyncio.to_thread(lambda: self.graph_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
+        return await self._of_graphs(lambda: self.graph_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
 
     async def search(
         self,
@@ -362,12 +376,12 @@ class Session(ABC):
         require_page(offset, limit)
         query = NodeQuery(name, op_type, kind, stack, regex, case_sensitive)
 
-        return await asyncio.to_thread(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
+        return await self._of_graphs(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
 
     async def node(self, rank: int, graph: str, name: str) -> NodeRecord:
         """Return all that the graph says about a node."""
         position = self.position(rank, graph, name)
-        return await asyncio.to_thread(lambda: self.graph_view(rank, graph).node_record(name, position))
+        return await self._of_graphs(lambda: self.graph_view(rank, graph).node_record(name, position))
 
     async def level(
         self,
@@ -389,13 +403,13 @@ class Session(ABC):
         """
         require_page(0, limit)
         view = partial(self.graph_view, rank, graph, watchpoint)
-        return await asyncio.to_thread(
+        return await self._of_graphs(
             lambda: graph_level(view(), scope, limit, self.most_drawn_nodes, opened=opened, beside=beside)
         )
 
     async def relations(self, address: TensorAddress, hops: int = 1, limit: int = 200) -> RelationGraph:
         """Return a tensor's node with what feeds it and what reads that slot."""
-        return await asyncio.to_thread(
+        return await self._of_graphs(
             lambda: relation_graph(self.graph_view(address.rank, address.graph), address, hops, limit)
         )
 
@@ -403,7 +417,7 @@ class Session(ABC):
         """Return the lines of code that made nodes; `query` is a part of ``path:line code``, in any case."""
         require_page(offset, limit)
         texts = self.source_texts()
-        return await asyncio.to_thread(
+        return await self._of_graphs(
             lambda: self._lines_of_code.of(self._every_graph()).page(query, offset, limit, texts)
         )
 

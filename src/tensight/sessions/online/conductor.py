@@ -269,8 +269,10 @@ class Conductor:
         self.advance()
 
     async def close(self) -> None:
-        """Wait for what is being worked out."""
+        """Give up what is being worked out."""
         self.stop()
+        for preparing in self._preparing:
+            preparing.cancel()
         if self._gathering is not None:
             self._gathering.cancel()
         await asyncio.gather(*self._preparing, return_exceptions=True)

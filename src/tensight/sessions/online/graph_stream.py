@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import LimitError
 from tensight.sessions.online.recording import storing
+from tensight.sessions.online.turns import in_turns
 from tensight.sessions.online.uninterrupted import to_the_end
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ MOST_OPERATORS = 5_000_000
 """In the order of execution of one graph."""
 
 _UNWRITTEN_BYTES = 8 * 2**20
-_SMALLEST_NODE_BYTES = 2
-_NODES = (1, 3, 5)
 
 
 @dataclass(slots=True)
@@ -78,6 +76,7 @@ class GraphStream:
         self._several = several
         self._most_bytes = settings.most_graph_bytes
         self._most_nodes = settings.most_nodes
+        self._most_parts = settings.most_nodes * settings.most_parts_per_node
         self._where = where
         self._received = ReceivedGraphs()
         self._file: GraphFile | None = None
@@ -93,7 +92,7 @@ class GraphStream:
         Raises
         ------
         GraphError
-            What arrived is no graph.
+            What arrived is no graph, or one with more nodes than accepted.
         InputError
             The stream ends within a graph.
         LimitError
@@ -143,7 +142,10 @@ class GraphStream:
     async def _finish(self) -> None:
         if len(self._received.graphs) >= MOST_GRAPHS:
             raise LimitError(f"{self._where}: more than {MOST_GRAPHS:,} graphs are not accepted")
-        graph = await to_the_end(self._read)
+        file = await to_the_end(self._write)
+        graph = await in_turns(file.read(self._where, most_nodes=self._most_nodes, most_parts=self._most_parts))
+        self._received.graphs.append((file, graph))
+        self._file = None
         if self._order:
             self._received.orders[graph.name] = tuple(self._order)
         self._order = []
@@ -155,17 +157,6 @@ class GraphStream:
             self._file.write(self._unwritten)
         self._unwritten, self._unwritten_bytes = [], 0
         return self._file
-
-    def _read(self) -> Graph:
-        file = self._write()
-        if file.size_bytes > self._most_nodes * _SMALLEST_NODE_BYTES:
-            nodes = (number for number, _ in file.fields(self._where) if number in _NODES)
-            if next(islice(nodes, self._most_nodes, None), None) is not None:
-                raise LimitError(f"{self._where}: a graph of more than {self._most_nodes:,} nodes is not accepted")
-        graph = file.parse(self._where)
-        self._received.graphs.append((file, graph))
-        self._file = None
-        return graph
 
     def _discard(self) -> None:
         self._received.discard()

@@ -228,6 +228,11 @@ class TrainingProcess:
             "sent": sorted(self.sent),
         }
 
+    def forget_graphs(self) -> None:
+        """Let go of the graphs of a process whose session is closed."""
+        self.graphs = RankGraphs()
+        self.recorder.forget_graphs()
+
     def look_closer(self) -> None:
         """Have it capture every operator from its next step on."""
         abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)

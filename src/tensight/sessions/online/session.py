@@ -506,6 +506,7 @@ class OnlineSession(Session):
         await self.detach()
         self.events.append("closed", reason=reason)
         self.recording.close()
+        self.forget_graphs()
         if is_empty:
             await asyncio.to_thread(self.recording.delete)
 
@@ -514,6 +515,12 @@ class OnlineSession(Session):
         """Whether the run has anything that somebody could want to look at."""
         has_graphs = any(process.graphs.graphs for process in self.processes.values())
         return has_graphs or not self.recording.statistics.is_empty or bool(self.reported.history.snapshot())
+
+    def forget_graphs(self) -> None:
+        """Let go of the graphs themselves, too: session and processes know each other, so nothing frees them soon."""
+        super().forget_graphs()
+        for process in self.processes.values():
+            process.forget_graphs()
 
     async def abandon(self) -> None:
         """Leave nothing of a session that could not begin."""

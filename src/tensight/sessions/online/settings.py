@@ -29,6 +29,9 @@ class OnlineSettings:
         Of all graphs of a process together.
     most_nodes : int
         Of a graph. A node can be two bytes of a message, and half a kilobyte and eight microseconds here.
+    most_parts_per_node : int
+        Inputs, attributes, outputs, scopes and lines of code, on average over the most nodes. Real graphs have some
+        tens.
     most_nodes_of_a_process : int
         Of all its graphs together.
     most_ended : int
@@ -48,6 +51,7 @@ class OnlineSettings:
     most_processes_of_a_host: int = 224
     most_graph_bytes: int = 2**31 - 1
     most_nodes: int = 500_000
+    most_parts_per_node: int = 60
     most_nodes_of_a_process: int = 1_000_000
     most_ended: int = 16
     most_drawn_nodes: int = 100_000
