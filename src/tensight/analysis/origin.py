@@ -135,11 +135,15 @@ class Origin:
         if self.changed:
             since = "since the last update" if self.address.iteration else "since the debugger first saw it"
             return f"{self.anomaly.words} came in at {where}, which was changed {since}, outside of the optimizer"
-        if self.arrived:
-            return f"{self.anomaly.words} came in at {where}, which nothing that was seen of this step computed"
         frame = self.user_frame
+        file = "" if frame is None else re.split(r"[/\\]", frame.file)[-1]
+        if self.arrived:
+            where += ", which nothing that was seen of this step computed"
+            if frame is not None:
+                lines = f"lines {frame.line} to {frame.end_line}" if frame.is_range else f"line {frame.line}"
+                where += f"; it is read by {lines} of {file}"
+            return f"{self.anomaly.words} came in at {where}"
         if frame is not None and frame.is_range:
-            file = re.split(r"[/\\]", frame.file)[-1]
             where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:
             return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from transformers import TrainingArguments
 
 import tensight
 import tensight.torch
+from tensight.analysis import Analysis, Anomaly, origins
+from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tensight.sessions.records import SessionRecord, State
 
@@ -59,15 +62,18 @@ def network() -> nn.Sequential:
 class Regression(LightningModule):
     """What people write for Lightning."""
 
-    def __init__(self, fails_at: int = -1) -> None:
+    def __init__(self, fails_at: int = -1, sick_at: int = -1) -> None:
         super().__init__()
         self.network = network()
-        self.fails_at = fails_at
+        self.fails_at, self.sick_at = fails_at, sick_at
 
     def training_step(self, batch: dict[str, torch.Tensor], number: int) -> torch.Tensor:
         if number == self.fails_at:
             raise ZeroDivisionError("the script's own")
-        return nn.functional.mse_loss(self.network(batch["inputs"]), batch["labels"])
+        outputs = self.network(batch["inputs"])
+        if number == self.sick_at:
+            outputs = outputs * 0 / (outputs * 0)  # here
+        return nn.functional.mse_loss(outputs, batch["labels"])
 
     def validation_step(self, batch: dict[str, torch.Tensor]) -> None:
         self.log("validation", nn.functional.mse_loss(self.network(batch["inputs"]), batch["labels"]))
@@ -96,12 +102,15 @@ class TwoOptimizers(Regression):
 class Module(nn.Module):
     """What Transformers' trainer wants of a model."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_sick: bool = False) -> None:
         super().__init__()
         self.network = network()
+        self.is_sick = is_sick
 
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
         outputs = self.network(inputs)
+        if self.is_sick:
+            outputs = outputs * 0 / (outputs * 0)  # here
         return {"loss": nn.functional.mse_loss(outputs, labels), "logits": outputs}
 
 
@@ -203,15 +212,51 @@ def test_lightning_with_two_optimizers_has_one_step_a_batch(torch_server: Runnin
 
 
 def test_lightning_stops_where_a_watchpoint_hits(torch_server: RunningServer, tmp_path: Path) -> None:
-    record, first = debugged(
+    record, (first, origin) = debugged(
         torch_server,
         lambda settings: fit(
             Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], sick_from=5 * BATCH
         ),
-        lambda session: session.hits()[0].node,
+        lambda session: (session.hits()[0].node, session.origins()[0]),
     )
     assert (record.state, record.step) == (State.PAUSED, 6)
     assert first == "Default/network/0/Linear-op0"
+    # Who has made what comes from outside nobody knows; that its line is the one that reads it is said.
+    assert origin.arrived
+    assert origin.sentence.endswith(f"; it is read by line {origin.line.line} of {Path(__file__).name}")
+
+
+def lines_of(function: Any) -> tuple[range, int]:
+    """Return the lines of a function, and the one that is marked."""
+    lines, first = inspect.getsourcelines(function)
+    marked = next(first + at for at, line in enumerate(lines) if line.rstrip().endswith("# here"))
+    return range(first, first + len(lines)), marked
+
+
+@pytest.mark.parametrize("trainer", ["lightning", "transformers"])
+def test_what_a_network_computes_itself_is_a_range_of_its_lines_also_in_a_recording(
+    torch_server: RunningServer, tmp_path: Path, trainer: str
+) -> None:
+    recording = tmp_path / "recording"
+
+    def training(settings: dict[str, Any]) -> None:
+        settings.update(record="ring:20", record_folder=str(recording))
+        if trainer == "lightning":
+            fit(Regression(sick_at=2), tmp_path, [tensight.torch.LightningDebugger(**settings)])
+        else:
+            train(Module(is_sick=True), tmp_path, [tensight.torch.TransformersDebugger(**settings)])
+
+    record, found = debugged(torch_server, training, lambda session: session.origins()[0])
+    assert (record.state, record.step) == (State.PAUSED, 3 if trainer == "lightning" else 1)
+    function, marked = lines_of(Regression.training_step if trainer == "lightning" else Module.forward)
+    assert found.line is not None
+    assert found.line.line <= marked <= found.line.end_line, found.sentence
+    assert {found.line.line, found.line.end_line} <= set(function), found.sentence
+    lines = f"between lines {found.line.line} and {found.line.end_line} of {Path(__file__).name}"
+    assert lines in found.sentence
+    (recorded,) = origins(Analysis(open_dump(recording)), [Anomaly.NAN])
+    assert lines in recorded.sentence
+    assert (recorded.operator, recorded.certain) == (found.node, found.certain)
 
 
 def test_an_exception_of_the_script_passes_lightning_and_ends_the_session(

@@ -125,10 +125,11 @@ function Sentence(props: { finding: Finding; nodes: number; isShort: boolean }) 
     start = t('hit', { condition: words.label(finding.hit.condition), step: stepOf(finding) })
     reason = nodes > 1 ? t('alsoHit', { count: nodes }) : ''
   } else {
-    const { anomaly, step, certain, arrived } = finding.origin
+    const { anomaly, step, certain, arrived, line } = finding.origin
     const said = { anomaly: t(`anomalies.${anomaly}`, { defaultValue: anomaly }), step }
     start = t(arrived ? 'arrived' : certain ? 'began' : 'firstSeen', said)
-    reason = arrived ? t('notComputed') : certain ? t(`absent.${anomaly}`) : t('leftOpen')
+    if (arrived) reason = t(line ? 'notComputedButRead' : 'notComputed')
+    else reason = certain ? t(`absent.${anomaly}`) : t('leftOpen')
   }
   return (
     <div className={classes['sentence']} aria-live="polite" data-testid="origin-sentence">

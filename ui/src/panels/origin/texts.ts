@@ -25,7 +25,8 @@ export const originTexts = texts(
       all_zero: 'not only zeros went in',
       explosion: 'nothing that large went in',
     },
-    notComputed: 'no operator of this step computed it',
+    notComputed: 'nothing that was seen of this step computed it',
+    notComputedButRead: 'nothing that was seen of this step computed it; the line that is shown reads it',
     leftOpen: 'not everything that went in is known',
     alsoHit: 'the first of {{count}} nodes with hits',
     next: 'What to do',
@@ -44,7 +45,7 @@ export const originTexts = texts(
         'Compare what went in with what came out: look for a factor, a missing normalisation, or an update that was too large.',
       all_zero: 'Look for a mask, a unit that is switched off, or a product with 0 in this line.',
       arrived:
-        'It was there before the step: look at the batch of data, or at the update of this parameter one step before.',
+        'Look at the batch of data, at what the script computes of it before it is read here, or at the update of this parameter one step before.',
       uncertain:
         'Look at the operators in question from the first one on; capture every operator (--capture ops) to know it for certain.',
       uncertainMindSpore:
@@ -109,7 +110,8 @@ export const originTexts = texts(
       all_zero: '输入并非全零',
       explosion: '输入中没有如此大的值',
     },
-    notComputed: '并非由本步的算子算出',
+    notComputed: '本步中看到的算子都没有算出它',
+    notComputedButRead: '本步中看到的算子都没有算出它；所示代码行读取了它',
     leftOpen: '输入并未全部已知',
     alsoHit: '共 {{count}} 个节点命中，这是第一个',
     next: '处理建议',
@@ -125,7 +127,7 @@ export const originTexts = texts(
       infinities: '两个无穷大相遇，或 0 与无穷大相乘：请查找输入中的 Inf 从何而来。',
       explosion: '对比输入与输出：查找过大的系数、缺少的归一化，或过大的一次更新。',
       all_zero: '在这一行中查找掩码、被关闭的神经元，或与 0 相乘。',
-      arrived: '它在本步之前就已存在：请检查数据批次，或该参数在上一步的更新。',
+      arrived: '请检查数据批次、脚本在此处读取之前对它所做的计算，或该参数在上一步的更新。',
       uncertain: '请从第一个可疑算子开始逐个查看；捕获所有算子（--capture ops）即可确定起源。',
       uncertainMindSpore:
         '请从第一个可疑算子开始逐个查看。输入并未全部转储：不使用节省内存模式，也不使用遗漏算子的自定义转储，即可确定起源。',
