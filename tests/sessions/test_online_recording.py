@@ -182,6 +182,33 @@ def test_a_watchpoint_deleted_while_the_server_was_away_is_taken_back(on_stage: 
     on_stage(scene)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_after_a_restart_it_is_known_since_when_a_process_captures_every_operator(
+    on_stage: Play, tmp_path: Path, told: bool
+) -> None:
+    async def scene(stage: Stage) -> None:
+        agent = stage.agent(abilities=("closer",))
+        await agent.attach()
+        asking = agent.ask(5)
+        await until(stage.session(), State.PAUSED)
+        await command(stage.session(), "look_closer", steps=1)
+        assert kind(await asking) == "run closer"
+        assert not stage.session().record().capabilities.can_look_closer
+        since = stage.session().processes[0].closer_since
+        await stage.close()
+        again = Stage(tmp_path)
+        after = again.agent(key=agent.key, abilities=() if told else ("closer",))
+        await after.announce(step=5)
+        after.ask(5)
+        await until_listed(again)
+        await until(again.session(), State.PAUSED)
+        assert (again.session().processes[0].closer_since, since) == (since if told else None, 5)
+        assert again.session().record().capabilities.can_look_closer != told
+        await again.close()
+
+    on_stage(scene)
+
+
 def test_all_ranks_of_a_job_come_back_to_one_session(on_stage: Play, tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         agents: list[Agent] = [stage.agent(rank=rank, world_size=2) for rank in range(2)]

@@ -226,6 +226,7 @@ class TrainingProcess:
             "node": self.node,
             "root_id": self.root_id,
             "sent": sorted(self.sent),
+            "closer_since": self.closer_since,
         }
 
     def forget_graphs(self) -> None:
@@ -250,6 +251,9 @@ class TrainingProcess:
         if identity is not None and identity.is_agent:
             # It may have chosen otherwise since; its rank and its job are what they were.
             self.identity = replace(identity, rank=self.identity.rank, job=self.identity.job)
+            if identity.abilities.closer and not self.queue:
+                # It was never told to, because the server was restarted before.
+                self.closer_since = None
         check = wire.check_metadata(message)
         self._expects_graphs = not message.HasField("process") or message.graph_num > 0
         self.root_id = root_graph_of(message)

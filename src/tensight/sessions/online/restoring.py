@@ -46,6 +46,7 @@ class _RecordedProcess:
     node: str
     root_id: int | None
     sent: tuple[int, ...]
+    closer_since: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ class RecordedRuns:
             recorder = await asyncio.to_thread(session.recording.rank, own.rank, own.place(recorded.address))
             process = TrainingProcess(session, own, Caller("", own.key), recorder)
             process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
+            process.closer_since = recorded.closer_since
             state = State.LOST if recorded.is_live else recorded.state
             process.set_state(state, _RESTARTED if recorded.is_live else "")
             session.processes[own.rank] = process
@@ -199,6 +201,7 @@ def _recorded_process(data: Any) -> _RecordedProcess:
         node=str(data["node"]),
         root_id=None if data["root_id"] is None else int(data["root_id"]),
         sent=tuple(map(int, data["sent"])),
+        closer_since=None if data.get("closer_since") is None else int(data["closer_since"]),
     )
 
 
