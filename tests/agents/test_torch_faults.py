@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from running import RunningServer, running_server
@@ -15,9 +16,10 @@ from training_process import Outcome, TrainingProcess
 
 import tensight
 from tensight.errors import TensightError
+from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tensight.client import Session
 
@@ -28,17 +30,28 @@ PATIENCE_S = 60.0
 NOBODY = "127.0.0.1:9"
 """An address at which no server ever answers: the port is reserved."""
 
+FAILING_HOOKS = 7
+"""How many kinds of hooks the script has."""
+MISTAKE = "ValueError: the training's own mistake"
+
 
 class Run(TrainingProcess):
     """A training in a process of its own; `debugger` is where it looks for a server, if it is debugged."""
 
-    def __init__(self, *arguments: str, debugger: str = "", options: tuple[str, ...] = (), folder: Path) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        debugger: str = "",
+        options: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
+        folder: Path,
+    ) -> None:
         command = [sys.executable, str(SCRIPT), *arguments]
         if debugger:
             host, _, port = debugger.rpartition(":")
             where = ("--host", host, "--port", port)
             command = [sys.executable, "-m", "tensight", "run", *where, *options, str(SCRIPT), *arguments]
-        super().__init__(command, folder)
+        super().__init__(command, folder, environment={**os.environ, **(variables or {})})
 
     def __enter__(self) -> Run:
         return self
@@ -70,29 +83,36 @@ def debugged(name: str, *more: str) -> tuple[str, ...]:
     return ("--job", name, "--recommended", *more)
 
 
-def alone_and_debugged(server: RunningServer, name: str, folder: Path, *arguments: str) -> tuple[Outcome, Outcome]:
-    """Return the outcomes of a training without and with the debugger."""
-    with Run(*arguments, folder=folder) as run:
-        alone = run.outcome()
-    with Run(*arguments, debugger=str(server.debugger), options=debugged(name), folder=folder) as run:
-        return alone, run.outcome()
-
-
 # --- the server ---
 
 
-def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome) -> None:
-    with Run(debugger=NOBODY, options=("--break-at-start",), folder=tmp_path) as run:
+def waiting_for_ever(folder: Path) -> dict[str, str]:
+    """Return an environment in which whoever waits for a server at its start does not come to an end."""
+    (folder / "sitecustomize.py").write_text("from tensight.agents import attachment; attachment._WAIT_S = 1e6\n")
+    return {"PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
+
+
+@pytest.mark.parametrize("way", ["break", "run", "variable"])
+def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome, way: str) -> None:
+    host, _, port = NOBODY.rpartition(":")
+    by_variable = {"TENSIGHT_DEBUG": "1", "TENSIGHT_HOST": host, "TENSIGHT_PORT": port}
+    how: dict[str, dict[str, Any]] = {
+        "break": {"debugger": NOBODY, "options": ("--break-at-start",)},
+        "run": {"debugger": NOBODY, "variables": waiting_for_ever(tmp_path)},
+        "variable": {"variables": {**waiting_for_ever(tmp_path), **by_variable}},
+    }
+    with Run(folder=tmp_path, **how[way]) as run:
         outcome = run.outcome()
     assert outcome.own() == undisturbed.own()
     assert len(outcome.notices) == 1
 
 
+@pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_a_server_that_is_killed_while_the_training_runs_takes_nothing_with_it(
-    tmp_path: Path, undisturbed: Outcome
+    tmp_path: Path, undisturbed: Outcome, capture: str
 ) -> None:
     with running_server(tmp_path / "workspace") as server:
-        options = debugged("killed")
+        options = debugged("killed", "--capture", capture)
         with Run("--stop-at", "8", debugger=str(server.debugger), options=options, folder=tmp_path) as run:
             run.until("step 8")
             server.kill()
@@ -160,18 +180,54 @@ def test_a_server_that_does_not_answer_any_more_does_not_hold_the_training(
 # --- the script ---
 
 
-def test_an_exception_in_the_middle_of_a_step_ends_the_script_as_it_would_alone(
+def errors_of_script(outcome: Outcome) -> list[str]:
+    """Return what it says of exceptions, without the lines of PyTorch, and of the debugger, that they came through."""
+    return [line for line in outcome.errors if SCRIPT.name in line or not line.startswith(" ")]
+
+
+def test_hooks_that_fail_and_an_end_in_the_middle_of_a_step_are_as_alone(
     tmp_path: Path, lasting: RunningServer
 ) -> None:
-    alone, outcome = alone_and_debugged(lasting, "raising", tmp_path, "--raise-at", "5")
+    arguments = ("--failing-hooks", "--end-at", "9", "--end-by")
+    with Run(*arguments, "raise", folder=tmp_path) as run:
+        alone = run.outcome()
     assert alone.code == 1
-    assert (outcome.code, outcome.output) == (alone.code, alone.output)
-    assert outcome.errors[-1] == alone.errors[-1] == "ValueError: the training's own mistake"
-    own = [line for line in outcome.errors if SCRIPT.name in line]
-    assert own == [line for line in alone.errors if SCRIPT.name in line]
+    assert errors_of_script(alone)[-1] == MISTAKE
+    for way, capture, code in (("raise", "ops", 1), ("exit", "modules", 3), ("_exit", "ops", 4)):
+        options = debugged(way, "--capture", capture)
+        with Run(*arguments, way, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+            outcome = run.outcome()
+        assert (outcome.code, outcome.output) == (code, alone.output)
+        errors = errors_of_script(outcome)
+        assert errors == errors_of_script(alone)[: len(errors)]
+        assert errors.count(MISTAKE) == FAILING_HOOKS + (way == "raise")
     with tensight.connect(lasting.url) as client:
-        (message,) = (session.summary.message for session in client.sessions() if session.name == "raising")
-    assert message == f"the training was ended by {alone.errors[-1]}"
+        (message,) = (session.summary.message for session in client.sessions() if session.name == "raise")
+    assert message == f"the training was ended by {MISTAKE}"
+
+
+def test_a_training_that_was_stopped_by_the_shell_goes_on_with_its_session(
+    tmp_path: Path, lasting: RunningServer, undisturbed: Outcome
+) -> None:
+    options = debugged("stopped", "--capture", "ops")
+    enough = tmp_path / "enough"
+    arguments = ("--stop-at", "8", "--linger", str(enough))
+    with (
+        Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run,
+        attached(lasting, "stopped") as session,
+    ):
+        run.until("step 8")
+        run.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, run.process.pid, os.WSTOPPED | os.WNOWAIT)
+        session.pause()
+        run.process.send_signal(signal.SIGCONT)
+        run.go_on()
+        assert session.wait(PATIENCE_S).step > 8
+        enough.touch()
+        session.continue_()
+        outcome = run.outcome()
+        assert session.wait(PATIENCE_S).state == State.FINISHED
+    assert outcome.own() == undisturbed.own()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -225,8 +281,13 @@ def test_a_fork_in_the_middle_leaves_the_parent_debugged_and_the_child_alone(
 def test_a_data_loader_with_workers_that_are_forked_serves_a_debugged_training(
     tmp_path: Path, lasting: RunningServer
 ) -> None:
-    alone, outcome = alone_and_debugged(lasting, "loading", tmp_path, "--workers", "2")
+    with Run("--workers", "2", folder=tmp_path) as run:
+        alone = run.outcome()
     assert alone.code == 0
+    # With modules: test_torch_workers.
+    options = debugged("loading", "--capture", "ops")
+    with Run("--workers", "2", debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        outcome = run.outcome()
     assert outcome.own() == alone.own()
 
 
@@ -248,6 +309,21 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(
     assert outcome.code == undisturbed.code
     assert outcome.output == undisturbed.output
     assert recorded.exists()
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_thousands_of_fast_steps_leave_no_memory_behind(tmp_path: Path, lasting: RunningServer, capture: str) -> None:
+    options = debugged(f"long-{capture}", "--capture", capture)
+    arguments = ("--steps", "2000", "--stop-at", "500", "2000")
+    with Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run:
+        run.until("step 500")
+        early = run.resident_bytes()
+        run.go_on()
+        run.until("step 2000")
+        late = run.resident_bytes()
+        run.go_on()
+        assert run.outcome().code == 0
+    assert late - early < 2 * 2**20
 
 
 def test_a_memory_budget_of_nothing_keeps_statistics_and_no_value(

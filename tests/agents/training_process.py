@@ -97,6 +97,11 @@ class TrainingProcess:
         self._stdin.write("\n")
         self._stdin.flush()
 
+    def resident_bytes(self) -> int:
+        """Return how much memory it has."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
     def outcome(self) -> Outcome:
         """Wait until it has ended."""
         rest, _ = self.process.communicate(timeout=self._patience_s)

@@ -240,21 +240,16 @@ def test_a_thousand_steps_leave_neither_memory_nor_files(
             session.continue_()
             run.until("step 100")
             (ring,) = rings(run.process.pid)
-            early = resident_bytes(run.process.pid), count_of_files(ring)
+            early = run.resident_bytes(), count_of_files(ring)
             run.go_on()
             run.until("step 1100")
-            late = resident_bytes(run.process.pid), count_of_files(ring)
+            late = run.resident_bytes(), count_of_files(ring)
             assert session.summary.hits == 0
         run.go_on()
         assert run.outcome().code == 0
     assert late[1] <= early[1]
     assert late[0] - early[0] < 32 * 2**20
     assert not ring.exists()
-
-
-def resident_bytes(process_id: int) -> int:
-    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def count_of_files(folder: Path) -> int:

@@ -45,10 +45,10 @@ def eager_steps(tmp_path: Path, mindspore_server: RunningServer) -> Debugged:
 def test_a_thousand_eager_steps_leave_neither_memory_nor_files(eager_steps: Debugged) -> None:
     with eager_steps("--jit", "--steps", "1100", "--stop-at", "100", "1100") as (run, session):
         run.until("step 100")
-        early = resident_bytes(run.process.pid), dumped_files(run.process.pid)
+        early = run.resident_bytes(), dumped_files(run.process.pid)
         run.go_on()
         run.until("step 1100")
-        late = resident_bytes(run.process.pid), dumped_files(run.process.pid)
+        late = run.resident_bytes(), dumped_files(run.process.pid)
         assert session.summary.hits == 0
     assert 0 < late[1] <= early[1]
     assert late[0] - early[0] < 32 * 2**20
@@ -62,11 +62,6 @@ def test_a_training_that_compiles_nothing_is_not_dumped(eager_steps: Debugged) -
     assert {"Dense", "LayerNorm", "DenseGrad", "ApplyMomentum"} <= kinds
     # What MindSpore has compiled for its optimizer is nothing that a person has written.
     assert "AssignAdd" not in kinds
-
-
-def resident_bytes(process_id: int) -> int:
-    lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def dumped_files(process_id: int) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import trainings
+from captured_operators import captured, operators
 from networks import Mlp
 from seen_steps import Seen
 from test_torch_tensor_kinds import Doubled
@@ -24,7 +27,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from trainings import Training
-from watched_training import Person, debug
+from watched_training import PATIENCE_S, Person, debug
 
 from tensight.agents.torch import boundary
 
@@ -107,6 +110,99 @@ def lazy() -> Training:
     return Training((model,), (), step)
 
 
+class Made(nn.Module):
+    """Makes something of a tensor."""
+
+    def __init__(self, make: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, given: Any) -> Any:
+        return self.make(given)
+
+
+UNUSUAL: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
+    "sparse": (torch.Tensor.to_sparse, torch.Tensor.to_dense),
+    "sparse rows": (torch.Tensor.to_sparse_csr, torch.Tensor.to_dense),
+    "nested": (
+        lambda given: torch.nested.as_nested_tensor([given[:1], given[1:]]),
+        lambda given: given.to_padded_tensor(0.0),
+    ),
+    "quantised": (
+        lambda given: torch.quantize_per_tensor(given.detach(), 0.1, 0, torch.qint8),
+        lambda given: given.dequantize(),
+    ),
+    "complex": (torch.fft.fft, lambda given: given.conj().imag),
+    "meta": (lambda given: given.to("meta"), lambda given: torch.ones(given.shape)),
+}
+"""What a module may return, and what the next one makes of it."""
+
+
+def unusual() -> Training:
+    """A training whose modules return tensors of all kinds, one after the other."""
+    torch.manual_seed(trainings.SEED)
+    first, last = nn.Linear(4, 4), nn.Linear(4, 1)
+    between = nn.ModuleList(nn.Sequential(Made(make), Made(read)) for make, read in UNUSUAL.values())
+    model = nn.ModuleList([first, between, last])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def loss_of(_: int) -> torch.Tensor:
+        hidden = first(torch.randn(3, 4))
+        results = torch.stack([each(hidden).sum() for each in between])
+        return last(hidden).square().mean() + results.mean().square()
+
+    return trainings.descend(model, optimizer, loss_of)
+
+
+def adapted() -> Training:
+    """Learns to learn: a step of descent inside of the loss, for several tasks at once."""
+    torch.manual_seed(trainings.SEED)
+    model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+
+    def loss_with(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss(torch.func.functional_call(model, weights, (x,)), y)
+
+    def loss_of_task(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        slopes = torch.func.grad(loss_with)(weights, x[:5], y[:5])
+        return loss_with({name: weights[name] - 0.05 * slopes[name] for name in weights}, x[5:], y[5:])
+
+    def loss_of(_: int) -> torch.Tensor:
+        x = torch.rand(4, 10, 1)
+        y = torch.sin(x + torch.rand(4, 1, 1))
+        weights = dict(model.named_parameters())
+        return torch.func.vmap(loss_of_task, in_dims=(None, 0, 0))(weights, x, y).mean()
+
+    return trainings.descend(model, optimizer, loss_of)
+
+
+def of_two_threads() -> Training:
+    """Two models of one class, each trained in a thread of its own at the same time."""
+    torch.manual_seed(trainings.SEED)
+    batch = trainings.batches_of(*trainings.points(), 16)
+    models = [Mlp(16, 32, 32, trainings.CLASSES) for _ in range(2)]
+    optimizers = [torch.optim.AdamW(model.parameters(), lr=1e-3) for model in models]
+    begin = threading.Barrier(2)
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer, numbers: Iterable[int]) -> torch.Tensor:
+        begin.wait(PATIENCE_S)
+        for number in numbers:
+            inputs, labels = batch(number)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+        return loss
+
+    def step(number: int) -> torch.Tensor:
+        with ThreadPoolExecutor(1) as threads:
+            other = threads.submit(train, models[1], optimizers[1], range(5))
+            loss = train(models[0], optimizers[0], [number])
+            return loss + other.result()
+
+    return Training(tuple(models), (optimizers[0],), step)
+
+
 def sharded() -> Training:
     """FSDP2."""
     torch.manual_seed(trainings.SEED)
@@ -164,12 +260,25 @@ def trains_as_alone(
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_model_is_traced_exported_and_faked_in_a_training(torch_server: RunningServer, capture: str) -> None:
-    trains_as_alone(torch_server, transformed, capture, 2 * len(TRANSFORMATIONS))
+@pytest.mark.parametrize("watch", [watch, lambda _: None], ids=["watched", "unwatched"])
+def test_a_model_is_traced_exported_and_faked_in_a_training(
+    torch_server: RunningServer, watch: Callable[[Session], Any], capture: str
+) -> None:
+    trains_as_alone(torch_server, transformed, capture, 2 * len(TRANSFORMATIONS), watch)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("make", [of_ones_own_tensors, lazy])
+def test_two_models_that_train_at_the_same_time_train_as_alone(torch_server: RunningServer, capture: str) -> None:
+    trains_as_alone(torch_server, of_two_threads, capture, 8)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_transforms_of_functions_compute_the_same(torch_server: RunningServer, capture: str) -> None:
+    trains_as_alone(torch_server, adapted, capture, 6)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("make", [of_ones_own_tensors, lazy, unusual])
 def test_tensors_without_memory_are_left_alone(
     torch_server: RunningServer, make: Callable[[], Training], capture: str
 ) -> None:
@@ -202,25 +311,44 @@ def traced() -> nn.Module:
     return torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(1, 4))
 
 
+def of_torchscript(make: Callable[[], nn.Module]) -> Training:
+    """A training of a model that TorchScript runs a part of."""
+    torch.manual_seed(trainings.SEED)
+    model = nn.Sequential(make(), nn.Linear(4, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return trainings.descend(model, optimizer, lambda _: model(torch.randn(3, 4)).square().mean())
+
+
 @pytest.mark.parametrize("make", [scripted, traced])
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_what_torchscript_runs_is_one_node_with_all_its_weights(
+def test_a_model_of_torchscript_trains_as_alone(
     torch_server: RunningServer, make: Callable[[], nn.Module], capture: str
 ) -> None:
-    def training() -> Training:
-        torch.manual_seed(trainings.SEED)
-        model = nn.Sequential(make(), nn.Linear(4, 1))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        return trainings.descend(model, optimizer, lambda _: model(torch.randn(3, 4)).square().mean())
+    trains_as_alone(torch_server, lambda: of_torchscript(make), capture, 6)
 
-    trains_as_alone(torch_server, training, capture, 6)
-    again = training()
-    with Seen(*again.models, *again.optimizers) as seen:
-        again.run(2)
+
+@pytest.mark.parametrize("make", [scripted, traced])
+def test_what_torchscript_runs_is_one_node_with_all_its_weights(make: Callable[[], nn.Module]) -> None:
+    training = of_torchscript(make)
+    with Seen(*training.models, *training.optimizers) as seen:
+        training.run(2)
     step = seen.steps[1]
     assert step.names("Default/0") == ["Default/0/Sequential-op0"]
     assert {("0.0.weight", 0), ("0.0.bias", 0)} <= set(step.node("Default/0/Sequential-op0").inputs)
     assert step.of("0.0.weight").nan_count == 0
+
+
+@pytest.mark.parametrize("make", [scripted, traced])
+def test_operators_that_torchscript_runs_are_those_of_its_module(make: Callable[[], nn.Module]) -> None:
+    training = of_torchscript(make)
+    with captured(*training.models) as seen:
+        # TorchScript compiles again after its first call.
+        for _ in range(3):
+            nodes = operators(seen.step(lambda: training.run(1)))
+            within = [node for name, node in nodes.items() if name.startswith("Default/0/")]
+            read = {source for node in within for source in node.inputs}
+            assert {("0.0.weight", 0), ("0.0.bias", 0)} <= read
+            assert ("Default/0/relu-op0", 0) in nodes["Default/1/addmm-op0"].inputs
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

@@ -16,8 +16,10 @@ from tensight.sessions.records import State
 SCRIPT = Path(__file__).parent / "training_with_workers.py"
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_workers_are_left_alone_and_processes_that_train_are_debugged(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(("method", "capture"), [("spawn", "ops"), ("fork", "modules")])
+def test_workers_are_left_alone_and_processes_that_train_are_debugged(
+    tmp_path: Path, method: str, capture: str
+) -> None:
     with running_server(tmp_path / "workspace") as server, tensight.connect(server.url) as person:
         host, _, port = str(server.debugger).rpartition(":")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
@@ -26,7 +28,7 @@ def test_workers_are_left_alone_and_processes_that_train_are_debugged(tmp_path: 
             "TENSIGHT_DEBUG": "1",
             "TENSIGHT_HOST": host,
             "TENSIGHT_PORT": port,
-            "TENSIGHT_CAPTURE": "ops",
+            "TENSIGHT_CAPTURE": capture,
             "TENSIGHT_RECOMMENDED": "1",
             "PYTHONWARNINGS": "ignore",
         }
