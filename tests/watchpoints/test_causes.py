@@ -42,6 +42,17 @@ def test_what_goes_on_is_a_reason_once_and_again_when_it_has_cleared_and_come_ba
     assert training.step("Default/fc1", non_finite=False) == ["Default/fc1"]
 
 
+def test_what_clears_and_comes_back_all_the_time_is_a_reason_less_and_less_often() -> None:
+    training = Training()
+    stops = [step for step in range(1, 201) if training.step(*["Default/fc1"] * (step % 5 == 0), non_finite=False)]
+    # Four steps without it are enough for three times; then they would have to be eight.
+    assert stops == [5, 10, 15, 20]
+    assert [training.step() for _ in range(8)] == [[]] * 8
+    assert training.step("Default/side", "Default/fc1", non_finite=False) == ["Default/side", "Default/fc1"]
+    training.causes.forget()
+    assert training.step("Default/fc1", non_finite=False) == ["Default/fc1"]
+
+
 def test_a_tensor_that_was_not_seen_has_not_cleared() -> None:
     training = Training()
     assert training.step("Default/side", non_finite=False) == ["Default/side"]

@@ -1,12 +1,15 @@
 """Which hits are a reason to stop: those that are new, and do not follow from what has been reported.
 
 A watchpoint that hit on a tensor when it was last checked there goes on hitting; that is reported once, and again only
-when it has cleared and come back. A NaN makes everything NaN that is computed from it, in this step and, through the
-parameters that it is written into, in all later ones; that is one cause.
+when it has cleared and come back. Each time it has to have been away twice as long as the time before, so that what
+clears and comes back every few steps is reported a few times, and not all through a training. A NaN makes everything
+NaN that is computed from it, in this step and, through the parameters that it is written into, in all later ones; that
+is one cause.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.graph import is_after_forward
@@ -49,6 +52,22 @@ class HitFacts(NamedTuple):
         return self.watchpoint, self.tensor
 
 
+@dataclass(slots=True)
+class _Reported:
+    """A hit that was a reason to stop.
+
+    Attributes
+    ----------
+    last_step : int
+        The last one in which it was there.
+    rest : int
+        For how many steps it has to be away to be a reason again.
+    """
+
+    last_step: int
+    rest: int
+
+
 class Causes:
     """Tells new hits of a process from those that go on and those that follow from others.
 
@@ -74,6 +93,8 @@ class Causes:
         self._passes_on = passes_on
         self._inputs: Mapping[str, Sequence[str]] = {}
         self._ongoing: dict[tuple[int, Hashable], HitFacts] = {}
+        self._reported: dict[tuple[int, Hashable], _Reported] = {}
+        self._step = 0
         self._now: dict[tuple[int, Hashable], HitFacts] = {}
         self._new: set[tuple[int, Hashable]] = set()
         self._latest_new: set[tuple[int, Hashable]] = set()
@@ -83,8 +104,9 @@ class Causes:
 
     def forget(self, watchpoint: int | None = None) -> None:
         """Forget the hits of a watchpoint that looks for something else now, or all of them."""
-        kept = {key: fact for key, fact in self._ongoing.items() if watchpoint is not None and key[0] != watchpoint}
-        self._ongoing = kept
+        for known in (self._ongoing, self._reported):
+            for key in [key for key in known if watchpoint is None or key[0] == watchpoint]:
+                del known[key]
         if watchpoint is None:
             self._poisoned, self._is_poisoned = set(), False
 
@@ -132,8 +154,10 @@ class Causes:
         seen : callable
             Returns the tensors that were checked in it; what did not hit on them has cleared.
         """
+        self._step += 1
         if not (self._ongoing or self._now):
             return
+        self._note_reported()
         cleared = seen()
         still = {key: fact for key, fact in self._ongoing.items() if key[1] not in cleared}
         self._ongoing = {**still, **self._now}
@@ -143,8 +167,21 @@ class Causes:
         self._latest_new, self._new = self._new, set()
         self._now, self._sick = {}, set()
 
+    def _note_reported(self) -> None:
+        """Note which hits were reasons in the step that ends, and which of those that were are there."""
+        for key in self._new:
+            earlier = self._reported.get(key)
+            self._reported[key] = _Reported(self._step, 1 if earlier is None else 2 * earlier.rest)
+        for key in self._now.keys() & self._reported.keys():
+            self._reported[key].last_step = self._step
+
+    def _comes_back_soon(self, hit: HitFacts) -> bool:
+        """Whether a hit that was reported has not been away for long enough to be reported again."""
+        earlier = self._reported.get(hit.key)
+        return earlier is not None and self._step - earlier.last_step < earlier.rest
+
     def _is_new(self, hit: HitFacts) -> bool:
-        if hit.key in self._ongoing:
+        if hit.key in self._ongoing or self._comes_back_soon(hit):
             return False
         if hit.is_persistent:
             # It is written by this step's update, or was when an earlier one poisoned it.
