@@ -46,7 +46,8 @@ class ForkGate:
         self._changed = threading.Condition(threading.RLock())
         self._calls = self._forks = 0
         self._has_waited = False
-        _gates.add(self)
+        if is_needed:
+            _gates.add(self)
 
     @contextmanager
     def call(self) -> Iterator[None]:

@@ -61,9 +61,10 @@ class Programs:
 
     def running(self, trace: Trace) -> Program:
         """Return what runs in a step that is not over: a known program, or as much as has run of a new one."""
-        if id(trace) in self._programs or self._key(trace) in self._numbers:
+        if id(trace) in self._programs:
             return self.program(trace)
-        number = len(self._numbers)
+        # A step that stops at many operators has as many traces: none of them is kept.
+        number = self._numbers.get(self._key(trace), len(self._numbers))
         return Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
 
     def program(self, trace: Trace) -> Program:

@@ -11,10 +11,11 @@ from torch import nn
 from trainings import Training
 from watched_training import PATIENCE_S, Finding, Person, debug
 
-import tensight
-
 if TYPE_CHECKING:
     from running import RunningServer
+
+    from tensight.client import Session
+    from tensight.sessions.records import SessionRecord
 
 STEPS = 12
 SICK_STEP = 6
@@ -46,17 +47,12 @@ class GoingOn(Person):
 
     stops: list[tuple[int, list[str]]] = field(default_factory=list)
 
-    def debug(self, url: str, job: str) -> Finding:
-        """Debug the training of a name to its end."""
-        with tensight.connect(url) as server:
-            session = server.wait_for_session(PATIENCE_S, name=job)
-            session.wait(PATIENCE_S)
-            self.watch(session)
+    def see(self, session: Session, record: SessionRecord) -> Finding:
+        """Look at all stops until the end."""
+        while not record.state.has_ended:
+            self.stops.append((record.step, [node.node for node in session.hits()]))
             record = session.continue_().wait(PATIENCE_S)
-            while not record.state.has_ended:
-                self.stops.append((record.step, [node.node for node in session.hits()]))
-                record = session.continue_().wait(PATIENCE_S)
-            return Finding(ended=True, step=record.step)
+        return Finding(ended=True, step=record.step)
 
 
 @pytest.mark.parametrize(("capture", "node"), [("modules", "Default/Pooled-op"), ("ops", "Default/sqrt-op")])

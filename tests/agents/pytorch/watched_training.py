@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainings import Training
 
     from tensight.client import Session
-    from tensight.sessions.records import Frame, NodeHits, OriginRecord
+    from tensight.sessions.records import Frame, NodeHits, OriginRecord, SessionRecord
 
 PATIENCE_S = 120.0
 
@@ -64,18 +64,21 @@ class Person:
     watch: Callable[[Session], Any] = field(default=lambda session: session.watch_recommended())
 
     def debug(self, url: str, job: str) -> Finding:
-        """Debug the training of a name; end it where it was stopped."""
+        """Debug the training of a name."""
         with tensight.connect(url) as server:
             session = server.wait_for_session(PATIENCE_S, name=job)
             session.wait(PATIENCE_S)
             self.watch(session)
-            record = session.continue_().wait(PATIENCE_S)
-            if record.state.has_ended:
-                return Finding(ended=True, step=record.step)
-            hits, origins = tuple(session.hits()), tuple(session.origins())
-            reader = reading_line(session, hits[0].node) if record.step == 0 else None
-            session.terminate()
-            return Finding(False, record.step, hits, origins, reader)
+            return self.see(session, session.continue_().wait(PATIENCE_S))
+
+    def see(self, session: Session, record: SessionRecord) -> Finding:
+        """Look at the first stop, or the end, and end the training."""
+        if record.state.has_ended:
+            return Finding(ended=True, step=record.step)
+        hits, origins = tuple(session.hits()), tuple(session.origins())
+        reader = reading_line(session, hits[0].node) if record.step == 0 else None
+        session.terminate()
+        return Finding(False, record.step, hits, origins, reader)
 
 
 def reading_line(session: Session, weight: str) -> Frame | None:

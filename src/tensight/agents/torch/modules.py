@@ -24,6 +24,7 @@ from tensight.agents.torch.between import Begun
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
 from tensight.agents.torch.names import tensors_of, unwrapped
+from tensight.agents.torch.scopes import EnteredScopes
 from tensight.agents.torch.traces import trace_of
 from tensight.agents.traced_programs import Trace
 
@@ -47,7 +48,6 @@ _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 _functions: Callable[[], int] = torch.autograd._get_sequence_nr
 """How many functions of autograd this thread has made so far."""
 _thread = threading.get_ident
-_makes_gradients: Callable[[], bool] = torch.is_grad_enabled
 
 
 class ModuleCapture:
@@ -94,8 +94,7 @@ class ModuleCapture:
         self._is_other = False
         self._renewals = 0
         self._passing: Record | None = None
-        self._with_gradients: set[str] = set()
-        self._without_gradients: set[str] = set()
+        self._entered_scopes = EnteredScopes()
         self._branch: Branch | None = None
         self._calls = 0
         self._traces = 0
@@ -115,7 +114,7 @@ class ModuleCapture:
     @property
     def without_gradients(self) -> set[str]:
         """Scopes of the modules that this step has called only where gradients were switched off."""
-        return self._without_gradients - self._with_gradients
+        return self._entered_scopes.without_gradients
 
     def start(self) -> None:
         """Install the hooks."""
@@ -144,8 +143,7 @@ class ModuleCapture:
         self._number = _functions()
         self._is_other = False
         self._passing = self._branch = self._again = None
-        self._with_gradients.clear()
-        self._without_gradients.clear()
+        self._entered_scopes.clear()
         if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
             self._install()
         else:
@@ -238,7 +236,7 @@ class ModuleCapture:
             self._passing = record
             return
         self._passing = None
-        (self._with_gradients if _makes_gradients() else self._without_gradients).add(record.name.scope)
+        self._entered_scopes.add(record.name.scope)
         number = _functions()
         if self._branch is not None:
             self._branch.enter(self._containers(), arguments, number)

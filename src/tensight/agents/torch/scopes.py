@@ -20,6 +20,28 @@ if TYPE_CHECKING:
 ROOT_SCOPE = "Default"
 
 
+class EnteredScopes:
+    """Which scopes a step has entered, and whether only where gradients were switched off."""
+
+    def __init__(self) -> None:
+        self._with_gradients: set[str] = set()
+        self._without_gradients: set[str] = set()
+
+    @property
+    def without_gradients(self) -> set[str]:
+        """Those that were entered, and only where gradients were switched off."""
+        return self._without_gradients - self._with_gradients
+
+    def add(self, scope: str) -> None:
+        """Note that a scope is entered."""
+        (self._with_gradients if torch.is_grad_enabled() else self._without_gradients).add(scope)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._with_gradients.clear()
+        self._without_gradients.clear()
+
+
 class ModuleScopes:
     """Follows which module's forward runs in the thread that trains.
 
@@ -52,8 +74,7 @@ class ModuleScopes:
         self._boundary = boundary
         self._running: list[tuple[int, str]] = []
         self._known = {ROOT_SCOPE: ROOT_SCOPE}
-        self._with_gradients: set[str] = set()
-        self._without_gradients: set[str] = set()
+        self._entered_scopes = EnteredScopes()
         self.thread = 0
         self._handles: list[RemovableHandle] = []
 
@@ -65,12 +86,11 @@ class ModuleScopes:
     @property
     def without_gradients(self) -> set[str]:
         """Scopes entered since `begin_step`, and only where gradients were switched off."""
-        return self._without_gradients - self._with_gradients
+        return self._entered_scopes.without_gradients
 
     def begin_step(self) -> None:
         """Forget which scopes were entered."""
-        self._with_gradients.clear()
-        self._without_gradients.clear()
+        self._entered_scopes.clear()
 
     def install(self) -> None:
         """Follow the modules of this thread from now on."""
@@ -103,7 +123,7 @@ class ModuleScopes:
                 return
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
-        (self._with_gradients if torch.is_grad_enabled() else self._without_gradients).add(scope)
+        self._entered_scopes.add(scope)
         self._running.append((id(module), scope))
         self._entered(scope)
 
