@@ -468,6 +468,23 @@ def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[st
     assert [line.partition(":")[0] for line in said] == ["nothing of this training was debugged"]
 
 
+def test_tensors_that_are_trained_without_a_module_and_an_optimizer_are_reported(said: list[str]) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    with Seen() as seen:
+        for _ in range(5):
+            (batch() @ weight).square().mean().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+                weight.grad = None
+        assert seen.debugger.agent is None
+        assert [line.partition(",")[0] for line in said] == ["3 backward passes were made"]
+        model = nn.Linear(2, 1)
+        model(batch()).sum().backward()
+        assert len(seen.agent.reports) == 0
+        seen.debugger.step()
+    assert seen.steps[0].names("Default/L") == ["Default/Linear-op0", "Default/Loss-op0"]
+
+
 @pytest.mark.parametrize("need", [Need.ROW, Need.NOTHING])
 def test_a_script_that_ends_no_step_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch, need: Need) -> None:
     monkeypatch.setattr(operators, "MOST_OPERATORS", 100)

@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 _OF_NO_MODULE = (
     "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
 )
+_OF_TENSORS = (
+    "and no call of a module with parameters and no update by an optimizer was seen: nothing is debugged yet. What plain"
+    " tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by an"
+    " optimizer, or end steps with step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()"
+)
 _IN_WORKER = (
     "in a worker of a pool or of a data loader: workers are not debugged, unless they ask for it themselves with"
     " tensight.torch.debug(model, optimizer)"
@@ -100,7 +105,8 @@ class Debugger(TrainingDebugger):
         self._read: set[str] = set()
         self._feeds: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         self._has_operators = False
-        self._updates_unattached = 0
+        self._updates_unattached = self._backward_unattached = 0
+        self._follows_backward = False
         self._is_worker = False
 
     # --- beginning and end ---
@@ -125,6 +131,7 @@ class Debugger(TrainingDebugger):
             return
         self._waiting = module_hooks.register_module_forward_pre_hook(self._boundary.hook(self._attach_at))
         self._boundary.follow_steps(self._attach_before, lambda *_: None)
+        self._follow_backward()
 
     def _attach_at(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Begin at the first call of a model with parameters, in the thread that makes it."""
@@ -158,6 +165,12 @@ class Debugger(TrainingDebugger):
         self._updates_unattached += 1
         if self._updates_unattached == UPDATES:
             say_once(f"{UPDATES} updates by {type(optimizer).__name__} were made, {why}")
+
+    def _count_backward_unattached(self) -> None:
+        """Report backward passes of which nothing is debugged."""
+        self._backward_unattached += 1
+        if self._backward_unattached == UPDATES and not (self._updates_unattached or self.is_left_alone):
+            say_once(f"{UPDATES} backward passes were made, {_OF_TENSORS}")
 
     def _wait_no_more(self) -> None:
         if self._waiting is not None:
@@ -208,7 +221,7 @@ class Debugger(TrainingDebugger):
         finally:
             # Also where a person has interrupted it: a notebook goes on with its next cell.
             self._steps.install()
-            self._replaced.put(torch.autograd, "backward", self._backward_begins)
+            self._follow_backward()
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
             capture.start()
             self._look_closer_if_asked()
@@ -311,6 +324,11 @@ class Debugger(TrainingDebugger):
         why = "" if self._has_operators else _why_unseen(self._names)
         self._oversights.step_done(has_operators=self._has_operators, why=why)
 
+    def _follow_backward(self) -> None:
+        if not self._follows_backward:
+            self._follows_backward = True
+            self._replaced.put(torch.autograd, "backward", self._backward_begins)
+
     def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
         """Notice from which tensors a backward pass begins, and when it has ended."""
         self._boundary.call(self._before_backward, tensors)
@@ -319,10 +337,13 @@ class Debugger(TrainingDebugger):
         return result
 
     def _after_backward(self) -> None:
-        if not self._is_over and threading.get_ident() == self._thread:
+        if self._waiting is None and not self._is_over and threading.get_ident() == self._thread:
             self._gradients.backward_ends()
 
     def _before_backward(self, tensors: Any) -> None:
+        if self._waiting is not None:
+            self._count_backward_unattached()
+            return
         if not self._is_over and threading.get_ident() == self._thread:
             self._oversights.backward_pass()
             self._gradients.backward_begins()
