@@ -47,8 +47,8 @@ _OF_NO_MODULE = (
     "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
 )
 _OF_TENSORS = (
-    "and no call of a module with parameters and no update by an optimizer was seen: nothing is debugged yet. What plain"
-    " tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by an"
+    "and no call of a module with parameters and no update by an optimizer was seen: nothing is debugged yet. What"
+    " plain tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by an"
     " optimizer, or end steps with step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()"
 )
 _IN_WORKER = (
