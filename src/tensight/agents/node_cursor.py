@@ -141,7 +141,11 @@ class NodeCursor:
 
     def _position(self, place: int) -> int:
         """Return at which operator a place got the value that it has in this step."""
-        return self._positions.get(self._places[place].node.name, len(self._nodes))
+        at = self._places[place]
+        if at.io == "input" and at.node.role != "operator":
+            # What the step read, and not what it left.
+            return _BEFORE_ALL
+        return self._positions.get(at.node.name, len(self._nodes))
 
 
 def _key(hit: AgentHit) -> tuple[int, int]:

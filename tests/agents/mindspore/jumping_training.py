@@ -1,6 +1,7 @@
 """A training in which somebody writes to a weight between two updates, or whose data are no numbers at one step.
 
-Usage: jumping_training.py MODE KIND STEP: ``weight`` is one times 1e18, ``nan`` is in one, or in ``data``.
+Usage: jumping_training.py MODE KIND STEP: ``weight`` is one times 1e18, ``nan`` is in one, or in ``data``; ``loaded``
+is one times 1e18 from a checkpoint, ``assigned`` one by an operator, ``memory`` has a NaN behind MindSpore's back.
 """
 
 import sys
@@ -44,6 +45,12 @@ if __name__ == "__main__":
             values = weight.asnumpy().copy()
             values[0, 0] = np.nan
             weight.set_data(ms.Tensor(values))
+        if step == faulty and kind == "loaded":
+            ms.load_param_into_net(network, {"second.weight": ms.Parameter(weight * 1e18)})
+        if step == faulty and kind == "assigned":
+            ops.assign(weight, weight * 1e18)
+        if step == faulty and kind == "memory":
+            weight.asnumpy()[0, 0] = np.nan
         if step == faulty and kind == "data":
             pictures[0, 0] = np.nan
         train(ms.Tensor(pictures), ms.Tensor(np.ones((4, 1), np.float32)))

@@ -50,21 +50,27 @@ def first_origin(server: RunningServer, version: str, folder: Path, mode: str, k
     return origins_at_stop(server, version, folder, JUMPING, *arguments, step=FAULTY_STEP)[0]
 
 
-@pytest.mark.parametrize(("kind", "anomaly"), [("weight", "explosion"), ("nan", "nan")])
+@pytest.mark.parametrize(
+    ("mode", "kind", "anomaly"),
+    [
+        *(("pynative", kind, anomaly) for kind, anomaly in (("weight", "explosion"), ("nan", "nan"))),
+        *(("graph", kind, "explosion") for kind in ("loaded", "assigned")),
+        ("graph", "nan", "nan"),
+    ],
+)
 def test_a_weight_that_somebody_wrote_to_is_the_origin(
-    mindspore_server: RunningServer, version: str, kind: str, anomaly: str, tmp_path: Path
+    mindspore_server: RunningServer, version: str, mode: str, kind: str, anomaly: str, tmp_path: Path
 ) -> None:
-    origin = first_origin(mindspore_server, version, tmp_path, "pynative", kind)
+    origin = first_origin(mindspore_server, version, tmp_path, mode, kind)
     assert (origin.anomaly, origin.node, origin.certain, origin.arrived) == (anomaly, "second.weight", True, True)
     assert "changed since the last update, outside of the optimizer" in origin.sentence
 
 
-@pytest.mark.parametrize(("kind", "anomaly"), [("weight", "explosion"), ("nan", "nan")])
 def test_a_graph_of_which_nobody_knows_what_its_weight_was_is_not_certain(
-    mindspore_server: RunningServer, version: str, kind: str, anomaly: str, tmp_path: Path
+    mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:
-    origin = first_origin(mindspore_server, version, tmp_path, "graph", kind)
-    assert (origin.anomaly, origin.type, origin.certain) == (anomaly, "MatMul", False)
+    origin = first_origin(mindspore_server, version, tmp_path, "graph", "memory")
+    assert (origin.anomaly, origin.type, origin.certain) == ("nan", "MatMul", False)
     assert "second.weight" in origin.candidates
 
 

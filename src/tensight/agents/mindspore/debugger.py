@@ -22,6 +22,7 @@ from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
+from tensight.agents.mindspore.written_parameters import WrittenParameters
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
@@ -92,6 +93,7 @@ class Debugger(TrainingDebugger):
         self._runs_undumped = False
         self._calls = GraphCalls(self.before_compile, self._compiled, self._called)
         self._models = ModelCalls(self)
+        self._written = WrittenParameters()
         self._first_cell = Replacements()
         self._thread = threading.get_ident()
         self._is_attached = False
@@ -128,6 +130,7 @@ class Debugger(TrainingDebugger):
         self._dump.leave_to_debugger()
         self._calls.install()
         self._models.install()
+        self._written.install()
         # When a cell with parameters is called in PYNATIVE_MODE: from then on cells are followed.
         self._first_cell.put(nn.Cell, "__call__", self._call_cell)
         self._leave_children()
@@ -152,6 +155,7 @@ class Debugger(TrainingDebugger):
     def _detach(self) -> None:
         self._calls.remove()
         self._models.remove()
+        self._written.remove()
         self._first_cell.take_back()
         if self._cells is not None:
             self._cells.stop()
@@ -192,6 +196,7 @@ class Debugger(TrainingDebugger):
             return
         if compiled.phase in self._optimizers_of:
             self._end_step_before(compiled)
+            self._observe_written(compiled.phase)
             return
         with self._guarded():
             graphs = self._graphs
@@ -208,6 +213,21 @@ class Debugger(TrainingDebugger):
             self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
             self._attach_to_graph(graphs.phase(compiled.phase))
+        self._observe_written(compiled.phase)
+
+    def _observe_written(self, phase: str) -> None:
+        """Look at parameters that the script has written to, before something runs that reads them."""
+        graphs = self._graphs
+        if self._is_over or graphs is None or not self._written:
+            return
+        with self._guarded():
+            runs = graphs.phase(phase)
+            for name in runs.parameters:
+                reference = self._parameters.get(name)
+                parameter = None if reference is None else reference()
+                if parameter in self._written:
+                    self._written.forget(parameter)
+                    graphs.observe_read(runs, name)
 
     def _end_step_before(self, compiled: Compiled) -> None:
         """End the step before something runs again, if it waited only for optimizers that have never updated."""

@@ -69,6 +69,11 @@ class Phase:
         return any(program.updates for program in self.programs.values())
 
     @property
+    def parameters(self) -> dict[str, int]:
+        """Places of the parameters that outlive a step, by name."""
+        return {name: place for program in self.programs.values() for name, place in program.parameters.items()}
+
+    @property
     def trains(self) -> bool:
         """Whether it updates weights or computes gradients."""
         return self.updates or any(
@@ -138,6 +143,14 @@ class GraphCapture:
         """Observe parameters as they are now, before anything was dumped of the programs that read or write them."""
         for program in programs:
             self._observe_now((place, name) for name, place in program.parameters.items())
+
+    def observe_read(self, phase: Phase, name: str) -> None:
+        """Observe a parameter as a phase will read it, unless something has read or written it in this step."""
+        agent, place = self._agent, phase.parameters[name]
+        has_run = any(place in program.parameters.values() for program in self._ran.values())
+        value = None if has_run or not agent.capturing else self._value_of(name)
+        if value is not None:
+            agent.observe_once(agent.places.place(agent.places[place].node, 0, "input"), value)
 
     def take(self, phase: Phase, *, counts: bool) -> list[Launch]:
         """Take what a call has dumped, and return it; nothing if nobody looks.

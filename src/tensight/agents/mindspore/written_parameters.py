@@ -1,0 +1,68 @@
+"""Which parameters a script has written to, itself or by loading a checkpoint, since a graph last read them.
+
+A graph reads its parameters where they lie, and nobody sees that. So what was written to is noted, to be looked at
+before the next graph runs. Operators that compute in place (``weight.mul_(2)``) and arrays that share a parameter's
+memory are not noticed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from mindspore import Parameter, Tensor, ops
+
+from tensight.agents.replacing import Replacements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_METHODS = (
+    (Parameter, "set_data"),
+    *((Tensor, name) for name in ("assign_value", "copy_", "_setitem", "_setitem_origin")),
+)
+_OPERATORS = (ops.Assign, ops.AssignAdd, ops.AssignSub)
+
+
+class WrittenParameters:
+    """Follows the functions by which scripts write to parameters."""
+
+    def __init__(self) -> None:
+        self._written: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._replaced = Replacements()
+
+    def install(self) -> None:
+        """Follow them from now on."""
+        for owner, name in _METHODS:
+            self._replaced.put(owner, name, self._method_called)
+        for operator in _OPERATORS:
+            self._replaced.put(operator, "__call__", self._operator_called)
+
+    def remove(self) -> None:
+        """Leave everything as it was, unless somebody else has replaced what is ours."""
+        self._replaced.take_back()
+        self._written.clear()
+
+    def __contains__(self, parameter: object) -> bool:
+        return parameter is not None and self._written.get(id(parameter)) is parameter
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def forget(self, parameter: object) -> None:
+        """Forget that a parameter was written to: a graph reads it."""
+        self._written.pop(id(parameter), None)
+
+    def _method_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        self._note(given[:1])
+        return original(*given, **named)
+
+    def _operator_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        # The first argument is the operator itself.
+        self._note(given[1:2])
+        return original(*given, **named)
+
+    def _note(self, written: tuple[Any, ...]) -> None:
+        for one in written:
+            if isinstance(one, Parameter):
+                self._written[id(one)] = one
