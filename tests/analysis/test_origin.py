@@ -11,6 +11,8 @@ import pytest
 from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, InputState, origins
+from tensight.analysis.consequences import Effect
+from tensight.analysis.origin import KINDS
 from tensight.errors import InputError
 
 Analyse = Callable[..., Analysis]
@@ -300,3 +302,73 @@ def test_a_mask_that_marks_nothing_makes_zeros_of_what_it_is_converted_to(analys
     writer.tensor(1, "Cast.Cast-op2", [0.0, 0.0])
     (found,) = origins(analyse(writer.root), [Anomaly.ALL_ZERO])
     assert (found.operator, found.address.iteration) == ("Gradients/Default/Grad_MaskedFill/Cast-op2", 1)
+
+
+def test_the_operator_of_a_branch_is_named_in_a_dump_of_mindspore_2_0(
+    analyse: Analyse, unpacked: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    inf = planted["branching-2.0.0"]["planted"]["inf"]
+    found = origins(analyse(unpacked("branching-2.0.0")))
+    assert [origin.anomaly for origin in found if origin.anomaly is not Anomaly.NAN] == [Anomaly.INF], found
+    first = found[0]
+    assert (first.operator, first.address.iteration, first.certain) == (inf["operator"], inf["first_iteration"], True)
+    assert first.user_frame is not None
+    assert (first.user_frame.file, first.user_frame.line) == (inf["file"], inf["line"])
+
+
+def test_nan_that_another_graph_is_given_has_gone_on(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    outer = GraphWriter().parameter("x").operator("Default/Log-op1", inputs=("x",))
+    outer = outer.operator("Default/ReduceSum-op2", inputs=("1",)).operator("Default/Greater-op3", inputs=("2",))
+    writer.graph(outer.operator("Default/MakeTuple-op4", inputs=("1", "3")))
+    branch = GraphWriter("kernel_graph_1", "1").parameter("▸h").operator("Default/Mul-op5", inputs=("▸h",))
+    writer.graph(branch, graph_id=1)
+    writer.tensor(0, "Parameter.x", [-1.0, 2.0])
+    writer.tensor(0, "Log.Log-op1", [np.nan, 0.5])
+    writer.tensor(0, "ReduceSum.ReduceSum-op2", [np.nan, np.nan])
+    writer.tensor(0, "Greater.Greater-op3", np.array([False]))
+    writer.tensor(0, "Mul.Mul-op5", [np.nan, 1.0], graph_id=1)
+    (found,) = origins(analyse(writer.root), [Anomaly.NAN])
+    assert (found.operator, found.certain) == ("Default/Log-op1", True)
+
+
+def told(analysis: Analysis, *kinds: Anomaly, **options: Any) -> list[tuple[str, str]]:
+    return [(origin.anomaly.value, origin.operator) for origin in origins(analysis, kinds or KINDS, **options)]
+
+
+def test_a_large_constant_is_an_origin_only_of_nan_and_inf_that_follow_from_it(
+    analyse: Analyse, tmp_path: Path
+) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").constant("cst1", "Default--data-1")
+    graph = graph.operator("Default/Mul-op1", inputs=("x", "cst1")).operator("Default/Square-op2", inputs=("1",))
+    writer.graph(graph.operator("Default/Add-op3", inputs=("x", "x")))
+    writer.tensor(0, "Parameter.x", [1.0, 2.0])
+    writer.tensor(0, "Mul.Mul-op1", np.float32(1e10), io="input", slot=1)
+    writer.tensor(0, "Mul.Mul-op1", [1e10, 2e10])
+    assert told(analyse(writer.root)) == []
+    writer.tensor(0, "Add.Add-op3", [1e7, 2e7])
+    assert told(analyse(writer.root)) == [("explosion", "Default/Add-op3")]
+    writer.tensor(0, "Square.Square-op2", [np.inf, 1.0])
+    assert told(analyse(writer.root)) == [("explosion", "Default--data-1"), ("inf", "Default/Square-op2")]
+
+
+def test_where_watchpoints_hit_only_what_they_follow_from_is_told(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").operator("Default/Mul-op1", inputs=("x", "x"))
+    graph = graph.operator("Default/ReLU-op2", inputs=("x",)).operator("Default/ReLU-op3", inputs=("x",))
+    writer.graph(graph.operator("Default/Add-op4", inputs=("3", "x")).operator("Default/Log-op5", inputs=("4",)))
+    for step in range(2):
+        writer.tensor(step, "Parameter.x", [1.0, 2.0])
+        writer.tensor(step, "Mul.Mul-op1", [1e7, 1e7])
+        writer.tensor(step, "ReLU.ReLU-op2", [0.0, 0.0])
+        writer.tensor(step, "ReLU.ReLU-op3", [0.0, 0.0])
+    writer.tensor(1, "Log.Log-op5", [np.nan, 1.0])
+    nan, explosion = ("nan", "Default/Log-op5"), ("explosion", "Default/Mul-op1")
+    analysis = analyse(writer.root)
+    assert told(analysis) == [nan, explosion, ("all_zero", "Default/ReLU-op2")]
+    assert told(analysis, hits={}) == [nan]
+    sum_of_zeros = Effect(0, "kernel_graph_0", "Default/Add-op4", 1)
+    assert told(analysis, hits={Anomaly.ALL_ZERO: [sum_of_zeros]}) == [nan, ("all_zero", "Default/ReLU-op3")]
+    product = Effect(0, "kernel_graph_0", "Default/Mul-op1", 1)
+    assert told(analysis, hits={Anomaly.EXPLOSION: [product]}) == [explosion, nan]

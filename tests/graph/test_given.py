@@ -65,6 +65,21 @@ def test_a_captured_input_that_another_graph_reads_is_that_input() -> None:
     assert given["▸inputs0"] == Given((GivenSource("outer", "inputs0", 0),), is_complete=True)
 
 
+def test_a_captured_variable_may_be_called_like_the_input_that_it_is_computed_from() -> None:
+    outer, branch = graph("outer", "h", "Mul-op0"), graph("branch", "▸h", "Exp-op0")
+    given = given_values(branch, [run(outer, 1, printed={"Mul-op0": "h"}), run(branch, 2)])["▸h"]
+    assert set(given.sources) == {GivenSource("outer", "h", 0), GivenSource("outer", "Mul-op0", 0)}
+
+
+def test_of_mindspore_2_0_nobody_knows_whether_a_captured_variable_is_an_input_that_only_the_branch_reads() -> None:
+    branch = graph("branch", "▸mask", "Exp-op0")
+    given = given_values(branch, [run(OUTER, 1), run(branch, 2)])["▸mask"]
+    values = tuple(GivenSource("outer", name, 0) for name in NAMES)
+    assert given == Given(values, is_complete=False)
+    unnamed = graph("branch", "▸71", "Exp-op0")
+    assert given_values(unnamed, [run(OUTER, 1), run(unnamed, 2)])["▸71"] == Given(values, is_complete=True)
+
+
 def test_what_a_loop_is_given_is_not_certain() -> None:
     body = graph("body", "Parameter_3", "Exp-op0")
     given = given_values(body, [run(OUTER, 1), run(body, 2, 6)])["Parameter_3"]
@@ -86,6 +101,10 @@ def test_a_constant_that_a_branch_may_have_returned_is_one_of_the_sources() -> N
 
 def test_names_are_read_as_they_are_printed() -> None:
     assert printed_names(PRINTED) == {"Default/dense-Dense/MatMul-op0": "x", "Default/MakeTuple-op5": "CNode_52"}
+
+
+def test_names_that_mindspore_2_0_prints_are_those_of_other_values() -> None:
+    assert printed_names(PRINTED.replace("equiv_11_x", "equivloss")) == {}
 
 
 def test_what_is_given_travels_with_the_graph() -> None:

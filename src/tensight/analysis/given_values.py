@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tensight.graph.given import GraphRun, given_values, is_given, runs_nothing
+from tensight.graph.given import NUMBERED_INPUT, Given, GivenSource, GraphRun, given_values, is_given, runs_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tensight.analysis.observed_steps import Observations, ObservedStep
     from tensight.graph import Graph, Node
-    from tensight.graph.given import Given
 
 
 class GivenValues:
@@ -35,11 +34,21 @@ class GivenValues:
     def of(self, graph: Graph, parameter: Node) -> Given | None:
         """Return what a parameter of a graph may be; None of one that no other graph has computed."""
         if not is_given(parameter):
-            return None
+            return self._elsewhere(graph, parameter)
         known = self._known.get(graph.name)
         if known is None:
             known = self._known[graph.name] = given_values(graph, self._runs, self._others)
         return known.get(parameter.name)
+
+    def _elsewhere(self, graph: Graph, parameter: Node) -> Given | None:
+        """Return an input of the network where it is seen in another graph; a variable may be called like one."""
+        if NUMBERED_INPUT.fullmatch(parameter.name) is None:
+            return None
+        for name, step in self._steps.items():
+            node = step.graph.get(parameter.name)
+            if name != graph.name and node is not None and node.is_parameter and step.outputs(node):
+                return Given((GivenSource(name, node.name, 0),), is_complete=True)
+        return None
 
     @property
     def steps(self) -> Sequence[ObservedStep]:

@@ -250,7 +250,9 @@ class ObservedStep:
         if self._shows.anomaly not in NON_FINITE:
             return frozenset()
         rows = {node.name: tuple(row for *_, row in self.outputs(node)) for node in self.nodes}
-        return self._left_out.nodes(self.graph, rows, self._before)
+        results = (one for _, one in self.graph.results) if self.around is not None else ()
+        handed_on = {producer[0].name for producer in results if producer is not None}
+        return self._left_out.nodes(self.graph, rows, self._before, handed_on)
 
     def order(self, node: Node) -> int:
         """Return where a node stands in the order of execution."""
@@ -308,15 +310,26 @@ class ObservedStep:
             return False
         return node.is_constant or not _is_data(node)
 
+    def stays_as_it_is(self, node: Node) -> bool:
+        """Return whether a node that the network keeps is written by nobody, neither in a step nor from outside."""
+        roles = self.graph.parameter_roles
+        if node.is_constant:
+            return True
+        is_gathered_or_state = node.name in self._updated or node.name in roles.states or is_gathered(node.name)
+        return self.is_kept(node) and not is_gathered_or_state and not self.was_changed(node)
+
     def hidden_upstream(self, names: Sequence[str]) -> list[str]:
         """Return the producers that may hide the origin: those not known well enough, and what feeds them unseen."""
         hidden: dict[str, None] = {}
-        waiting = list(names)
+        waiting, seen = list(names), set()
         while waiting:
             name = waiting.pop(0)
-            if name in hidden or (node := self.graph.get(name)) is None:
+            if name in seen or (node := self.graph.get(name)) is None:
                 continue
-            hidden[name] = None
+            seen.add(name)
+            given = self._given(node)
+            if given is None or not given.is_complete:
+                hidden[name] = None
             inputs = self.inputs(node)
             waiting += [source.name for _, source, row in inputs if self.state(source, row) in _NOT_KNOWN]
             for source in self._sources(node):
@@ -401,6 +414,8 @@ class ObservedStep:
         signature = OPTIMIZER_SIGNATURES.get(node.type)
         if signature is not None:
             return index in (*signature.variables, *signature.states)
+        if node.type in HANDS_ON:
+            return False
         outputs, hashes = self._outputs.get(node.name, {}), self._observed.rows["content_hash"]
         return bool(hashes[row]) and any(hashes[row] == hashes[output] for output in outputs.values())
 

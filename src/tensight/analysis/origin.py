@@ -11,10 +11,13 @@ import numpy as np
 
 from tensight.analysis.anomalies import NON_FINITE, Anomaly, InputState, Shown, shown
 from tensight.analysis.collectives import across_ranks
+from tensight.analysis.consequences import NO_EFFECTS, Effect, Effects
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
+from tensight.graph.node import PARAMETER
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+from tensight.graph.spreading import WRITTEN_DOWN
 from tensight.graph.type_names import plain_type
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
 """The anomalies that are looked for if nobody says which."""
+
+_UNBOUNDED = 2**63 - 1
+"""As the end of a slice: as far as it goes."""
 
 ZERO_MAKERS = frozenset(
     {"zeroslike", "zeros", "zero", "newzeros", "fill", "fillv2", "full", "fulllike", "newfull", "scalartensor"}
@@ -97,8 +103,8 @@ class Origin:
     changed : bool
         True when the anomaly came in with a parameter that is another than the last update left: somebody has written
         to it since, and no optimizer.
-    leads : bool
-        True of an explosion from which NaN or Inf were computed in the same iteration.
+    leads : bool or None
+        Whether NaN or Inf, or what a watchpoint hit on, was computed from it; None where that cannot be said.
     """
 
     anomaly: Anomaly
@@ -114,7 +120,7 @@ class Origin:
     also: tuple[str, ...]
     from_rank: int | None = None
     changed: bool = False
-    leads: bool = False
+    leads: bool | None = None
 
     @property
     def certain(self) -> bool:
@@ -171,6 +177,7 @@ def origins(
     *,
     ranks: Sequence[int] | None = None,
     explosion_limit: float = EXPLOSION_LIMIT,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
 ) -> list[Origin]:
     """Find where anomalies began.
 
@@ -184,6 +191,8 @@ def origins(
         Which ranks; all by default.
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
+    hits : mapping of Anomaly to sequence of Effect, optional
+        As of `origins_among`.
 
     Returns
     -------
@@ -208,7 +217,7 @@ def origins(
             certainly = shows[anomaly].certainly | (analysis.overflowed() & put_out)
             shows[anomaly] = replace(shows[anomaly], certainly=certainly)
     # What a rank got from another can only be told with that one.
-    found = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks)
+    found = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks, hits=hits)
     return [origin for origin in found if ranks is None or origin.address.rank in ranks]
 
 
@@ -244,7 +253,11 @@ class _Dumped:
 
 
 def origins_among(
-    observed: Observations, shows: Mapping[Anomaly, Shown], ranks: Iterable[int], since: int = 0
+    observed: Observations,
+    shows: Mapping[Anomaly, Shown],
+    ranks: Iterable[int],
+    since: int = 0,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
 ) -> list[Origin]:
     """Find where anomalies began among rows of statistics, wherever these are from.
 
@@ -256,6 +269,9 @@ def origins_among(
     ranks : iterable of int
     since : int
         The first iteration that is looked at; of earlier ones only counts what they left behind.
+    hits : mapping of Anomaly to sequence of Effect, optional
+        What watchpoints hit on, by the anomaly that may explain it: zeros and explosions from which nothing of it has
+        followed, nor NaN or Inf, are left out. By default nothing is.
 
     Returns
     -------
@@ -264,11 +280,160 @@ def origins_among(
     """
     steps, found = ObservedSteps(observed), []
     for rank in ranks:
-        for anomaly, rows in shows.items():
-            origin = _first_origin(anomaly, rows, steps.that_show(rows, rank, since))
-            if origin is not None:
-                found.append(origin)
-    return in_causal_order(across_ranks(found), observed.graph)
+
+        def find(anomaly: Anomaly, effects: Effects, begin: int, rank: int = rank) -> Origin | None:
+            return _first_origin(shows[anomaly], steps.that_show(shows[anomaly], rank, begin), effects)
+
+        found += origins_of_rank(tuple(shows), rank, find, observed.graph, since, hits)
+    return in_causal_order(across_ranks(found))
+
+
+def first_origin(
+    observed: Observations, shows: Shown, rank: int, effects: Effects = NO_EFFECTS, since: int = 0
+) -> Origin | None:
+    """Return where an anomaly began on a rank.
+
+    Parameters
+    ----------
+    observed : Observations
+    shows : Shown
+        What to look for, and which rows show it.
+    rank : int
+    effects : Effects
+        Of several origins in an iteration the first counts from which an effect has followed.
+    since : int
+        The first iteration that is looked at.
+    """
+    return _first_origin(shows, ObservedSteps(observed).that_show(shows, rank, since), effects)
+
+
+def origins_of_rank(
+    anomalies: Sequence[Anomaly],
+    rank: int,
+    find: Callable[[Anomaly, Effects, int], Origin | None],
+    graph: Callable[[int, str], Graph | None],
+    since: int = 0,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
+) -> list[Origin]:
+    """Return the origins of a rank, one for each kind at most.
+
+    Parameters
+    ----------
+    anomalies : sequence of Anomaly
+        What to look for; what is not finite comes first.
+    rank : int
+    find : callable (anomaly, effects, begin) -> Origin or None
+        Returns the first origin from an iteration on; of several in one iteration the first with an effect.
+    graph : callable (rank, name) -> Graph or None
+    since : int
+        The first iteration that is looked at.
+    hits : mapping of Anomaly to sequence of Effect, optional
+        As of `origins_among`.
+    """
+    found: list[Origin] = []
+    lost: list[Effect] = []
+    for anomaly in sorted(anomalies, key=lambda one: one not in NON_FINITE):
+        effects = [hit for hit in (hits or {}).get(anomaly, ()) if hit.rank == rank]
+        if anomaly is Anomaly.EXPLOSION:
+            effects += lost
+        if hits is not None and anomaly not in NON_FINITE and not effects:
+            continue
+        origin = _with_effect(anomaly, rank, find, Effects(effects, graph), since)
+        if origin is None or (hits is not None and origin.leads is False):
+            continue
+        found.append(origin)
+        if anomaly in NON_FINITE:
+            at = origin.address
+            lost.append(Effect(rank, at.graph, origin.operator, at.iteration, is_origin=True))
+    return found
+
+
+def _with_effect(
+    anomaly: Anomaly,
+    rank: int,
+    find: Callable[[Anomaly, Effects, int], Origin | None],
+    effects: Effects,
+    since: int,
+) -> Origin | None:
+    """Return the first origin of a kind, or, where an effect has not followed from that, one from which it has."""
+    first = find(anomaly, effects, since)
+    if first is None or first.leads:
+        return first
+    for iteration in effects.iterations(rank):
+        later = find(anomaly, effects, max(iteration, since))
+        if later is None or later.address.iteration != iteration or not later.leads:
+            continue
+        # What came in with a weight or a state has been there before.
+        is_kept = later.arrived and later.op_type == PARAMETER and "." in later.operator
+        return replace(first, leads=True) if is_kept else later
+    return first
+
+
+def in_causal_order(origins: Iterable[Origin]) -> list[Origin]:
+    """Return origins as they are told: NaN, Inf and what led to them first, in the order of execution.
+
+    Zeros and other large values are often meant. What came from another rank is named after what began somewhere.
+
+    Parameters
+    ----------
+    origins : iterable of Origin
+        Of any ranks.
+    """
+    return sorted(origins, key=_urgency)
+
+
+def _urgency(origin: Origin) -> tuple[object, ...]:
+    kinds = list(Anomaly)
+    group = not (origin.anomaly in NON_FINITE or (origin.anomaly is Anomaly.EXPLOSION and origin.leads))
+    came = origin.from_rank is not None
+    return (group, came, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
+
+
+def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects) -> Origin | None:
+    """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world.
+
+    Of several in it that is the one from which effects have followed, else the first that is not meant.
+    """
+    for _, executions in groupby(steps, key=lambda step: step.iteration):
+        births = [
+            (step.when(node), at, step, birth)
+            for at, step in enumerate(executions)
+            for node in step.nodes
+            if (birth := _birth(shows, step, node)) is not None
+        ]
+        births.sort(key=lambda birth: birth[:2])
+        chosen = next((birth for birth in births if _may_lead(effects, *birth[2:])), None)
+        chosen = chosen or next((birth for birth in births if not birth[3].is_meant), None)
+        if chosen is not None:
+            position, _, step, first = chosen
+            # What is not known to have begun elsewhere may follow from the first.
+            others = (birth for birth in births if birth is not chosen and not birth[3].is_meant)
+            also = tuple(birth.node.name for *_, birth in others if not birth.candidates)
+            return Origin(
+                anomaly=shows.anomaly,
+                address=TensorAddress(step.rank, step.graph.name, first.shown_by, first.slot, step.iteration),
+                operator=first.node.name,
+                op_type=first.node.type,
+                frames=first.node.frames,
+                inputs=first.inputs,
+                row=first.row,
+                position=position,
+                candidates=first.candidates,
+                arrived=not first.node.is_operator,
+                also=also,
+                changed=step.was_changed(first.node),
+                leads=_leads(effects, step, first),
+            )
+    return None
+
+
+def _may_lead(effects: Effects, step: ObservedStep, birth: _Birth) -> bool:
+    leads = _leads(effects, step, birth)
+    return leads is True or (leads is None and not birth.is_meant)
+
+
+def _leads(effects: Effects, step: ObservedStep, birth: _Birth) -> bool | None:
+    return effects.follow_from(step.rank, step.graph.name, birth.node.name, step.iteration)
 
 
 def undecided(
@@ -298,86 +463,6 @@ def undecided(
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 
-def in_causal_order(found: Iterable[Origin], graph: Callable[[int, str], Graph | None]) -> list[Origin]:
-    """Return origins as they are told: NaN, Inf and explosions that led to them first, in the order of execution.
-
-    Zeros and other large values are often meant. What came from another rank is named after what began somewhere.
-
-    Parameters
-    ----------
-    found : iterable of Origin
-        Of any ranks.
-    graph : callable (rank, name) -> Graph or None
-    """
-    origins = list(found)
-    non_finite = [origin for origin in origins if origin.anomaly in NON_FINITE]
-    led = (
-        replace(origin, leads=any(_leads(origin, to, graph) for to in non_finite))
-        if origin.anomaly is Anomaly.EXPLOSION
-        else origin
-        for origin in origins
-    )
-    return sorted(led, key=_urgency)
-
-
-def _urgency(origin: Origin) -> tuple[object, ...]:
-    kinds = list(Anomaly)
-    group = not (origin.anomaly in NON_FINITE or origin.leads)
-    came = origin.from_rank is not None
-    return (group, came, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
-
-
-def _leads(origin: Origin, to: Origin, graph_of: Callable[[int, str], Graph | None]) -> bool:
-    """Whether what a later origin shows was computed from what an earlier one shows, in the same iteration."""
-    at, end = origin.address, to.address
-    graph = graph_of(at.rank, at.graph)
-    is_elsewhere = (at.rank, at.graph, at.iteration) != (end.rank, end.graph, end.iteration)
-    if graph is None or is_elsewhere or origin.operator == to.operator:
-        return False
-    waiting, seen = [to.operator], {to.operator}
-    while waiting:
-        name = waiting.pop()
-        if name == origin.operator:
-            return True
-        node = graph.get(name)
-        for producer in graph.flat_producers(node) if node is not None and node.is_operator else ():
-            if producer is not None and producer[0].name not in seen:
-                seen.add(producer[0].name)
-                waiting.append(producer[0].name)
-    return False
-
-
-def _first_origin(anomaly: Anomaly, shows: Shown, steps: Iterable[ObservedStep]) -> Origin | None:
-    """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world."""
-    for _, executions in groupby(steps, key=lambda step: step.iteration):
-        births = [
-            (step.when(node), at, step, birth)
-            for at, step in enumerate(executions)
-            for node in step.nodes
-            if (birth := _birth(anomaly, shows, step, node)) is not None
-        ]
-        if births:
-            births.sort(key=lambda birth: birth[:2])
-            (position, _, step, first), *others = births
-            # What is not known to have begun elsewhere may follow from the first.
-            also = tuple(birth.node.name for *_, birth in others if not birth.candidates)
-            return Origin(
-                anomaly=anomaly,
-                address=TensorAddress(step.rank, step.graph.name, first.shown_by, first.slot, step.iteration),
-                operator=first.node.name,
-                op_type=first.node.type,
-                frames=first.node.frames,
-                inputs=first.inputs,
-                row=first.row,
-                position=position,
-                candidates=first.candidates,
-                arrived=not first.node.is_operator,
-                also=also,
-                changed=step.was_changed(first.node),
-            )
-    return None
-
-
 def _is_asked_for(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
     """Whether zeros are what the code asks for: made of constants alone, or multiplied with one that nobody saw.
 
@@ -399,10 +484,12 @@ class _Birth:
     row: int
     inputs: tuple[OriginInput, ...]
     candidates: tuple[str, ...]
+    is_meant: bool
 
 
-def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
-    """Return how the anomaly began at a node, None if the node does not show it or only passes it on."""
+def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
+    """Return how an anomaly began at a node, None if the node does not show it or only passes it on."""
+    anomaly = shows.anomaly
     if anomaly is Anomaly.ALL_ZERO and not node.is_operator:
         # Biases and optimizer states start at zero.
         return None
@@ -419,11 +506,26 @@ def _birth(anomaly: Anomaly, shows: Shown, step: ObservedStep, node: Node) -> _B
     if shows.masks[outputs[0][2]] and (node.name in step.graph.layers.may_mask or step.is_kept(node)):
         return None
     if anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
-        inputs = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
+        own = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
+        if inputs and not own and all(entry.state is not InputState.CLEAN for entry in inputs):
+            # A copy of a bias, a sum of settings.
+            return None
+        inputs = own
     if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
         return None
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
     # A gradient is computed from something, also where nobody has seen from what.
     is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
     candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
-    return _Birth(node, *outputs[0], inputs, candidates)
+    is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
+    return _Birth(node, *outputs[0], inputs, candidates, is_meant)
+
+
+def _is_written_down(node: Node, step: ObservedStep, limit: float) -> bool:
+    """Whether large values are what the code asks for: a threshold, what is filled in, a table that stays as it is."""
+    if not node.is_operator:
+        return step.stays_as_it_is(node)
+    if plain_type(node.type) in WRITTEN_DOWN:
+        return True
+    numbers = (value for value in node.attributes.values() if isinstance(value, (int, float)))
+    return any(limit < abs(value) < _UNBOUNDED for value in numbers)

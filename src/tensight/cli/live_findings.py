@@ -9,7 +9,7 @@ from tensight.cli.output import count, number, table
 from tensight.graph.addresses import TensorAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
@@ -25,10 +25,7 @@ def print_findings(out: Console, session: Session) -> None:
     """Print which watchpoints hit in the step that is shown, where it began, and the line of code."""
     hits = list(session.hits())
     print_hits(out, session, hits)
-    conditions = {hit.condition for node in hits for tensor in node.tensors for hit in tensor.hits}
-    # Zeros are often meant; they are looked into where somebody minds them.
-    minded = conditions & {"tensor_all_zero", "unintended_zeros", "dead_units"}
-    origins = [origin for origin in session.origins() if origin.anomaly != "all_zero" or minded]
+    origins: Sequence[OriginRecord] = session.origins()
     # What began in a step before, and stopped nobody then, is shown where this step has nothing to tell.
     step = session.summary.step
     origins = [origin for origin in origins if origin.step == step] or origins

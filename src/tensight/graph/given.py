@@ -34,11 +34,19 @@ _ANONYMOUS = re.compile(r"(?:Parameter_|\[Parameter\])[0-9]+(?:#[0-9]+)?")
 _CAPTURED = re.compile(r"(?:▸|equiv_[0-9]+_)(?P<name>.+)")
 """What the graph of a branch takes from the code around it."""
 
-_UNNAMED = re.compile(r"▲?CNode_[0-9]+")
+_UNNAMED = re.compile(r"▲?(?:CNode_|\[CNode\])?[0-9]+")
+"""The older forms are MindSpore 2.0's."""
+
 _IDENTIFIER = re.compile(r"\w+")
+NUMBERED_INPUT = re.compile(r"inputs[0-9]+")
+"""What a cell is given that takes any number of inputs, as those do that train another."""
+
 _LOOP_VARIABLE = "ф"
 
 _PRINTED = re.compile(r"^ *%\d+\((?:▲|equiv_\d+_)?(?P<name>[^\n)]*)\) = ", re.MULTILINE)
+_OF_VERSION_2_0 = re.compile(r"equiv(?!_)|\[CNode\]|[0-9]+$")
+"""It gives names of other values to operators."""
+
 _FULL_NAME = re.compile(r"^ *# Fullname with scope: \((.*)\)$", re.MULTILINE)
 
 
@@ -141,6 +149,8 @@ def runs_nothing(graph: Graph) -> bool:
 def printed_names(text: str) -> dict[str, str]:
     """Return what MindSpore calls the values of operators, as it prints a graph, by the operators' full names.
 
+    MindSpore 2.0 does not say: empty.
+
     Parameters
     ----------
     text : str
@@ -148,6 +158,8 @@ def printed_names(text: str) -> dict[str, str]:
     """
     begins = list(_PRINTED.finditer(text))
     names: dict[str, str] = {}
+    if any(_OF_VERSION_2_0.match(match["name"]) for match in begins):
+        return names
     for match, following in zip_longest(begins, begins[1:]):
         end = len(text) if following is None else following.start()
         named = _FULL_NAME.search(text, match.end(), end)
@@ -229,17 +241,21 @@ def _given(
     captured = _CAPTURED.fullmatch(parameter.name)
     name = captured["name"] if captured is not None else ""
     variable = _variable(name, runs) if name else None
-    if variable is not None:
+    if variable is not None and (NUMBERED_INPUT.fullmatch(name) or not _IDENTIFIER.fullmatch(name)):
         return Given((variable,), is_complete=True)
-    sources: dict[GivenSource, None] = {}
-    is_exact = True
+    # Code may give the name of an input to what it computes from it.
+    sources: dict[GivenSource, None] = {} if variable is None else {variable: None}
     may_be_call = bool(name) and _is_computed(name, runs)
+    has_names = any(run.printed for run in runs)
+    # Where nothing has a name it may be all that looks like it, or an input of the network that nothing else reads.
+    is_exact = has_names or may_be_call or not name
+    wanted_name = name if has_names else ""
     found = [
-        (run, _returned(parameter, run.graph, name, run.printed, may_be_call=may_be_call))
+        (run, _returned(parameter, run.graph, wanted_name, run.printed, may_be_call=may_be_call))
         for run in runs
         if _is_before(run, own)
     ]
-    found += [(own, _returned(parameter, graph, name, {}, may_be_call=may_be_call)) for graph in others]
+    found += [(own, _returned(parameter, graph, wanted_name, {}, may_be_call=may_be_call)) for graph in others]
     for run, values in found:
         for source, node, slot in values:
             if not (node.is_parameter and is_given(node)):
@@ -278,7 +294,7 @@ def _is_computed(name: str, runs: Iterable[GraphRun]) -> bool:
     if _UNNAMED.fullmatch(name):
         return True
     functions = {line for run in runs for line in run.graph.functions}
-    return all(")" in line and name not in _IDENTIFIER.findall(line) for line in functions)
+    return bool(functions) and all(")" in line and name not in _IDENTIFIER.findall(line) for line in functions)
 
 
 def _returned(

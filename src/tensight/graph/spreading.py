@@ -24,7 +24,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Underscores and case do not count.
-_CONSTANTS = _words(
+WRITTEN_DOWN = _words(
     """full fulllike newfull fill fillv2 filltensor fills scalartensor liftfresh liftfreshcopy pad constantpadnd"""
 )
 """Operators that put values where somebody has written them down: Inf is what was wanted."""
@@ -193,7 +193,7 @@ class Spreading:
 
     def _own(self, name: str, kind: NonFinite) -> NonFinite:
         node = self._nodes.get(name)
-        is_written = node is not None and node.kind == "operator" and plain_type(node.type) in _CONSTANTS
+        is_written = node is not None and node.kind == "operator" and plain_type(node.type) in WRITTEN_DOWN
         return kind | NonFinite.MEANT if is_written else kind
 
 

@@ -28,6 +28,7 @@ _SAME = {
 HANDS_ON = frozenset(
     {"detach", "alias", "lift_fresh", "view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute"}
     | {"squeeze", "unsqueeze", "expand", "contiguous", "clone"}
+    | {"TensorMove", "Identity", "Reshape", "ExpandDims", "Squeeze"}
 )
 """Operators whose output has the values of their first input."""
 

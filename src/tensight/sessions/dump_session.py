@@ -329,8 +329,8 @@ class DumpSession(Session):
 
     async def origins(self) -> tuple[OriginRecord, ...]:
         """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
-        opened = self._required()
-        return await self._thread.run("looking for origins", lambda: opened.origins(self._texts))
+        opened, hits = self._required(), self.hit_list.all()
+        return await self._thread.run("looking for origins", lambda: opened.origins(self._texts, hits))
 
 
 def _give_memory_back() -> None:

@@ -14,7 +14,7 @@ from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
 from tensight.sessions.offline_statistics import ordered_rows, statistics_page, statistics_row
 from tensight.sessions.offline_tensors import tensor_records
-from tensight.sessions.origin_records import origin_records
+from tensight.sessions.origin_records import effects_of, origin_records
 from tensight.sessions.overview import overview
 from tensight.sessions.records import Execution, ExecutionPage
 from tensight.sessions.replay import Replay
@@ -23,7 +23,7 @@ from tensight.sessions.timeline import KnownSteps, timeline
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -276,6 +276,6 @@ class OpenedDump:
         graphs.sort(key=lambda graph: graph.graph_id != root)
         return tuple(graph.name for graph in graphs) or (f"graph {root}",)
 
-    def origins(self, texts: Mapping[str, str]) -> tuple[OriginRecord, ...]:
+    def origins(self, texts: Mapping[str, str], hits: Iterable[SessionHit]) -> tuple[OriginRecord, ...]:
         """Return where anomalies began, anywhere in the dump; reads every tensor of which nothing is known yet."""
-        return origin_records(origins(self.analysis), texts)
+        return origin_records(origins(self.analysis, hits=effects_of(hits)), texts)

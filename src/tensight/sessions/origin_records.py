@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.analysis import Anomaly
+from tensight.analysis.consequences import Effect, explains
 from tensight.sessions.records import CodeLine, OriginRecord
 from tensight.sessions.sources import frame_records
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tensight.analysis import Origin
+    from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.records import Frame
 
 LINES_AROUND = 3
@@ -27,6 +30,25 @@ def origin_records(origins: Iterable[Origin], texts: Mapping[str, str]) -> tuple
         Of files of code, by path, as far as the training process sent them.
     """
     return tuple(_origin_record(origin, texts) for origin in origins)
+
+
+def effects_of(hits: Iterable[SessionHit]) -> dict[Anomaly, list[Effect]] | None:
+    """Return what watchpoints hit on, by the anomalies that may explain it; None if there is no hit.
+
+    Parameters
+    ----------
+    hits : iterable of SessionHit
+        Of the step that is shown.
+    """
+    found = [one for one in hits if one.hit.hit]
+    if not found:
+        return None
+    effects: dict[Anomaly, list[Effect]] = {}
+    for one in found:
+        for anomaly in Anomaly:
+            if explains(anomaly, one.hit.condition):
+                effects.setdefault(anomaly, []).append(Effect(one.rank, one.graph, one.node, one.iteration))
+    return effects
 
 
 def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:

@@ -221,7 +221,10 @@ class Session(ABC):
 
     @abstractmethod
     async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, as far as what is known up to the step shown allows."""
+        """Return where anomalies began, as far as what is known up to the step shown allows.
+
+        Where watchpoints hit in that step: NaN and Inf, and of explosions and zeros those of which a hit has followed.
+        """
 
     @abstractmethod
     async def command(self, command: Command) -> SessionRecord:

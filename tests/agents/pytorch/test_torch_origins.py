@@ -111,3 +111,43 @@ def test_what_the_step_wrote_at_its_end_is_no_cause_of_it(torch_server: RunningS
     origin = finding.origins[0]
     assert (origin.anomaly, origin.step, origin.certain) == ("nan", SICK_STEP, True), finding.summary()
     assert origin.node.startswith("Default/norm/"), finding.summary()
+
+
+class Detector(nn.Module):
+    """What detectors do: targets that are zero, large thresholds; and far from all of that a logarithm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 4)
+        self.is_broken = False
+
+    def forward(self, pictures: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+        """Return the loss."""
+        features = torch.tanh(self.backbone(pictures))
+        if self.is_broken:
+            features = torch.log(features)
+        areas = torch.where(boxes > 0, boxes, torch.full_like(boxes, 1e8))
+        matched = (areas < 1e7).float() * (1e8 - areas)
+        targets = torch.stack([boxes * 0, boxes])[0] + (matched > 1e9) * 1.0
+        return nn.functional.mse_loss(self.head(features), targets)
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_large_thresholds_and_zero_targets_are_no_origins_of_a_nan_elsewhere(
+    torch_server: RunningServer, capture: str
+) -> None:
+    torch.manual_seed(3)
+    network = Detector()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        network.is_broken = number >= SICK_STEP - 1
+        optimizer.zero_grad()
+        loss = network(torch.randn(6, 8), torch.randn(6, 4))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    finding = debug(torch_server, Training((network,), (optimizer,), step), 8, capture=capture)
+    assert [(one.anomaly, one.step) for one in finding.origins] == [("nan", SICK_STEP)], finding.summary()

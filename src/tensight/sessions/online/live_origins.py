@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import shown
-from tensight.analysis.origin import KINDS, in_causal_order, origins_among
+from tensight.analysis.consequences import NO_EFFECTS, Effects
+from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
 from tensight.sessions.online.told_steps import ToldSteps, told_steps
 from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from tensight.analysis import Anomaly, Origin
+    from tensight.analysis.consequences import Effect
     from tensight.graph import SourceFrame
     from tensight.sessions.online.rank_graphs import RankGraphs
     from tensight.sessions.online.statistics_store import StatisticsStore
@@ -22,7 +24,13 @@ MOST_STEPS = 8
 """Steps that show an anomaly and are looked at for where it began; nearly always the first one tells."""
 
 
-def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraphs) -> list[Origin]:
+def live_origins(
+    store: StatisticsStore,
+    rank: int,
+    last: int,
+    graphs: RankGraphs,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
+) -> list[Origin]:
     """Find where anomalies of a rank began; see `tensight.analysis.origins`.
 
     Parameters
@@ -33,6 +41,8 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
     last : int
         The last iteration that counts. The training may be in the middle of it.
     graphs : RankGraphs
+    hits : mapping of Anomaly to sequence of Effect, optional
+        What watchpoints hit on; see `tensight.analysis.origins`.
 
     Raises
     ------
@@ -40,9 +50,12 @@ def live_origins(store: StatisticsStore, rank: int, last: int, graphs: RankGraph
         The statistics cannot be read.
     """
     around = _around(store, rank, graphs)
-    found = (_first(anomaly, store, rank, last, around) for anomaly in KINDS)
-    with_lines = (_with_line(origin, graphs) for origin in found if origin is not None)
-    return in_causal_order(with_lines, lambda _, name: graphs.graph(name))
+
+    def find(anomaly: Anomaly, effects: Effects, begin: int) -> Origin | None:
+        return _first(anomaly, store, rank, last, around, begin, effects)
+
+    found = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
+    return [_with_line(origin, graphs) for origin in found]
 
 
 def looked_at_closer(
@@ -139,6 +152,7 @@ def _first(
     last: int,
     around: Callable[[int], ToldSteps],
     begin: int = 0,
+    effects: Effects = NO_EFFECTS,
 ) -> Origin | None:
     """Return the origin in the first iteration in which a node brings the anomaly into the world.
 
@@ -154,7 +168,8 @@ def _first(
                 return end, None
             after = following
             table = around(after)
-            for origin in origins_among(table, {anomaly: shown(anomaly, table, EXPLOSION_LIMIT)}, (rank,), since=after):
+            origin = first_origin(table, shown(anomaly, table, EXPLOSION_LIMIT), rank, effects, after)
+            if origin is not None:
                 return after, origin
         return after, None
 

@@ -23,7 +23,7 @@ from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, sto
 from tensight.sessions.online.reported_hits import ReportedHits
 from tensight.sessions.online.shown_step import ShownStep
 from tensight.sessions.online.uninterrupted import to_the_end
-from tensight.sessions.origin_records import origin_records
+from tensight.sessions.origin_records import effects_of, origin_records
 from tensight.sessions.overview import overview
 from tensight.sessions.records import State
 from tensight.sessions.session import Session
@@ -439,13 +439,14 @@ class OnlineSession(Session):
         if not self.identity.is_agent:
             return ()
 
+        hits = effects_of(self.hit_list.all())
+
         def find() -> tuple[OriginRecord, ...]:
             store, found = self.recording.statistics, []
             for rank, process in sorted(self.processes.items()):
-                found += live_origins(store, rank, self.iteration_of(process), process.graphs)
-            told = in_causal_order(across_ranks(found), lambda rank, name: self.process_of(rank).graphs.graph(name))
+                found += live_origins(store, rank, self.iteration_of(process), process.graphs, hits)
             closer = []
-            for origin in told:
+            for origin in in_causal_order(across_ranks(found)):
                 process = self.process_of(origin.address.rank)
                 last, since = self.iteration_of(process), process.closer_since
                 closer += looked_at_closer(origin, store, last, process.graphs, since)

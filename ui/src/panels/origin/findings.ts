@@ -7,44 +7,16 @@ export type Finding =
   | { kind: 'origin'; key: string; origin: Origin }
   | { kind: 'hit'; key: string; node: NodeHits; hit: HitRecord }
 
-const NON_FINITE = new Set(['nan', 'inf', 'overflow'])
-
-/** Conditions that a certain anomaly explains, by parts of their names. */
-const EXPLAINS: Record<string, RegExp> = {
-  explosion: /too_large|growth|change_too_large|range/,
-  all_zero: /zero|dead_units|vanishing/,
-}
-
 /**
- * What to tell, the most telling first.
- *
- * NaN and Inf always count. Where hits have to do with neither, an origin counts that may explain them: zeros of an
- * optimizer's state say nothing of a gradient that grew. Where there is none, the first hit is the finding.
+ * What to tell, the most telling first: where anomalies began that have to do with the hits, as the server says. Where
+ * there is none, the first hit is the finding.
  */
 export function findings(origins: readonly Origin[], nodes: readonly NodeHits[]): Finding[] {
-  const hits = nodes.flatMap((node) => node.tensors.flatMap((tensor) => tensor.hits)).filter((one) => one.hit)
-  const conditions = new Set(hits.map((one) => one.condition))
-  const explains = (origin: Origin) =>
-    NON_FINITE.has(origin.anomaly) ||
-    hits.length === 0 ||
-    [...conditions].some((condition) => EXPLAINS[origin.anomaly]?.test(condition))
-  const found: Finding[] = origins
-    .filter(explains)
-    .map((origin) => ({ kind: 'origin', key: `${origin.anomaly}@${origin.address}`, origin }))
-  if (found.length === 0) {
+  if (origins.length === 0) {
     const first = firstHit(nodes)
-    if (first) found.push(first)
+    return first ? [first] : []
   }
-  // A value that exploded before is worth a look beside what came of it.
-  const others = origins.filter((origin) => !explains(origin) && origin.anomaly === 'explosion')
-  return [
-    ...found,
-    ...others.map((origin): Finding => ({
-      kind: 'origin',
-      key: `${origin.anomaly}@${origin.address}`,
-      origin,
-    })),
-  ]
+  return origins.map((origin) => ({ kind: 'origin', key: `${origin.anomaly}@${origin.address}`, origin }))
 }
 
 function firstHit(nodes: readonly NodeHits[]): Finding | null {
