@@ -21,6 +21,9 @@ _Matches = Callable[[str], bool]
 LONGEST_SHOWN = 200
 """Characters of a wrong regular expression that a message repeats."""
 
+_WITH_NEW_MEANING = re.compile(r"\[\[|--|&&|~~|\|\|")
+"""What Python warns of in a regular expression, because it may mean something else in a later version."""
+
 
 def search(
     graphs: Graph | Iterable[Graph],
@@ -86,12 +89,14 @@ def text_pattern(query: str, *, case_sensitive: bool = True, ascii_classes: bool
     InputError
         When it is none, or more than can be compiled.
     """
+    flags = (re.ASCII if ascii_classes else 0) | (0 if case_sensitive else re.IGNORECASE)
     try:
+        if not _WITH_NEW_MEANING.search(query):
+            return re.compile(query, flags)
+        # To the person that is no news. In a training Python then shows once more what it has warned of before.
         with warnings.catch_warnings():
-            # "[[" may mean something else in a later Python; to the person it is no news.
             warnings.simplefilter("ignore", FutureWarning)
-            classes = re.ASCII if ascii_classes else 0
-            return re.compile(query, classes | (0 if case_sensitive else re.IGNORECASE))
+            return re.compile(query, flags)
     except (re.error, RecursionError, OverflowError) as error:
         shown = query if len(query) <= LONGEST_SHOWN else f"{query[:LONGEST_SHOWN]}…"
         raise InputError(f"{shown!r} is no regular expression: {error}") from None

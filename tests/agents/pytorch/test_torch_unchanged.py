@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ import trainings
 from watched_training import Person, debug
 
 if TYPE_CHECKING:
+    import torch
     from running import RunningServer
 
     from tensight.client import Session
@@ -53,3 +56,21 @@ def test_every_bit_is_the_same_when_nothing_is_watched(
     training = trainings.HEALTHY["cnn"]()
     debug(torch_server, training, STEPS, person=Person(lambda _: None), capture=capture)
     assert training.fingerprint() == alone["cnn"][0]
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_python_warns_once_as_without_the_debugger(
+    torch_server: RunningServer, capture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = trainings.HEALTHY["cnn"]()
+
+    def step(number: int) -> torch.Tensor:
+        warnings.warn("the script's own", UserWarning, stacklevel=1)
+        return training.step(number)
+
+    shown: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        monkeypatch.setattr(warnings, "showwarning", lambda message, *_: shown.append(str(message)))
+        debug(torch_server, dataclasses.replace(training, step=step), 5, capture=capture)
+    assert shown.count("the script's own") == 1

@@ -9,7 +9,9 @@ and where PyTorch traces, exports, compiles or works on fake tensors nothing is 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+import re
+import warnings
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.fx._symbolic_trace as fx_tracing
@@ -33,6 +35,14 @@ _TRANSFORMING_MODES = (
     torch._C._TorchDispatchModeKey.FUNCTIONAL,
 )
 
+_WARNING_OF_HOOKS = (
+    "ignore",
+    re.compile("Using `torch.compile\\(module\\)` when there are global hooks"),
+    UserWarning,
+    None,
+    0,
+)
+
 _left_hooks: list[RemovableHandle] = []
 """Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does."""
 
@@ -44,6 +54,15 @@ def _find_fx_tracing() -> Callable[[], bool]:
 
 
 _is_fx_tracing = _find_fx_tracing()
+
+
+def hide_warning_of_hooks() -> None:
+    """Let PyTorch not warn people who compile modules of global hooks: they are ours, and bear to be called once more.
+
+    `warnings.filterwarnings` would make Python show again what it has warned of before.
+    """
+    if _WARNING_OF_HOOKS not in warnings.filters:
+        cast("list[Any]", warnings.filters).insert(0, _WARNING_OF_HOOKS)
 
 
 def is_transforming() -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Begun
+from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
 from tensight.agents.torch.names import tensors_of, unwrapped
@@ -534,8 +534,7 @@ class ModuleCapture:
 
     def _install(self) -> None:
         if self._is_started and not self._handles:
-            # PyTorch warns people who compile modules of hooks that are not theirs.
-            warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks")
+            hide_warning_of_hooks()
             self._handles = [
                 hooks.register_module_forward_pre_hook(self._boundary.hook(self._before_forward)),
                 hooks.register_module_forward_hook(self._boundary.hook(self._after_forward), with_kwargs=True),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as global_hooks
+
+from tensight.agents.torch.boundary import hide_warning_of_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,10 +97,7 @@ class ModuleScopes:
         """Follow the modules of this thread from now on."""
         self.thread = get_ident()
         if not self._handles:
-            # It warns of ours, which bear to be called once more for a module that is compiled.
-            warnings.filterwarnings(
-                "ignore", "Using `torch.compile\\(module\\)` when there are global hooks", UserWarning
-            )
+            hide_warning_of_hooks()
             self._handles = [
                 global_hooks.register_module_forward_pre_hook(self._boundary.hook(self._before)),
                 global_hooks.register_module_forward_hook(self._boundary.hook(self._after), always_call=True),
