@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -110,6 +111,26 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def test_the_architecture_is_that_of_the_code() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    code = ROOT / "src" / "tensight"
+    built = {"server/page"}
+    named = set(re.findall(r"`([a-z0-9_./]+(?:/|\.py|/[a-z0-9_.-]+))`", page))
+    assert len(named) > 40
+    assert not [path for path in named - built if not ((ROOT / path).exists() or [*code.rglob(path.rstrip("/"))])]
+    packages = {f"{path.parent.name}/" for path in code.glob("*/__init__.py")}
+    modules = {path.name for path in code.glob("*.py") if not path.name.startswith("_")}
+    assert not {path for path in packages | modules if f"| `{path}" not in page and f", `{path}`" not in page}
+
+
+def test_every_package_of_the_page_is_used() -> None:
+    page = ROOT / "ui"
+    sources = "".join(path.read_text() for path in (page / "src").rglob("*") if path.suffix in {".ts", ".tsx", ".css"})
+    packages = json.loads((page / "package.json").read_text())["dependencies"]
+    assert packages
+    assert not [name for name in packages if not re.search(rf"""['"]{re.escape(name)}['"/]""", sources)]
 
 
 def test_the_examples_for_python_run(dump_210: Path, capsys: pytest.CaptureFixture[str]) -> None:

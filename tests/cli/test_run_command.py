@@ -84,6 +84,7 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
     )
     options = ("--host", "h", "--port", "5", "--step-on", "forward", "--break-at-start", "--recommended")
     more = ("--record", "full", "--record-folder", "r", "--on-disconnect", "wait", "--memory-budget", "1.5 GB")
+    more = (*more, "--stop-on", "every")
     code, out, err = debugged(*options, *more, "--partial-memory", "--job", "night", "train.py", folder=tmp_path)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -99,6 +100,7 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
         "TENSIGHT_RECORD=full",
         f"TENSIGHT_RECORD_FOLDER={tmp_path / 'r'}",
         "TENSIGHT_STEP_ON=forward",
+        "TENSIGHT_STOP_ON=every",
     ]
 
 

@@ -89,6 +89,21 @@ def test_a_new_token_is_shown_by_the_command_that_made_it(workspace: Path) -> No
     assert token not in (workspace / "log" / "tensight.log").read_text()
 
 
+def test_what_other_users_could_read_is_said_at_the_start(workspace: Path) -> None:
+    workspace.mkdir()
+    workspace.chmod(0o755)
+    token = workspace / "token"
+    token.write_text(32 * "k")
+    token.chmod(0o644)
+    started = run("start", "--background", "--host", "0.0.0.0", "--workspace", workspace, *ANY_PORTS)  # noqa: S104
+    assert "Other users of this machine could read that file until now" in started.stdout
+    assert f"can enter the workspace; `chmod 700 {workspace}` keeps them out" in started.stdout
+    run("stop", "--workspace", workspace)
+    workspace.chmod(0o700)
+    again = run("start", "--background", "--host", "0.0.0.0", "--workspace", workspace, *ANY_PORTS)  # noqa: S104
+    assert "Other users" not in again.stdout
+
+
 def test_status_lists_the_sessions(workspace: Path) -> None:
     with running_server(workspace) as server:
         assert server.debugger

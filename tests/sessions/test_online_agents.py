@@ -432,6 +432,40 @@ def test_an_agent_that_announces_itself_again_is_the_same(on_stage: Play) -> Non
     on_stage(scene)
 
 
+def test_what_an_agent_reports_is_read_by_people_also_when_it_has_ended(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session, asking = await paused(stage)
+        for _ in range(2):
+            report = pb.Heartbeat(message=wire.NOTICE + b"3 updates are not counted", period=30)
+            await agent.calls.send_heartbeat(agent.caller, report)
+        warnings = [event.data["text"] for event in session.events.after(0).events if event.kind == "message"]
+        assert (session.record().message, warnings) == ("3 updates are not counted", ["3 updates are not counted"])
+        await command(session, "continue")
+        await asking
+        await agent.calls.poll(agent.caller, telemetry.PollRequest(step=4))
+        assert session.record().message == "3 updates are not counted"
+        await agent.done()
+        record = session.record()
+        assert (record.state, record.message) == (State.FINISHED, "3 updates are not counted")
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"), [(0, "the training ended before a step was counted, so nothing was checked"), (1, "")]
+)
+def test_a_training_without_a_step_was_not_checked(on_stage: Play, step: int, message: str) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session, asking = await paused(stage, step=step)
+        await command(session, "continue")
+        await asking
+        await agent.done()
+        record = session.record()
+        assert (record.state, record.message) == (State.FINISHED, message)
+
+    on_stage(scene)
+
+
 def test_an_agent_of_another_protocol_is_a_mismatch(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent = stage.agent()

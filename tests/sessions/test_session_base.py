@@ -16,7 +16,7 @@ from still_session import StillSession, operator, parameter, shared_large_graph
 from tensight.dumps import Dump, open_dump
 from tensight.errors import InputError
 from tensight.graph import Graph, TensorAddress
-from tensight.sessions.errors import NotFoundError, StateError, UnavailableError
+from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.records import Edit, HitRecord, State, WatchpointChange, WatchpointSpec
 from tensight.sessions.session import Session
@@ -248,6 +248,17 @@ def test_a_full_disk_loses_no_watchpoint_and_is_told(session: StillSession, tmp_
     assert message["level"] == "warning"
     assert "will be lost when the server ends" in message["text"]
     assert str(tmp_path / "watchpoints") in message["text"]
+
+
+def test_refused_writes_are_summed_up(session: StillSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = StorageError("no space left")
+    assert [session.warn_of(full, "rank 0: ") for _ in range(3)] == [True, False, False]
+    monkeypatch.setattr(session, "_next_storage_warning", 0.0)
+    assert [session.warn_of(full) for _ in range(2)] == [True, False]
+    assert [event.data["text"] for event in session.events.after(0).events] == [
+        "rank 0: no space left",
+        "no space left (2 more writes failed since the last time that this was said)",
+    ]
 
 
 def test_watchpoints_that_cannot_be_read_again_are_told(sick: Dump, tmp_path: Path) -> None:

@@ -227,11 +227,13 @@ class Attachment:
 
     def end(self, standing: Standing, rows: StepRows | None) -> None:
         """Say that the training has ended; takes two seconds at most."""
-        self.background.end()
-        if self.is_attached and not self.background.is_lost:
-            if rows is not None and self._introduction.is_ours:
-                self._telemetry.send(self.connection, rows, within_s=_DONE_WITHIN_S)
-            done = self._introduction.metadata(standing.step, standing.program, done=True)
-            self.connection.call("SendMetadata", done, timeout_s=_DONE_WITHIN_S)
-        self.is_attached = False
-        self.connection.close()
+        try:
+            self.background.end()
+            if self.is_attached and not self.background.is_lost:
+                if rows is not None and self._introduction.is_ours:
+                    self._telemetry.send(self.connection, rows, within_s=_DONE_WITHIN_S)
+                done = self._introduction.metadata(standing.step, standing.program, done=True)
+                self.connection.call("SendMetadata", done, timeout_s=_DONE_WITHIN_S)
+        finally:
+            self.is_attached = False
+            self.connection.close()

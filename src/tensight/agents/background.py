@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -154,8 +153,10 @@ class Background(threading.Thread):
         self._look_soon()
         while not self._over:
             pause_s = LOOK_EVERY_S
-            with contextlib.suppress(Exception):
+            try:
                 pause_s = self._once()
+            except Exception as error:
+                say_once(f"talking with the debug server beside the training failed, and goes on: {error!r}")
             self._rests = pause_s > POLL_EVERY_S
             self._wake.wait(pause_s)
             self._wake.clear()

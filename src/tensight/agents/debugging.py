@@ -91,6 +91,10 @@ class TrainingDebugger(ABC):
 
         What was begun in the same way before is ended: in a notebook the cell is run again.
         """
+        with self._guarded():
+            self._start()
+
+    def _start(self) -> None:
         for other in active_debuggers():
             if other.is_left_alone:
                 other._leave()

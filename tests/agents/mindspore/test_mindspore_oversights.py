@@ -37,6 +37,7 @@ def test_what_becomes_no_step_is_reported_once(
         session.wait(PATIENCE_S)
         session.watch("tensor_overflow", on="all")
         session.continue_()
+        assert said in session.wait_until(lambda record: bool(record.message), PATIENCE_S).message
         outcome = run.outcome()
     assert outcome.code == 0
     assert sum(said in notice for notice in outcome.notices) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -11,9 +11,16 @@ import torch._dynamo
 from seen_steps import Seen
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from trainings import descend
+from watched_training import PATIENCE_S, Person, debug
 
+import tensight
 from tensight.agents.places import Need
 from tensight.agents.torch import operators
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from running import RunningServer
 
 
 def batch() -> torch.Tensor:
@@ -299,6 +306,27 @@ def test_updates_of_another_model_are_reported_within_the_first_steps(capture: s
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])
+class ReadsTheSummary(Person):
+    """Watches a training that goes on by itself, and reads what the session says of it."""
+
+    def debug(self, url: str, job: str) -> Any:
+        with tensight.connect(url) as server:
+            session = server.wait_for_session(PATIENCE_S, name=job)
+            session.wait(PATIENCE_S)
+            session.continue_()
+            reported = session.wait_until(lambda record: bool(record.message), PATIENCE_S).message
+            return reported, session.wait(PATIENCE_S)
+
+
+def test_what_becomes_no_step_is_read_where_the_session_is_looked_at(torch_server: RunningServer) -> None:
+    made_before, model = nn.Linear(2, 1), nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(made_before.parameters(), 0.1)
+    training = descend(model, optimizer, lambda _: model(batch()).sum())
+    reported, last = debug(torch_server, training, 4, person=ReadsTheSummary())
+    assert reported.startswith("3 updates by SGD are not counted as steps: none of its parameters belongs")
+    assert (last.state, last.step, last.message) == (State.FINISHED, 0, reported)
+
+
 def test_backward_passes_without_any_update_are_reported(capture: str) -> None:
     model = nn.Linear(2, 1)
     with Seen(model, capture=capture) as seen:

@@ -102,7 +102,7 @@ class ModuleCapture:
         self._handles: list[Any] = []
         self._is_started = False
         self._again: dict[Record, list[Call]] | None = None
-        names.on_gone = self._forget_modules
+        names.on_gone = self._models_gone
 
     # --- Capture ---
 
@@ -452,6 +452,13 @@ class ModuleCapture:
         self._ended = self._begun[index]
         del stack[index:], self._begun[index:]
         return True
+
+    def _models_gone(self) -> None:
+        """Forget modules, as one of the models is freed: Python would write an exception to the training's terminal."""
+        try:
+            self._forget_modules()
+        except Exception as error:
+            self._boundary.failed(error)
 
     def _forget_modules(self) -> None:
         self._remove_from_tensors()

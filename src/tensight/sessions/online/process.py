@@ -276,7 +276,7 @@ class TrainingProcess:
         if self.state is not State.MISMATCH and self._expects_graphs and not self.graphs.graphs:
             return wire.failed("no graph has arrived; send the graph before asking for commands")
         if not self.is_live:
-            self.set_state(State.RUNNING, self.remark)
+            self.set_state(State.RUNNING, self._remark_or_notice)
         self.questions.close(UnavailableError("the process went on without an answer"))
         self.reply(_replaced())
         self._calls += 1
@@ -351,7 +351,7 @@ class TrainingProcess:
             self.set_state(self.state, self.remark)
             raise
         self.remark = self._version_remark
-        self.set_state(self.state, self.remark)
+        self.set_state(self.state, self._remark_or_notice)
         return wire.ok()
 
     async def send_watchpoint_hits(self, items: AsyncIterator[WatchpointHit]) -> EventReply:
@@ -419,8 +419,13 @@ class TrainingProcess:
         if text not in self._notices and len(self._notices) < _MOST_NOTICES:
             self._notices.append(text)
             self.session.warn(f"rank {self.rank}: {text}" if self.identity.world_size > 1 else text)
-            self.set_state(self.state, text)
+            self.set_state(self.state, self._remark_or_notice)
             self.session.announce(news=True)
+
+    @property
+    def _remark_or_notice(self) -> str:
+        """What a person should know of the process while it lives: else the last that it reported itself."""
+        return self.remark or (self._notices[-1] if self._notices else "")
 
     # --- coming and going ---
 
@@ -437,10 +442,10 @@ class TrainingProcess:
         self.caller = caller
         self.is_connected = True
         if self.state is State.LOST:
-            self.set_state(State.RUNNING if self.graphs.graphs else State.CONNECTING, self.remark)
+            self.set_state(State.RUNNING if self.graphs.graphs else State.CONNECTING, self._remark_or_notice)
             self.session.returned()
         elif self.is_live:
-            self.set_state(self.state, self.remark)
+            self.set_state(self.state, self._remark_or_notice)
         if self.is_live:
             self._presence.watch()
 
