@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.agents.notices import say_once
 from tensight.errors import TensightError
+from tensight.graph.optimizers import is_of_optimizer
 from tensight.tensors import ViewResult, compute_view, slice_text, statistics
 from tensight.wire import (
     data_type_of,
@@ -76,7 +77,9 @@ class Answers:
         self._recorder = recorder
         self._has_run = has_run
         self._program = program
-        self._sources: tuple[Program | None, dict[str, tuple[Source | None, ...]]] = (None, {})
+        self._known_program: Program | None = None
+        self._sources: dict[str, tuple[Source | None, ...]] = {}
+        self._updated: frozenset[Source | None] = frozenset()
 
     def values(self, tensors: Iterable[TensorProto]) -> Iterator[TensorProto]:
         """Yield tensors in pieces."""
@@ -142,11 +145,27 @@ class Answers:
 
     def _source(self, node: str, slot: int) -> Source | None:
         """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
-        program = self._program()
-        if self._sources[0] is not program:
-            self._sources = program, {one.name: one.inputs for one in program.nodes} if program is not None else {}
-        inputs = self._sources[1].get(node, ())
+        self._look_at_program()
+        inputs = self._sources.get(node, ())
         return inputs[slot] if slot < len(inputs) else None
+
+    def _look_at_program(self) -> None:
+        """Note what goes into each operator, and what optimizers take: they may have written to it."""
+        program = self._program()
+        if program is None or program is self._known_program:
+            return
+        self._known_program = program
+        self._sources = {one.name: one.inputs for one in program.nodes}
+        updates = (one.inputs for one in program.nodes if is_of_optimizer(one.type, one.scope))
+        self._updated = frozenset(source for inputs in updates for source in inputs)
+
+    def _is_updated(self, request: TensorRequest, place: int) -> bool:
+        """Whether an input is a parameter that the step updates: at its place is what it was updated to."""
+        found = self._places[place]
+        if request.io != "input" or found.io != "output" or found.node.role in ("operator", "input"):
+            return False
+        self._look_at_program()
+        return (found.node.name, found.slot) in self._updated
 
     def _asked(self, request: TensorRequest) -> NDArray[Any]:
         return self._array(request, self._now - request.previous)
@@ -162,6 +181,9 @@ class Answers:
         number = self._place(request)
         if iteration == self._now and not self._has_run(number):
             raise MissingError(f"{request.node}:{request.slot} comes later in this step than where the training stands")
+        # The value of the step before is what is shown of an operator that comes later than where the training stands.
+        if iteration != self._now - 1 and self._is_updated(request, number):
+            raise MissingError(f"the step has written over what went in as {request.node}:{request.slot}")
         tensor, why = None, ""
         if iteration in (self._now, self._now - 1):
             previous = iteration != self._now
@@ -215,6 +237,12 @@ class Answers:
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
         """Return the row of a tensor that was written in the step at which the training stands."""
         place = self._place(request)
+        if self._is_updated(request, place):
+            name, slot = self._places[place].node.name, self._places[place].slot
+            read = self._places.find(name, slot, "input")
+            if read is None:
+                return None
+            place = read
         written = self._columns.iteration
         is_there = place < len(written) and written[place] == self._now and self._has_run(place)
         return self._columns.statistics(place) if is_there else None

@@ -13,6 +13,7 @@ from torch import nn
 from watched_training import PATIENCE_S
 
 import tensight
+from tensight.sessions.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 STEPS = 6
 BAD_STEP = 3
+READER, UPDATE = "Default/first/t-op0", "Optimizer/first/weight/add_-op1"
+"""What reads a weight, and what writes to it once there is a momentum."""
 
 
 class Net(nn.Module):
@@ -107,6 +110,29 @@ def test_what_ran_so_far_in_the_step_has_values(torch_server: RunningServer) -> 
     assert node == "Default/relu-op0"
     np.testing.assert_array_equal(now, np.maximum(before, 0))
     np.testing.assert_array_equal(inputs, np.full((3, 4), 3.0, np.float32))
+
+
+def test_a_weight_within_a_step_is_what_it_was_before_the_update(torch_server: RunningServer) -> None:
+    def person(session: Session) -> tuple[Any, ...]:
+        before = session.step(2).wait(PATIENCE_S).step
+        weight = session.tensor("first.weight", step=before).numpy().copy()
+        for node in ("Default/relu-op0", UPDATE):
+            assert session.run_to(node).wait(PATIENCE_S).step == before + 1
+            (record,) = session.tensors("first.weight")
+            assert record.step == before
+            assert record.statistics is not None
+            np.testing.assert_array_equal(session.tensor(record.address).numpy(), weight)
+        updated = session.tensor(UPDATE).numpy().copy()
+        after = session.step().wait(PATIENCE_S).step
+        assert after == before + 1
+        np.testing.assert_array_equal(session.tensor("first.weight").numpy(), updated)
+        with pytest.raises(UnavailableError):
+            session.tensor(READER, io="input").numpy()
+        return weight, updated, session.tensors(READER)[0].statistics
+
+    weight, updated, read = debugged(torch_server, person, "weight within a step")
+    assert not np.array_equal(updated, weight)
+    assert read.mean == pytest.approx(weight.mean(dtype=np.float64))
 
 
 def test_run_to_node_stops_in_the_backward_pass_and_in_the_optimizer(torch_server: RunningServer) -> None:

@@ -218,16 +218,23 @@ class Inspection:
             return False
         return process.oldest <= tensor.iteration < process.iteration
 
+    def _is_within(self, tensor: _Tensor) -> bool:
+        """Whether it belongs to a step of which its process stands at an operator."""
+        process = tensor.process
+        is_between = bool(process.node) and process.state is State.PAUSED
+        return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
+
     def _is_open(self, tensor: _Tensor) -> bool:
         """Whether it belongs to a step of which its process stands at an operator, to which it may have gone back."""
-        process = tensor.process
-        is_between = bool(process.node) and process.identity.abilities.back and process.state is State.PAUSED
-        return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
+        return tensor.process.identity.abilities.back and self._is_within(tensor)
 
     def _known_keys(self, tensor: _Tensor) -> Iterator[TensorKey]:
         """Yield the keys under which what is known here counts; some may be from when the process stood further on."""
         is_open, here = self._is_open(tensor), tensor.process.answers.here
-        return (key for key in tensor.keys if not is_open or (key, tensor.iteration) in here)
+        # The parameter itself is shown only where the operator comes later than where the process stands.
+        is_before = tensor.iteration == tensor.process.iteration - 1
+        keys = tensor.keys if is_before or not _is_updated(tensor) else tensor.keys[:1]
+        return (key for key in keys if not is_open or (key, tensor.iteration) in here)
 
     def _kept(self, tensor: _Tensor) -> KeptValue | None:
         found = (self.kept.get(key, tensor.iteration) for key in self._known_keys(tensor))
@@ -288,14 +295,15 @@ class Inspection:
         found = [self._tensor(process, graph, node, address) for address in slots]
         tensors = [tensor for tensor in found if tensor is not None]
         known = await self._statistics(tensors)
-        if step is None and any(map(self._is_open, tensors)):
+        if step is None and any(map(self._is_within, tensors)):
             tensors = [self._as_it_is(tensor, known) for tensor in tensors]
             known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
         return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
 
     def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
         """Return the tensor of the step before, if it comes later than where its process stands."""
-        if not self._is_open(tensor) or tensor.address not in known:
+        may_come_later = self._is_open(tensor) or (tensor.node.is_parameter and self._is_within(tensor))
+        if not may_come_later or tensor.address not in known:
             return tensor
         numbers = known[tensor.address]
         if numbers is not None and not self._is_of_step_before(tensor):
@@ -426,14 +434,18 @@ class Inspection:
 
 def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
     """Yield the keys and iterations of what went in with a parameter to which the step writes when it ends."""
-    own, source = tensor.keys[0], tensor.producer
-    if own.io == "input" and source.is_parameter and len(tensor.keys) > 1:
-        roles = tensor.graph.parameter_roles
-        if source.name in roles.trainable or source.name in roles.states:
-            output = tensor.keys[1]
-            yield own, tensor.iteration
-            yield output._replace(io="input"), tensor.iteration
-            yield output, tensor.iteration - 1
+    if _is_updated(tensor):
+        own, output = tensor.keys
+        yield own, tensor.iteration
+        yield output._replace(io="input"), tensor.iteration
+        yield output, tensor.iteration - 1
+
+
+def _is_updated(tensor: _Tensor) -> bool:
+    """Whether it is what went in with a parameter to which the step writes when it ends."""
+    source, roles = tensor.producer, tensor.graph.parameter_roles
+    is_input = tensor.keys[0].io == "input" and source.is_parameter and len(tensor.keys) > 1
+    return is_input and (source.name in roles.trainable or source.name in roles.states)
 
 
 def _scalar(kept: KeptValue | None, numbers: Statistics | None) -> str:
