@@ -13,7 +13,7 @@ from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
-from tensight.agents.endings import described, uncaught
+from tensight.agents.endings import at_end, described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
@@ -158,7 +158,7 @@ class Agent:
         )
         self._needs.begin()
         silent_in_children(self)
-        atexit.register(self.close_at_exit)
+        at_end(self.close_at_exit)
 
     # --- what an adapter tells ---
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST_TEXT = 300
 
@@ -12,9 +17,29 @@ def is_interactive() -> bool:
     return hasattr(sys, "ps1")
 
 
+def at_end(call: Callable[[], None]) -> None:
+    """Have a function called when this process ends; what was given last is called first.
+
+    Parameters
+    ----------
+    call : callable
+        May be called twice.
+    """
+    atexit.register(call)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        # A child that was forked ends without the handlers of `atexit`.
+        from multiprocessing.util import Finalize
+
+        Finalize(None, call, exitpriority=0)
+
+
 def uncaught() -> BaseException | None:
     """Return the exception that ends this process, as the interpreter knows while it ends."""
-    return None if is_interactive() else getattr(sys, "last_value", None)
+    if is_interactive():
+        return None
+    # The function of a child of `multiprocessing` is still being left.
+    return sys.exc_info()[1] or getattr(sys, "last_value", None)
 
 
 def described(error: BaseException | None) -> str:
@@ -24,7 +49,12 @@ def described(error: BaseException | None) -> str:
     ----------
     error : BaseException or None
     """
-    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return ""
+        # Who has caught an exception, and ends the process for it.
+        error = error.__context__ or error
+    if error is None:
         return ""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:_MOST_TEXT]}" if text else type(error).__name__

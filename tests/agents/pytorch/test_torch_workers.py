@@ -35,8 +35,10 @@ def test_workers_are_left_alone_and_processes_that_train_are_debugged(
         command = [sys.executable, str(SCRIPT), method]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert (ended.returncode, ended.stdout) == (0, "True True True\n"), ended.stderr
-        sessions = sorted((session.summary.state, session.summary.step) for session in person.sessions())
-    assert sessions == [(State.FINISHED, 4), (State.FINISHED, 4)]
+        records = [session.summary for session in person.sessions()]
+        sessions = sorted((record.state, record.step, record.message) for record in records)
+    ended_by = "the training was ended by ValueError: after the last step"
+    assert sessions == [(State.FINISHED, 4, ""), (State.FINISHED, 4, ended_by)]
     told = [line for line in ended.stderr.splitlines() if line.startswith("tensight:")]
     attached = [line for line in told if "the training is attached" in line]
     # A worker of the pool and one of the executor train.

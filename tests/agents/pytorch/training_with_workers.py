@@ -1,4 +1,4 @@
-"""A training whose workers call models, and train some; at the end a process of its own trains, too.
+"""A training whose workers call models, and train some; at the end a process of its own trains, too, and fails.
 
     python training_with_workers.py METHOD
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 
 import torch
 import torch.multiprocessing
@@ -44,8 +45,9 @@ def trained(seed: int) -> list[float]:
 
 
 def train(rank: int) -> None:
-    """Train in a process that was started for that."""
+    """Train in a process that was started for that, and fail."""
     trained(rank)
+    raise ValueError("after the last step")
 
 
 def main() -> None:
@@ -64,7 +66,8 @@ def main() -> None:
         served += [*pool.map(trained, [1]), *executor.map(trained, [1])]
     right = torch.stack([data[index] for index in range(8)])
     print(first.equal(right), second.equal(right), all(one == alone for one in served))
-    torch.multiprocessing.start_processes(train, nprocs=1, start_method="spawn")
+    with suppress(torch.multiprocessing.ProcessRaisedException):
+        torch.multiprocessing.start_processes(train, nprocs=1, start_method="spawn")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.endings import at_end
 from tensight.agents.feeding import feeding
 from tensight.agents.meeting import as_one_job
 from tensight.agents.notices import say_once
@@ -48,8 +49,8 @@ _OF_NO_MODULE = (
 )
 _OF_TENSORS = (
     "and no call of a module with parameters and no update by an optimizer was seen: nothing is debugged yet. What"
-    " plain tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by an"
-    " optimizer, or end steps with step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()"
+    " plain tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by"
+    " an optimizer, or end steps with step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()"
 )
 _IN_WORKER = (
     "in a worker of a pool or of a data loader: workers are not debugged, unless they ask for it themselves with"
@@ -169,7 +170,8 @@ class Debugger(TrainingDebugger):
     def _count_backward_unattached(self) -> None:
         """Report backward passes of which nothing is debugged."""
         self._backward_unattached += 1
-        if self._backward_unattached == UPDATES and not (self._updates_unattached or self.is_left_alone):
+        is_reported = self._is_worker or self._updates_unattached > 0
+        if self._backward_unattached == UPDATES and not (is_reported or self.is_left_alone):
             say_once(f"{UPDATES} backward passes were made, {_OF_TENSORS}")
 
     def _wait_no_more(self) -> None:
@@ -184,7 +186,7 @@ class Debugger(TrainingDebugger):
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
         atexit.unregister(self.close_at_exit)
-        atexit.register(self.close_at_exit)
+        at_end(self.close_at_exit)
         discovery = Discovery(names, self._subjects)
         optimizers = self._optimizers
         if id(first) not in names.modules:
@@ -337,11 +339,11 @@ class Debugger(TrainingDebugger):
         return result
 
     def _after_backward(self) -> None:
-        if self._waiting is None and not self._is_over and threading.get_ident() == self._thread:
+        if self._steps is not None and not self._is_over and threading.get_ident() == self._thread:
             self._gradients.backward_ends()
 
     def _before_backward(self, tensors: Any) -> None:
-        if self._waiting is not None:
+        if self._steps is None:
             self._count_backward_unattached()
             return
         if not self._is_over and threading.get_ident() == self._thread:
