@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from online_stage import CONV, GRAPH, OldProcess, Play, Stage, command, kind, network, until, watch
 
+from tensight import wire
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StateError, UnavailableError
 from tensight.sessions.online import Caller
@@ -225,6 +226,19 @@ def test_heartbeats_keep_a_process_alive(on_stage: Play) -> None:
         assert session.state is State.PAUSED
 
     on_stage(scene, heartbeat_second_s=0.02)
+
+
+@pytest.mark.parametrize(("over", "at_end"), [(b"slow", "no step"), (b"no step", "slow")])
+def test_what_a_process_tells_a_person_stays_until_it_is_over(on_stage: Play, over: bytes, at_end: str) -> None:
+    async def scene(stage: Stage) -> None:
+        agent = stage.agent()
+        await agent.attach()
+        for message in (wire.NOTICE + b"no step", wire.NOTICE + b"slow", wire.OVER + over, wire.OVER + b"never said"):
+            await agent.calls.send_heartbeat(agent.caller, pb.Heartbeat(message=message, period=30))
+        await agent.done()
+        assert stage.session().record().message == at_end
+
+    on_stage(scene)
 
 
 @pytest.mark.parametrize("period_s", [-1, 0, 4, 3601])

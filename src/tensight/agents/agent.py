@@ -311,6 +311,11 @@ class Agent:
         if not self._is_over:
             self._background.offer_notice(text)
 
+    def withdraw(self, text: str) -> None:
+        """Take back what was reported: it was so, and is no longer."""
+        if not self._is_over:
+            self._background.withdraw_notice(text)
+
     def ended_by(self, error: BaseException | None) -> None:
         """Note which exception has ended the training, if one has; `close` tells the server."""
         text = described(error)

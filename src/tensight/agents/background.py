@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tensight.agents.notices import say, say_once
-from tensight.wire import NOTICE, encoded
+from tensight.wire import NOTICE, OVER, encoded
 from tensight.wire.debugger_pb2 import Heartbeat
 from tensight.wire.telemetry_pb2 import PollRequest
 
@@ -73,7 +73,7 @@ class Background(threading.Thread):
         self._wake = threading.Event()
         self._over = self._is_attached = self._runs = self._rests = False
         self._hits: list[WatchpointHit] = []
-        self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
+        self._notices: deque[bytes] = deque(maxlen=_MOST_NOTICES)
         self._offering, self._sending = threading.Lock(), threading.Lock()
         self._epoch = 0
         self._beat_s = self._poll_s = self._look_soon_until_s = 0.0
@@ -124,14 +124,19 @@ class Background(threading.Thread):
 
     def offer_notice(self, text: str) -> None:
         """Have the server know something that a person should, as soon as there is one."""
-        self._notices.append(text)
+        self._notices.append(NOTICE + encoded(text))
+        self._wake.set()
+
+    def withdraw_notice(self, text: str) -> None:
+        """Have the server know that something which it was told is so no longer."""
+        self._notices.append(OVER + encoded(text))
         self._wake.set()
 
     def _send_notices(self) -> None:
         # The training may do so at its end, and this thread still be at it.
         with self._sending:
             while self._notices and self._is_attached:
-                message = Heartbeat(message=NOTICE + encoded(self._notices[0]), period=int(BEAT_EVERY_S))
+                message = Heartbeat(message=self._notices[0], period=int(BEAT_EVERY_S))
                 if self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S).reply is None:
                     return
                 self._notices.popleft()

@@ -17,6 +17,9 @@ BACKWARD_PASSES = 32
 CALLS = 64
 """The same of calls of models, none of which was followed by an update or a backward pass."""
 
+_UNTIL_A_STEP = {"backward", "calls", "elsewhere"}
+"""What is reported because no step has been counted."""
+
 UNKNOWN_PARAMETERS = (
     "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
     " another one."
@@ -31,12 +34,15 @@ class Oversights:
     ----------
     report : callable (text) -> None
         Reports to the person, wherever that is read.
+    withdraw : callable (text) -> None
+        Takes back a report that was true until now.
     step : callable
         Returns how many steps have been counted.
     """
 
-    def __init__(self, report: Callable[[str], None], step: Callable[[], int]) -> None:
+    def __init__(self, report: Callable[[str], None], withdraw: Callable[[str], None], step: Callable[[], int]) -> None:
         self._report = report
+        self._withdraw = withdraw
         self._step = step
         self._strangers: dict[str, int] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
@@ -44,7 +50,8 @@ class Oversights:
         self._calls = 0
         self._is_updating = False
         self._empty_steps = 0
-        self._reported: set[str] = set()
+        self._reported: dict[str, str] = {}
+        self._withdrawn: set[str] = set()
 
     def strange_update(self, optimizer: str, why: str) -> None:
         """Note an update by an optimizer that trains none of the models.
@@ -136,6 +143,9 @@ class Oversights:
         """
         self._strangers.clear()
         self._backward_passes = 0
+        for what in _UNTIL_A_STEP & self._reported.keys() - self._withdrawn:
+            self._withdrawn.add(what)
+            self._withdraw(self._reported[what])
         self._empty_steps = 0 if has_operators else self._empty_steps + 1
         if self._empty_steps >= UPDATES:
             seen = f"{self._empty_steps} steps were counted, and no call of a model was seen in them"
@@ -143,5 +153,5 @@ class Oversights:
 
     def _once(self, what: str, text: str) -> None:
         if what not in self._reported:
-            self._reported.add(what)
+            self._reported[what] = text
             self._report(text)

@@ -136,6 +136,9 @@ class Causes:
         if running is not None and len(self._sick) > 1 and is_unsure:
             self._inputs = running()
             judged = list(map(self._is_new, hits))
+        told = {key: self._now[key] for key in self._new}
+        if told:
+            judged = [is_new and not self._is_behind(told, hit) for hit, is_new in zip(hits, judged, strict=True)]
         self._new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
         return judged
 
@@ -216,6 +219,24 @@ class Causes:
                 return True
             elif at not in checked or self._passes_on(at):
                 waiting += inputs[at]
+        return False
+
+    def _is_behind(self, reported: Mapping[tuple[int, Hashable], HitFacts], hit: HitFacts) -> bool:
+        """Whether a hit is where a NaN or Inf comes from that was reported in this step before, when it was seen first.
+
+        Whether later operators leave out what an operator put out is known only when they have run.
+        """
+        if not hit.is_non_finite or hit.is_persistent or hit.is_input:
+            return False
+        waiting = [name for fact in reported.values() if fact.is_non_finite for name in self._inputs.get(fact.node, ())]
+        visited: set[str] = set()
+        while waiting:
+            at = waiting.pop()
+            if at == hit.node:
+                return True
+            if at not in visited and at in self._sick:
+                visited.add(at)
+                waiting += self._inputs.get(at, ())
         return False
 
     def _is_poisoned_data(self, name: str, checked: Set[str]) -> bool:

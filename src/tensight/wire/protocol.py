@@ -23,6 +23,9 @@ TOKEN_METADATA = "authorization"  # noqa: S105 - the name of the key, not a toke
 NOTICE = b"notice: "
 """Before the text of a heartbeat with which Tensight's agent tells a person something; others say that it is alive."""
 
+OVER = b"over: "
+"""Before the same text, when it is no longer so."""
+
 MOST_TEXT = 4_096
 """Characters of a text for people."""
 

@@ -99,6 +99,9 @@ class SeeingAgent:
     def report(self, text: str) -> None:
         self.reports.append(text)
 
+    def withdraw(self, text: str) -> None:
+        self.reports.remove(text)
+
     def offer_closer_look(self) -> None:
         """Nobody asks for it."""
 

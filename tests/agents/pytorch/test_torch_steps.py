@@ -467,14 +467,19 @@ def test_an_optimizer_and_what_wraps_it_are_one(wrapper_first: bool, capture: st
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])
-def test_calls_that_no_step_ends_are_reported(capture: str) -> None:
+def test_calls_that_no_step_ends_are_reported_until_there_is_a_step(capture: str) -> None:
     model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with Seen(model, capture=capture) as seen:
         for _ in range(100):
             with torch.no_grad():
                 model(batch())
         (report,) = seen.agent.reports
         assert report.startswith("64 calls of a model were seen, and no backward pass and no update by an optimizer")
+        # As in reinforcement learning, where many games are played before the first update.
+        model(batch()).sum().backward()
+        optimizer.step()
+        assert seen.agent.reports == []
 
 
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates

@@ -149,7 +149,7 @@ class Debugger(TrainingDebugger):
     def _ensure_oversights(self) -> Oversights:
         agent = self._ensure_agent()
         if self._oversights is None:
-            self._oversights = Oversights(agent.report, lambda: agent.step)
+            self._oversights = Oversights(agent.report, agent.withdraw, lambda: agent.step)
         return self._oversights
 
     def _detach(self) -> None:

@@ -197,7 +197,7 @@ class Debugger(TrainingDebugger):
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
         self._discovery = discovery
-        oversights = self._oversights = Oversights(agent.report, lambda: agent.step)
+        oversights = self._oversights = Oversights(agent.report, agent.withdraw, lambda: agent.step)
         capture = self._capture = self._new_capture(agent, settings.capture)
         for optimizer in optimizers or live_instances(torch.optim.Optimizer):
             self._parameters.knows(optimizer)

@@ -422,6 +422,14 @@ class TrainingProcess:
             self.set_state(self.state, self._remark_or_notice)
             self.session.announce(news=True)
 
+    def note_over(self, text: str) -> None:
+        """Take it that something which the process had to say is so no longer."""
+        if text in self._notices:
+            self._notices.remove(text)
+            if self.message == text:
+                self.set_state(self.state, self._remark_or_notice)
+            self.session.announce(news=True)
+
     @property
     def _remark_or_notice(self) -> str:
         """What a person should know of the process while it lives: else the last that it reported itself."""
