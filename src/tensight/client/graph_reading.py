@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tensight.client.looks import FOUND, SOURCES, TREE
+from tensight.client.looks import EXECUTIONS, FOUND, SOURCES, TREE
 from tensight.client.part import SessionPart
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records import (
+    Execution,
+    ExecutionPage,
     FoundNode,
     GraphLevel,
     GraphRecord,
@@ -22,6 +24,8 @@ from tensight.sessions.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tensight.client.rows import Rows
 
 _SUGGESTIONS = 5
@@ -106,7 +110,7 @@ class GraphReading(SessionPart):
             Its full name.
         rank : int
         graph : str
-            By default the first graph that has it.
+            By default the one that ran last if that has it, else the first that has.
 
         Raises
         ------
@@ -194,17 +198,38 @@ class GraphReading(SessionPart):
         """
         return self._connection.answer(self._path("source"), file=file).text
 
+    def executions(self, rank: int = 0) -> Rows[Execution]:
+        """Return which graphs ran in which step.
+
+        Examples
+        --------
+        >>> session.executions()[0].graph
+        'kernel_graph0'
+        """
+        wanted = {"rank": rank}
+        return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
+
     def _first_graph(self, rank: int) -> str:
         graphs = self.graphs(rank)
         if not graphs:
             raise NotFoundError(f"rank {rank} of session {self.id} ({self.name}) has no graph yet")
         return graphs[0].name
 
-    def _graph_with(self, node: str, rank: int) -> str:
+    def _graphs_at(self, step: int | None, rank: int) -> Collection[str]:
+        shown = self.summary
+        if step is None or step == shown.step:
+            return (shown.graph,)
+        return next((ran.graphs or (ran.graph,) for ran in self.executions(rank) if ran.step == step), ())
+
+    def _graph_with(self, node: str, rank: int, step: int | None = None) -> str:
+        """Return the graph that ran at a step if it has a node, else the first that has."""
         found = self.nodes(f"^{re.escape(node)}$", regex=True, case_sensitive=True, rank=rank)
-        exact = next((each.graph for each in found if each.entry.path == node), None)
-        if exact is not None:
-            return exact
+        graphs = [each.graph for each in found if each.entry.path == node]
+        if len(graphs) > 1:
+            ran = self._graphs_at(step, rank)
+            return next((graph for graph in graphs if graph in ran), graphs[0])
+        if graphs:
+            return graphs[0]
         similar = ", ".join(each.entry.path for each in self.nodes(node, rank=rank)[:_SUGGESTIONS])
         advice = f"some that contain it: {similar}" if similar else "search with nodes(…)"
         raise NotFoundError(f"there is no node {node!r} in rank {rank} of session {self.id} ({self.name}); {advice}")

@@ -6,7 +6,7 @@ import re
 
 from tensight.client.events import Events
 from tensight.client.graph_reading import GraphReading, address_of
-from tensight.client.looks import EXECUTIONS, ORIGINS, STATISTICS, TENSORS, session_html
+from tensight.client.looks import ORIGINS, STATISTICS, TENSORS, session_html
 from tensight.client.rows import Rows
 from tensight.client.running import Running
 from tensight.client.tensor import Tensor
@@ -15,8 +15,6 @@ from tensight.errors import InputError, TensightError
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.steps import iteration_of
 from tensight.sessions.records import (
-    Execution,
-    ExecutionPage,
     Io,
     OriginRecord,
     SessionRecord,
@@ -82,7 +80,7 @@ class Session(Running, Watching, GraphReading):
             Which output, or input, of the node.
         rank : int
         graph : str
-            By default the first graph that has the node.
+            By default the one that ran at the step if that has the node, else the first that has.
         step : int, optional
             From 1; 0 for what was there before the first step.
         io : {"output", "input"}
@@ -106,7 +104,7 @@ class Session(Running, Watching, GraphReading):
         if slot < 0 or rank < 0:
             raise InputError(f"slot {slot} of rank {rank} does not exist; both count from 0")
         where = TensorAddress(
-            rank, graph or self._graph_with(text, rank), text, slot, iteration_of(self._shown(step)), io
+            rank, graph or self._graph_with(text, rank, step), text, slot, iteration_of(self._shown(step)), io
         )
         return Tensor(self._connection, self._path(), where, "current")
 
@@ -119,7 +117,7 @@ class Session(Running, Watching, GraphReading):
             Its full name.
         rank : int
         graph : str
-            By default the first graph that has it.
+            By default the one that ran at the step if that has it, else the first that has.
         step : int, optional
             By default the one that is shown.
 
@@ -129,7 +127,7 @@ class Session(Running, Watching, GraphReading):
         >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, step=3)]
         [('input', 'float32'), ('output', 'float32')]
         """
-        graph = graph or self._graph_with(node, rank)
+        graph = graph or self._graph_with(node, rank, step)
         found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
         return Rows.of(found, TENSORS)
 
@@ -170,17 +168,6 @@ class Session(Running, Watching, GraphReading):
             "descending": descending,
         }
         return self._rows("statistics", wanted, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
-
-    def executions(self, rank: int = 0) -> Rows[Execution]:
-        """Return which graphs ran in which step.
-
-        Examples
-        --------
-        >>> session.executions()[0].graph
-        'kernel_graph0'
-        """
-        wanted = {"rank": rank}
-        return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
 
     def origins(self) -> Rows[OriginRecord]:
         """Return where NaN, infinities, exploding gradients… began: the operator and its line of code.

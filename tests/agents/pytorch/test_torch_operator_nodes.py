@@ -26,6 +26,8 @@ STEPS = 6
 BAD_STEP = 3
 READER, UPDATE = "Default/first/t-op0", "Optimizer/first/weight/add_-op1"
 """What reads a weight, and what writes to it once there is a momentum."""
+MOMENTUM = "Optimizer/first/weight/add_-op0"
+"""What computes the momentum; in the first step it writes to the weight."""
 
 
 class Net(nn.Module):
@@ -128,6 +130,9 @@ def test_a_weight_within_a_step_is_what_it_was_before_the_update(torch_server: R
         np.testing.assert_array_equal(session.tensor("first.weight").numpy(), updated)
         with pytest.raises(UnavailableError):
             session.tensor(READER, io="input").numpy()
+        assert session.tensors(MOMENTUM)[0].graph == session.node(MOMENTUM).graph == session.summary.graph
+        assert session.node(MOMENTUM).inputs[0].peer == "Optimizer/first/weight/mul_-op0"
+        assert session.tensors(MOMENTUM, step=1)[0].graph == session.executions()[0].graph != session.summary.graph
         return weight, updated, session.tensors(READER)[0].statistics
 
     weight, updated, read = debugged(torch_server, person, "weight within a step")
