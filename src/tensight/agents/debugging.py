@@ -187,9 +187,10 @@ class TrainingDebugger(ABC):
             self._give_up(error)
         except Terminated:
             # Where no block is around the training, nobody else ends debugging. Ctrl-C means: faster.
+            ends_here = not self._is_over
             with suppress(KeyboardInterrupt):
                 self.close()
-            if is_interactive():
+            if ends_here and is_interactive():
                 say("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
             raise
 
