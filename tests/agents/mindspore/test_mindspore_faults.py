@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+DISTURBED = Path(__file__).with_name("disturbed_training.py")
 FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"
 NOWHERE = ("--host", "127.0.0.1", "--port", "9")
 """Where no server ever answers: the port is reserved."""
@@ -165,6 +166,49 @@ def test_an_exception_of_the_script_ends_it_as_it_would_alone(
     assert (outcome.code, outcome.output) == (alone.code, alone.output)
     assert outcome.code == 1
     assert outcome.errors[-1] == alone.errors[-1] == "ValueError: the training's own mistake"
+
+
+# --- what a script does beside training ---
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "end", "code"), [("2.10", "pynative", "abrupt", 4), ("2.7", "graph", "exit", 3)]
+)
+def test_worker_processes_checkpoints_copies_and_an_end_within_a_step_are_as_alone(
+    tmp_path: Path, mindspore_server: RunningServer, version: str, mode: str, end: str, code: int
+) -> None:
+    outcomes = []
+    folders = tmp_path / "alone", tmp_path / "debugged"
+    for folder, server in zip(folders, (None, mindspore_server), strict=True):
+        folder.mkdir()
+        options = debugged(name_of_job()) if server is not None else ()
+        arguments = (mode, "--end", end)
+        with Run(version, *arguments, folder=folder, server=server, options=options, script=DISTURBED) as run:
+            outcomes.append(run.outcome())
+    alone, outcome = outcomes
+    assert alone.code == code
+    assert outcome.own() == alone.own()
+    assert len(outcome.output) == 3
+    saved, saved_debugged = ((folder / "3.ckpt").read_bytes() for folder in folders)
+    assert saved_debugged == saved
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_training_is_followed_in_the_thread_that_trains(
+    tmp_path: Path, mindspore_server: RunningServer, version: str, mode: str
+) -> None:
+    job = name_of_job()
+    options = ("--job", job, "--break-at-start")
+    with (
+        Run(
+            version, mode, "--thread", folder=tmp_path, server=mindspore_server, options=options, script=DISTURBED
+        ) as run,
+        attached(mindspore_server, job) as session,
+    ):
+        session.wait(PATIENCE_S)
+        assert session.step(2).wait(PATIENCE_S).step == 2
+        session.continue_()
+        assert run.outcome().code == 0
 
 
 # --- what a script asks of MindSpore ---

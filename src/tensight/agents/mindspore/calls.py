@@ -53,6 +53,8 @@ class GraphCalls:
         Told afterwards, before it runs.
     done : callable (Compiled) -> None
         Told when an outermost call has returned; what it computes may not be there yet.
+    begins : callable (owner) -> bool, optional
+        Asked of what another thread compiles: whether the training begins there, so that this thread is followed.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class GraphCalls:
         before_compile: Callable[[Any], None],
         compiled: Callable[[Compiled], None],
         done: Callable[[Compiled], None],
+        begins: Callable[[Any], bool] | None = None,
     ) -> None:
         self._before_compile = before_compile
         self._compiled = compiled
         self._done = done
+        self._begins = begins
         self._thread = threading.get_ident()
         self._latest: Compiled | None = None
         self._running: list[Compiled | None] = []
@@ -71,10 +75,14 @@ class GraphCalls:
 
     def install(self) -> None:
         """Follow the executors from now on, in this thread."""
-        self._thread = threading.get_ident()
+        self.follow_thread()
         for executor in (cell_executor_class(), executor_classes()[0]):
             self._replaced.put(executor, "compile", self._compile)
             self._replaced.put(executor, "__call__", self._call)
+
+    def follow_thread(self) -> None:
+        """Follow this thread, and no other one."""
+        self._thread = threading.get_ident()
 
     def remove(self) -> None:
         """Leave the executors as they were, unless somebody else has replaced what is ours."""
@@ -82,11 +90,11 @@ class GraphCalls:
         self._running.clear()
 
     def _compile(self, original: Callable[..., Any], executor: Any, *arguments: Any, **named: Any) -> Any:
-        if threading.get_ident() != self._thread:
-            return original(executor, *arguments, **named)
         # The executor of cells is one for all of them.
         is_function = hasattr(executor, "fn")
         owner = (executor.obj or executor.fn) if is_function else next(iter(arguments), named.get("obj"))
+        if threading.get_ident() != self._thread and not (self._begins is not None and self._begins(owner)):
+            return original(executor, *arguments, **named)
         self._before_compile(owner)
         result = original(executor, *arguments, **named)
         compiled = Compiled(str(result[0] if isinstance(result, tuple) else result), owner)

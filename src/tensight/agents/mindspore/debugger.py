@@ -91,11 +91,12 @@ class Debugger(TrainingDebugger):
         self._own: set[str] = set()
         self._late: Phase | None = None
         self._runs_undumped = False
-        self._calls = GraphCalls(self.before_compile, self._compiled, self._called)
+        self._calls = GraphCalls(self.before_compile, self._compiled, self._called, self._begins_with)
         self._models = ModelCalls(self)
         self._written = WrittenParameters()
         self._first_cell = Replacements()
         self._thread = threading.get_ident()
+        self._has_begun = bool(subjects)
         self._is_attached = False
 
     def end_batch(self) -> None:
@@ -160,12 +161,24 @@ class Debugger(TrainingDebugger):
         if self._cells is not None:
             self._cells.stop()
 
+    def _begins_with(self, owner: Any) -> bool:
+        """Follow this thread if the training begins with what it calls: nothing that trains was called before."""
+        if self._has_begun or (is_own(owner) and not is_graph_mode()):
+            return False
+        if isinstance(owner, nn.Cell) and not any(True for _ in owner.get_parameters()):
+            return False
+        self._has_begun = True
+        self._thread = threading.get_ident()
+        self._calls.follow_thread()
+        return True
+
     # --- graphs ---
 
     def before_compile(self, owner: Any) -> None:
         """Have MindSpore dump, if it does not yet: a graph is about to be compiled, of a cell, a function or None."""
         if self._is_over:
             return
+        self._begins_with(owner)
         if self._dump.ring is not None:
             self._take_late()
             return
@@ -323,6 +336,9 @@ class Debugger(TrainingDebugger):
     # --- cells ---
 
     def _call_cell(self, original: Callable[..., Any], cell: Any, *arguments: Any, **named: Any) -> Any:
+        if not self._has_begun:
+            with self._guarded():
+                self._begins_with(cell)
         if threading.get_ident() == self._thread and not is_graph_mode():
             self._cell_called(cell)
             if self._cells is not None:
