@@ -327,6 +327,7 @@ def test_what_becomes_no_step_is_read_where_the_session_is_looked_at(torch_serve
     assert (last.state, last.step, last.message) == (State.FINISHED, 0, reported)
 
 
+@pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_backward_passes_without_any_update_are_reported(capture: str) -> None:
     model = nn.Linear(2, 1)
     with Seen(model, capture=capture) as seen:
