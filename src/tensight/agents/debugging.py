@@ -79,7 +79,8 @@ class TrainingDebugger(ABC):
 
     def step(self) -> None:
         """End a step, unless an optimizer has ended one since the last call."""
-        self._end_open_step()
+        with self._guarded():
+            self._end_open_step()
         if self._ended_by_update:
             self._ended_by_update = False
             return
@@ -116,17 +117,9 @@ class TrainingDebugger(ABC):
         """End debugging; the training goes on without it."""
         if self._is_over:
             return
-        self._end_open_step()
-        try:
-            self._leave()
-        except Exception as error:
-            _say_disorder(error)
-        if self._agent is not None:
-            try:
-                self._agent.ended_by(self._error)
-                self._agent.close()
-            except Exception as error:
-                _say_disorder(error)
+        # Each of them, also where another fails.
+        for part in (self._end_open_step, self._leave, self._close_agent, self._clean_up):
+            _do_orderly(part)
 
     def close_at_exit(self) -> None:
         """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
@@ -163,6 +156,9 @@ class TrainingDebugger(ABC):
 
     def _end_open_step(self) -> None:  # noqa: B027 - for those who wait for more
         """End a step that is over, if that was still to be found out."""
+
+    def _clean_up(self) -> None:  # noqa: B027 - for those who leave something behind
+        """Remove what is left when nothing is seen any more."""
 
     # --- what adapters use ---
 
@@ -210,6 +206,11 @@ class TrainingDebugger(ABC):
             and self._thread == other._thread
         )
 
+    def _close_agent(self) -> None:
+        if self._agent is not None:
+            self._agent.ended_by(self._error)
+            self._agent.close()
+
     def _leave_children(self) -> None:
         """Leave nothing in the child of a fork, which is no training."""
         os.register_at_fork(after_in_child=functools.partial(_leave, weakref.ref(self)))
@@ -226,8 +227,12 @@ def active_debuggers() -> list[TrainingDebugger]:
     return [debugger for debugger in found if debugger is not None]
 
 
-def _say_disorder(error: Exception) -> None:
-    say_once(f"debugging could not be ended in an orderly way: {error!r}")
+def _do_orderly(part: Callable[[], None]) -> None:
+    """Do a part of the end of debugging; where it fails that is said."""
+    try:
+        part()
+    except Exception as error:
+        say_once(f"debugging could not be ended in an orderly way: {error!r}")
 
 
 def _leave(reference: weakref.ref[TrainingDebugger]) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import itertools
-import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import torch
 import trainings
+from collaborators import Collaborator, Method, label, methods
 from torch import nn
 from trainings import Training
 
@@ -95,59 +93,6 @@ CIRCUMSTANCES = {
 }
 
 
-def methods() -> Iterator[tuple[type, str]]:
-    """Yield what a debugged training consists of: the public methods and properties of all classes of ours."""
-    for package in (tensight.agents, tensight.agents.torch):
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if found.ispkg or found.name.removeprefix("tensight.agents.") in NOT_BROKEN:
-                continue
-            module = importlib.import_module(found.name)
-            for class_ in vars(module).values():
-                if isinstance(class_, type) and class_.__module__ == found.name:
-                    for name, function in vars(class_).items():
-                        is_method = inspect.isfunction(function) or isinstance(function, property)
-                        if is_method and not name.startswith("_") and label(class_, name) not in NOT_BROKEN:
-                            yield class_, name
-
-
-def label(class_: type, name: str) -> str:
-    return f"{class_.__module__}.{class_.__name__}.{name}".removeprefix("tensight.agents.")
-
-
-class OurError(Exception):
-    """A mistake of ours."""
-
-
-class Collaborator:
-    """A method or a property that fails at one of its calls.
-
-    Parameters
-    ----------
-    fails_at : int, optional
-        The call that fails, from 0; none does by default.
-
-    Attributes
-    ----------
-    calls : int
-    has_failed : bool
-    """
-
-    def __init__(self, class_: type, name: str, patch: pytest.MonkeyPatch, fails_at: int = -1) -> None:
-        self.calls = 0
-        self.has_failed = False
-        found: Any = vars(class_)[name]
-        original = found.fget if isinstance(found, property) else found
-
-        def method(*given: Any, **named: Any) -> Any:
-            self.calls += 1
-            if self.calls - 1 == fails_at:
-                self.has_failed = True
-                raise OurError(label(class_, name))
-            return original(*given, **named)
-
-        patch.setattr(class_, name, property(method, found.fset) if isinstance(found, property) else method)
-
-
 def training() -> Training:
     """Two modules, a script that computes something of its own, an optimizer with states."""
     torch.manual_seed(trainings.SEED)
@@ -211,10 +156,13 @@ class Stage:
                     while not session.wait(PATIENCE_S).state.has_ended:
                         session.continue_()
 
-    def calls(self, circumstance: Circumstance) -> dict[tuple[type, str], int]:
+    def calls(self, circumstance: Circumstance) -> dict[Method, int]:
         """Return how often each method is called that is called at all."""
-        with pytest.MonkeyPatch.context() as patch:
-            collaborators = {method: Collaborator(*method, patch) for method in methods()}
+        packages = tensight.agents, tensight.agents.torch
+        collaborators = {method: Collaborator(*method) for method in methods(*packages, left_out=NOT_BROKEN)}
+        with ExitStack() as counted:
+            for collaborator in collaborators.values():
+                counted.enter_context(collaborator)
             self.debug(circumstance)
         return {method: collaborator.calls for method, collaborator in collaborators.items() if collaborator.calls}
 
@@ -235,8 +183,7 @@ def test_no_exception_of_ours_reaches_a_training(
         notices._said.clear()
         said.clear()
         stage.refused.clear()
-        with pytest.MonkeyPatch.context() as patch:
-            collaborator = Collaborator(class_, method, patch, fails_at=count // 2)
+        with Collaborator(class_, method, fails_at=count // 2) as collaborator:
             debugger = stage.debug(circumstance)
         # What has failed may have been that which removes all from PyTorch.
         debugger._detach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import threading
 import weakref
@@ -101,7 +102,8 @@ class Debugger(TrainingDebugger):
 
     def end_batch(self) -> None:
         """End a step if `Model` has trained a batch, and no update has ended it."""
-        self._end_open_step()
+        with self._guarded():
+            self._end_open_step()
         if self._ended_by_update:
             self._ended_by_update = False
         elif self._settings.step_on == "optimizer":
@@ -113,16 +115,6 @@ class Debugger(TrainingDebugger):
             super().start()
         else:
             self._is_over = True
-
-    def close(self) -> None:
-        """End debugging; the training goes on without it."""
-        if self._is_over:
-            return
-        super().close()
-        if self._graphs is not None:
-            self._graphs.stop()
-        # What MindSpore has dumped nobody reads any more.
-        self._dump.sweep()
 
     # --- beginning and end ---
 
@@ -154,12 +146,22 @@ class Debugger(TrainingDebugger):
         return self._oversights
 
     def _detach(self) -> None:
-        self._calls.remove()
-        self._models.remove()
-        self._written.remove()
-        self._first_cell.take_back()
-        if self._cells is not None:
-            self._cells.stop()
+        # Each of them, also where another fails.
+        with contextlib.ExitStack() as parts:
+            if self._cells is not None:
+                parts.callback(self._cells.stop)
+            parts.callback(self._first_cell.take_back)
+            parts.callback(self._written.remove)
+            parts.callback(self._models.remove)
+            parts.callback(self._calls.remove)
+
+    def _clean_up(self) -> None:
+        try:
+            if self._graphs is not None:
+                self._graphs.stop()
+        finally:
+            # What MindSpore has dumped nobody reads any more.
+            self._dump.sweep()
 
     def _begins_with(self, owner: Any) -> bool:
         """Follow this thread if the training begins with what it calls: nothing that trains was called before."""
