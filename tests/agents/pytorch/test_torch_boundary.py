@@ -128,6 +128,10 @@ UNUSUAL: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Te
         lambda given: torch.nested.as_nested_tensor([given[:1], given[1:]]),
         lambda given: given.to_padded_tensor(0.0),
     ),
+    "jagged": (
+        lambda given: torch.nested.as_nested_tensor([given[:1], given[1:]], layout=torch.jagged),
+        lambda given: given.values(),
+    ),
     "quantised": (
         lambda given: torch.quantize_per_tensor(given.detach(), 0.1, 0, torch.qint8),
         lambda given: given.dequantize(),

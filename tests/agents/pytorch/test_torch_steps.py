@@ -385,7 +385,8 @@ def test_gradients_that_are_cleared_in_any_way_are_not_reported(way: str) -> Non
         assert seen.agent.reports == []
 
 
-def test_updates_in_another_thread_are_reported() -> None:
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_updates_in_another_thread_are_reported(capture: str) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
@@ -394,7 +395,7 @@ def test_updates_in_another_thread_are_reported() -> None:
             model(batch()).sum().backward()
             optimizer.step()
 
-    with Seen(model, optimizer) as seen:
+    with Seen(model, optimizer, capture=capture) as seen:
         thread = threading.Thread(target=train, name="trainer")
         thread.start()
         thread.join()
@@ -402,10 +403,11 @@ def test_updates_in_another_thread_are_reported() -> None:
         assert "3 updates by SGD in thread 'trainer' are not counted as steps: only thread" in report
 
 
-def test_steps_in_which_no_model_was_called_are_reported_with_the_reason() -> None:
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_steps_in_which_no_model_was_called_are_reported_with_the_reason(capture: str) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    with Seen(model, optimizer) as seen:
+    with Seen(model, optimizer, capture=capture) as seen:
         for _ in range(4):
             optimizer.zero_grad()
             nn.functional.linear(batch(), model.weight, model.bias).sum().backward()
@@ -484,7 +486,8 @@ def test_calls_that_no_step_ends_are_reported_until_there_is_a_step(capture: str
 
 
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates
-def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[str]) -> None:
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[str], capture: str) -> None:
     torch._dynamo.reset()
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -495,7 +498,7 @@ def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[st
         model(inputs).square().mean().backward()
         optimizer.step()
 
-    with Seen() as seen:
+    with Seen(capture=capture) as seen:
         for _ in range(4):
             step(batch())
     assert seen.debugger.agent is None

@@ -292,6 +292,6 @@ def outline(tensor: torch.Tensor) -> OutputSlot:
     """Return dtype and shape of a tensor as graphs have them."""
     try:
         return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), tuple(map(int, tensor.shape)))
-    except (RuntimeError, NotImplementedError, TypeError):
-        # Nested tensors have no shape, traced ones none in numbers.
+    except (RuntimeError, NotImplementedError, TypeError, AttributeError):
+        # Nested tensors have no shape, jagged and traced ones none in numbers.
         return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), None)
