@@ -36,7 +36,7 @@ from tensight.errors import InputError
 from tensight.graph import is_after_forward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
     from torch.utils.hooks import RemovableHandle
 
@@ -56,6 +56,11 @@ _IN_WORKER = (
     "in a worker of a pool or of a data loader: workers are not debugged, unless they ask for it themselves with"
     " tensight.torch.debug(model, optimizer)"
 )
+
+
+def subjects_among(given: Iterable[object]) -> list[nn.Module | torch.optim.Optimizer]:
+    """Return the models and optimizers among what a framework trains with; what wraps an optimizer is left out."""
+    return [one for one in given if isinstance(one, (nn.Module, torch.optim.Optimizer))]
 
 
 class Debugger(TrainingDebugger):

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from tensight.agents.settings import AgentSettings
-from tensight.agents.torch.debugger import Debugger
+from tensight.agents.torch.debugger import Debugger, subjects_among
 
 # Two packages hold the same classes, and a trainer takes the callbacks of its own.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
@@ -42,7 +42,7 @@ class LightningDebugger(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin with the first batch: what the sanity check calls is no training."""
-        self._debugger = Debugger((pl_module, *trainer.optimizers), self._settings)
+        self._debugger = Debugger(subjects_among((pl_module, *trainer.optimizers)), self._settings)
         self._debugger.start()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature

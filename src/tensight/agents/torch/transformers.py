@@ -7,7 +7,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from tensight.agents.settings import AgentSettings
-from tensight.agents.torch.debugger import Debugger
+from tensight.agents.torch.debugger import Debugger, subjects_among
 
 
 class TransformersDebugger(TrainerCallback):
@@ -41,7 +41,7 @@ class TransformersDebugger(TrainerCallback):
         # Accelerate wraps the optimizer.
         optimizer = known["optimizer"]
         optimizer = getattr(optimizer, "optimizer", optimizer)
-        self._debugger = Debugger((known["model"], optimizer), self._settings)
+        self._debugger = Debugger(subjects_among((known["model"], optimizer)), self._settings)
         self._debugger.start()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
