@@ -57,11 +57,7 @@ const kinds = (found: ReturnType<typeof findings>) =>
 describe('what the banner names', () => {
   it('is every origin that the server tells, in its order', () => {
     const origins = [origin('inf'), origin('nan'), origin('explosion')]
-    expect(kinds(findings(origins, [node('a', hit('tensor_overflow'))]))).toEqual([
-      'inf',
-      'nan',
-      'explosion',
-    ])
+    expect(kinds(findings(origins, [node('a', hit('tensor_overflow'))]))).toEqual(['inf', 'nan', 'explosion'])
   })
   it('is the first hit where there is no origin', () => {
     const found = findings([], [node('a', hit('gradient_growth')), node('b', hit('gradient_growth'))])
