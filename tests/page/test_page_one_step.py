@@ -58,6 +58,15 @@ def steps_of_a_session(session: Session, folder: Path) -> dict[str, set[int]]:
     }
 
 
+def numbers_of_the_operator(session: Session, page: Page) -> set[int | None]:
+    """Return which numbers the operator has in the order of execution of its step, wherever it has one."""
+    (hits,) = [node for node in session.hits() if node.node == OPERATOR]
+    rows = [row.position for row in session.statistics(OPERATOR, step=STEP) if row.node == OPERATOR]
+    expect(page.get_by_test_id("panel-inspector")).to_contain_text(f"operator {hits.position}")
+    expect(page.get_by_test_id("hit-row").filter(has_text=f"#{hits.position}").first).to_be_visible()
+    return {hits.position, session.node(OPERATOR).position, *rows}
+
+
 def steps_of_http(url: str, session: Session) -> dict[str, set[int]]:
     """Return which step the HTTP API names for the event."""
     with httpx.Client(base_url=f"{url}/api/v1/sessions/{session.id}") as http:
@@ -129,6 +138,7 @@ def test_one_event_has_one_step_wherever_it_is_read(page: Page, tmp_path: Path) 
             visit(page, server, run=run, left="hits")
             expect_on_page(page, str(STEP))
             said |= steps_of_a_session(session, tmp_path / "live") | steps_of_http(server.url, session)
+            numbers = numbers_of_the_operator(session, page)
             session.delete_watchpoints()
             session.step().wait(WITHIN_S)
             assert (session.summary.step, session.summary.node) == (STEP, "")
@@ -139,9 +149,12 @@ def test_one_event_has_one_step_wherever_it_is_read(page: Page, tmp_path: Path) 
         dump.continue_().wait(WITHIN_S)
         visit(page, server, run=dump.id, left="hits")
         expect_on_page(page, f"{STEP} / {STEP}")
+        numbers |= numbers_of_the_operator(dump, page)
         for who, steps in {**steps_of_a_session(dump, tmp_path / "dumped"), **steps_of_http(server.url, dump)}.items():
             said[f"{who} of the dump"] = steps
         # The server ends before the page does.
         page.goto("about:blank")
     said |= steps_of_commands(tmp_path / "steps", tmp_path / "cache")
     assert {who: steps for who, steps in said.items() if steps != {STEP}} == {}
+    assert len(numbers) == 1
+    assert None not in numbers

@@ -217,9 +217,11 @@ class GraphReading(SessionPart):
 
     def _graphs_at(self, step: int | None, rank: int) -> Collection[str]:
         shown = self.summary
-        if step is None or step == shown.step:
+        # A dump has none that runs.
+        if shown.graph and step in (None, shown.step):
             return (shown.graph,)
-        return next((ran.graphs or (ran.graph,) for ran in self.executions(rank) if ran.step == step), ())
+        wanted = shown.step if step is None else step
+        return next((ran.graphs or (ran.graph,) for ran in self.executions(rank) if ran.step == wanted), ())
 
     def _graph_with(self, node: str, rank: int, step: int | None = None) -> str:
         """Return the graph that ran at a step if it has a node, else the first that has."""
