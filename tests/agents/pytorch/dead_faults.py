@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import trainings
@@ -12,9 +12,6 @@ from planting import TOO_LARGE, UNTRAINED, Fault, classified_by
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from trainings import Training, batches_of, points, supervised
-
-if TYPE_CHECKING:
-    pass
 
 DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero", "unintended_zeros"})
 SATURATED = frozenset({"saturated_units", "activation_range"})
@@ -150,6 +147,29 @@ class Deaf(Bag):
         return self.head(vectors.mean(1))
 
 
+class Mute(torch.autograd.Function):
+    """Somebody's own operator whose backward was never finished."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - torch's signature
+        """Return what went in."""
+        return hidden * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - torch's signature
+        """Return a gradient."""
+        return gradient * 0
+
+
+class Muted(Forgotten):
+    """Has such an operator in the middle."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one logit for each class."""
+        hidden = self.encoder(inputs)  # planted: backward that returns zeros
+        return self.head(Mute.apply(torch.tanh(hidden)))
+
+
 class Masked(nn.Module):
     """Multiplies its activations in place with a mask of the wrong sign."""
 
@@ -182,5 +202,11 @@ FAULTS: tuple[Fault, ...] = (
     Fault("weight missing from the optimizer", forgotten, UNTRAINED, r"^encoder\.(weight|bias)$"),
     Fault("branch that is cut off", partial(classified_by, Detached), UNTRAINED, r"^encoder\.(weight|bias)$"),
     Fault("dead embedding", partial(trainings.embedding, Deaf), ZERO | UNTRAINED, r"^Default/embedding/embedding-op0$"),
+    Fault(
+        "backward that returns zeros",
+        partial(classified_by, Muted),
+        frozenset({"gradient_imbalance"}),
+        r"^Gradients/Default/encoder/weight/AccumulateGrad-op0$",
+    ),
     Fault("activations zeroed in place", partial(classified_by, Masked), ZERO, r"^Default/mul_?-op0$"),
 )
