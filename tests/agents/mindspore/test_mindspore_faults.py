@@ -193,6 +193,17 @@ def test_worker_processes_checkpoints_copies_and_an_end_within_a_step_are_as_alo
     assert saved_debugged == saved
 
 
+@older_version
+def test_a_checkpoint_between_two_steps_ends_no_training_in_pynative_mode(
+    tmp_path: Path, mindspore_server: RunningServer, version: str
+) -> None:
+    # Without the debugger it may crash: MindSpore 2.7 uses memory of the weights that it has freed.
+    options = debugged(name_of_job())
+    with Run(version, "pynative", folder=tmp_path, server=mindspore_server, options=options, script=DISTURBED) as run:
+        outcome = run.outcome()
+    assert (outcome.code, len(outcome.output)) == (0, 4), outcome.errors
+
+
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_a_training_is_followed_in_the_thread_that_trains(
     tmp_path: Path, mindspore_server: RunningServer, version: str, mode: str
