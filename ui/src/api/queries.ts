@@ -84,7 +84,7 @@ export function useOrigins() {
   const { data: session } = useSession()
   const isWanted = (session?.hits ?? 0) > 0 || session?.present_step != null
   return useQuery({
-    queryKey: keys.hits(run, 'origins', session?.step),
+    queryKey: keys.hits(run, 'origins', session?.capabilities.live === true ? session.step : 'all'),
     queryFn: ({ signal }) => get<Origin[]>(path(run, '/origins'), {}, signal),
     enabled: session?.capabilities.has_origin === true && isWanted,
   })

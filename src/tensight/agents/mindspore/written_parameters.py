@@ -10,6 +10,7 @@ it: trainings in PyNative mode crash on the CPU, without the debugger as well. S
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -67,7 +68,9 @@ class WrittenParameters:
 
     def _set_data_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         if _FREED_TOO_EARLY and given and isinstance(given[0], Parameter):
-            self._hold_memory(given[0])
+            # Where MindSpore cannot say it, this is as without the debugger.
+            with contextlib.suppress(Exception):
+                self._hold_memory(given[0])
         return self._method_called(original, *given, **named)
 
     def _hold_memory(self, parameter: Parameter) -> None:
