@@ -123,16 +123,16 @@ class Steps:
             return None
         self._evaluations = 0
         self._oversights.update_begins()
-        self._gradients.update_begins(optimizer)
         self._parameters.note_update(optimizer)
         found = _closure(arguments, named)
         if found is None:
+            self._gradients.update_begins(optimizer)
             self._parameters.observe_gradients(optimizer)
             return None
         closure, replace = found
         return replace(self._followed(optimizer, closure))
 
-    def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:  # noqa: ARG002 - given by torch
+    def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if threading.get_ident() != self._thread or not self._is_active:
             return
         if self._running:
@@ -141,7 +141,9 @@ class Steps:
             return
         self._updates += 1
         self._oversights.update_ends()
-        self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
+        if _closure(arguments, named) is None:
+            # A closure may clear the gradients itself, before it computes those that the update uses.
+            self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
         self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
 
