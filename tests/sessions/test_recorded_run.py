@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from dump_writer import GraphWriter, part
-from offline_runs import go, opened
+from numpy_training import FORWARD
+from offline_runs import debugging, go, opened
+from test_recording_of_steps import RecordedTraining
 
 from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.graph import Graph, TensorAddress
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.online.recording import HitsEncoder
-from tensight.sessions.records import Frame, HitParameter, HitRecord, WatchpointSpec
+from tensight.sessions.records import Edit, Frame, HitParameter, HitRecord, WatchpointSpec
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 
@@ -157,5 +159,31 @@ def test_damaged_files_beside_the_dump_are_told_and_do_not_matter(tmp_path: Path
         messages = [event for event in session.events.after(0).events if event.kind == "message"]
         assert bool(messages) == (damage != "[]")
         await sessions.close_all("the test is over")
+
+    asyncio.run(ask())
+
+
+def test_a_node_has_the_name_and_the_address_of_the_training_also_where_its_files_have_another_one(
+    tmp_path: Path,
+) -> None:
+    training = RecordedTraining(tmp_path / "run", "full", nan_at=2)
+    training.train(3)
+    training.recorder.close()
+    # Another operator's name ends alike, so files have one of their own.
+    node = FORWARD[2]
+    assert not list((tmp_path / "run").rglob("MatMul.MatMul-op0.*"))
+
+    async def ask() -> None:
+        async with debugging(tmp_path / "run") as session:
+            await session.create_watchpoint(
+                WatchpointSpec(condition="TO", selection="none", edits=(Edit(path=node),), name="mine")
+            )
+            glance = await go(session, "continue")
+            (hit,) = (await session.hits()).nodes
+            assert (glance.step, hit.node) == (2, node)
+            # The address that the live session shows of this value.
+            address = TensorAddress(0, hit.graph, node, 0, 1)
+            assert hit.tensors[0].address == str(address)
+            assert np.isnan(await session.value(address)).any()
 
     asyncio.run(ask())

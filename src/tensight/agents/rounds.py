@@ -46,20 +46,21 @@ class Rounds:
         """Whether there are optimizers."""
         return bool(self._optimizers)
 
-    def learn(self, optimizers: Iterable[Any], uncalled: Iterable[Any] = ()) -> None:
+    def learn(self, optimizers: Iterable[Any], uncalled: Iterable[Any] | None = None) -> None:
         """Take note of the optimizers that there are.
 
         Parameters
         ----------
         optimizers : iterable
-        uncalled : iterable
-            Others, whose networks would be known if somebody had called them.
+        uncalled : iterable, optional
+            Others, whose networks would be known if somebody had called them; those noted before if it is not given.
         """
         for optimizer in optimizers:
             known = self._optimizers.get(id(optimizer))
             if known is None or known() is not optimizer:
                 self._optimizers[id(optimizer)] = weakref.ref(optimizer)
-        self._uncalled = {id(weight) for optimizer in uncalled for weight in self._weights_of(optimizer)}
+        if uncalled is not None:
+            self._uncalled = {id(weight) for optimizer in uncalled for weight in self._weights_of(optimizer)}
 
     def ends_step(self, updating: frozenset[int]) -> bool:
         """Note that optimizers, by their identities, have updated weights; return whether that ends a step.

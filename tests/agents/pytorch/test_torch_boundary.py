@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import subprocess
 import sys
 import threading
@@ -62,6 +63,8 @@ TRANSFORMATIONS: dict[str, Callable[[nn.Module, torch.Tensor], Any]] = {
         lambda given: model(given), tracing_mode="fake", _allow_non_fake_inputs=True
     )(inputs),
     "export": lambda model, inputs: torch.export.export(model, (inputs,)),
+    # Its other exporter is `torch.export`, above.
+    "ONNX": lambda model, inputs: torch.onnx.export(model, (inputs,), io.BytesIO(), dynamo=False),
     "fake": fake,
     "functionalize": lambda model, inputs: torch.func.functionalize(lambda given: model(given))(inputs),
 }

@@ -82,6 +82,21 @@ class Regression(LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
+class Wrapper:
+    """An optimizer that is none of PyTorch's: it has what Lightning asks of one, and leaves the rest to another one."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.optimizer, name)
+
+
+class Wrapped(Regression):
+    def configure_optimizers(self) -> Any:
+        return Wrapper(super().configure_optimizers())
+
+
 class TwoOptimizers(Regression):
     """Manual optimization: each optimizer steps on its own."""
 
@@ -175,8 +190,11 @@ def parameters_of(session: Session) -> set[str]:
     return {node.entry.path for node in session.nodes(kind="weight")}
 
 
-def test_lightning_trains_the_same_and_each_update_is_a_step(torch_server: RunningServer, tmp_path: Path) -> None:
-    plain, model = Regression(), Regression()
+@pytest.mark.parametrize("kind", [Regression, Wrapped])
+def test_lightning_trains_the_same_and_each_update_is_a_step(
+    torch_server: RunningServer, kind: type[Regression], tmp_path: Path
+) -> None:
+    plain, model = kind(), kind()
     fit(plain, tmp_path, [])
     record, weights = debugged(
         torch_server,

@@ -91,6 +91,39 @@ def test_a_model_that_is_made_anew_is_followed_also_where_nobody_watches(capture
     ]
 
 
+@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_model_that_is_trained_before_the_next_one_is_called_is_trained_in_the_same_step(
+    capture: Any, is_watched: bool
+) -> None:
+    first, second = nn.Linear(2, 2), nn.Linear(2, 1)
+    optimizers = torch.optim.SGD(first.parameters(), 0.1), torch.optim.Adam(second.parameters(), 0.1)
+    ended = []
+    with Seen(capture=capture) as seen:
+        first(batch())
+        seen.agent.capturing = is_watched
+        for _ in range(3):
+            for model, optimizer in zip((first, second), optimizers, strict=True):
+                model(batch()).sum().backward()
+                optimizer.step()
+                ended.append(len(seen.steps))
+    assert ended == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_a_model_that_is_trained_later_holds_no_step_up(capture: Any) -> None:
+    first, second = nn.Linear(2, 2), nn.Linear(2, 1)
+    optimizers = torch.optim.SGD(first.parameters(), 0.1), torch.optim.Adam(second.parameters(), 0.1)
+    ended = []
+    with Seen(capture=capture) as seen:
+        for _ in range(3):
+            output = first(batch())
+            ended.append(len(seen.steps))
+            output.sum().backward()
+            optimizers[0].step()
+    assert (ended, len(seen.steps)) == ([0, 1, 2], 3)
+
+
 def test_an_optimizer_that_updates_more_often_makes_every_update_a_step() -> None:
     critic, generator = nn.Linear(2, 1), nn.Linear(2, 2)
     often, seldom = torch.optim.SGD(critic.parameters(), 0.1), torch.optim.SGD(generator.parameters(), 0.1)

@@ -215,7 +215,7 @@ class Debugger(TrainingDebugger):
             self._boundary,
             self._update_done,
             self._loss_scaled,
-            meet_trained=discovery.meet_trained,
+            discovery=discovery,
             oversights=oversights,
             gradients=gradients,
         )
@@ -247,9 +247,12 @@ class Debugger(TrainingDebugger):
 
     def _new_capture(self, agent: Agent, kind: str) -> Capture:
         def passes_over(module: nn.Module) -> bool:
+            is_evaluation = self._discovery.is_evaluation(module)
             if self._steps is not None:
                 self._steps.note_compiled_update()
-            return self._is_evaluated_beside and self._discovery.is_evaluation(module)
+                if not is_evaluation:
+                    self._steps.end_before_call(module)
+            return is_evaluation and self._is_evaluated_beside
 
         on_outermost = self._forward_done if self._settings.step_on == "forward" else self._oversights.call
         if kind == "ops":
@@ -277,6 +280,10 @@ class Debugger(TrainingDebugger):
         return self._settings.step_on == "optimizer" and not self._ended_by_call and bool(self._parameters.optimizers)
 
     # --- steps ---
+
+    def _end_open_step(self) -> None:
+        if self._steps is not None:
+            self._steps.end_open_step()
 
     def _update_done(self, skipped: bool) -> None:
         if self._settings.step_on == "optimizer":

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tensight.agents.torch.names import Names
 
@@ -24,11 +24,16 @@ class Discovery:
     names : Names
     models : sequence of Module
         That are debugged; if there are none, every model with parameters that is called is.
+
+    Attributes
+    ----------
+    follows_all : bool
+        Whether every model with parameters is debugged as soon as it is called.
     """
 
     def __init__(self, names: Names, models: Sequence[nn.Module] = ()) -> None:
         self._names = names
-        self._follows_all = not models
+        self.follows_all = not models
         for model in models:
             names.add(model)
         names.meet = self.meet
@@ -47,16 +52,32 @@ class Discovery:
         if id(top) in names.modules:
             # The model got new modules since it was looked at.
             names.add(top)
-        elif self._follows_all or not any(True for _ in top.parameters()):
+        elif self.follows_all or not any(True for _ in top.parameters()):
             names.add(top)
         if id(module) not in names.modules:
             names.pass_over(module)
 
     def meet_trained(self, optimizer: torch.optim.Optimizer) -> None:
         """Give names to the models that an optimizer trains: while nobody watches, no call of them was seen."""
-        if self._follows_all:
+        if self.follows_all:
             for module in owners_of_weights(optimizer):
                 self._names.name(module)
+
+    def uncalled(self, knows: Callable[[torch.optim.Optimizer], bool]) -> list[torch.optim.Optimizer]:
+        """Return the optimizers of models that would be known if the training had called them.
+
+        Parameters
+        ----------
+        knows : callable (optimizer) -> bool
+            Whether an optimizer updates a model that is known; asked for each one that there is.
+        """
+        alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
+        others = [one for one in alive if _is_optimizer(one) and not knows(one)]
+        if not others or not self.follows_all:
+            return []
+        held = {id(weight) for one in alive if _is_module(one) for weight in vars(one).get("_parameters", {}).values()}
+        # Others update plain tensors, or what a model had that is gone.
+        return [one for one in others if not held.isdisjoint(map(id, weights_of(one)))]
 
     def is_evaluation(self, module: nn.Module) -> bool:
         """Whether a call of an outermost module looks like an evaluation, which is no part of a training step."""
@@ -81,10 +102,19 @@ def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) ->
 
 def owners_of_weights(optimizer: torch.optim.Optimizer) -> Iterator[nn.Module]:
     """Yield the modules in this process that hold any of the weights that an optimizer updates."""
-    updated = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    updated = set(map(id, weights_of(optimizer)))
     for module in live_instances(nn.Module):
         if any(id(weight) in updated for weight in module.parameters()):
             yield module
+
+
+def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return what an optimizer updates."""
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+def _is_optimizer(one: object) -> TypeGuard[torch.optim.Optimizer]:
+    return issubclass(type(one), torch.optim.Optimizer)
 
 
 def _is_module(one: object) -> TypeGuard[nn.Module]:

@@ -9,6 +9,7 @@ import torch
 
 from tensight.agents.outliving import Named, OutlivingTensors
 from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -76,7 +77,7 @@ class Parameters(OutlivingTensors):
 
     def weights_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
         """Return what an optimizer updates."""
-        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return weights_of(optimizer)
 
     def _is_wrapped(self, optimizer: Any, other: Any) -> bool:
         """Accelerate and Lightning wrap optimizers in others of their own, which are optimizers, too."""

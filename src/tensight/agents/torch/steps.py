@@ -1,6 +1,7 @@
 """When a step ends: with the optimizer's update, however that comes about.
 
-Of several optimizers each has to update its weights, as `Rounds` says.
+Of several optimizers each has to update its weights, as `Rounds` says. While there are some whose models nobody has
+called yet, a step may be over with an update, and that shows only when something is called again.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import torch
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
-from tensight.agents.torch.discovery import live_instances
+from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import FrameType
 
     from tensight.agents.oversights import Oversights
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.discovery import Discovery
     from tensight.agents.torch.kept_gradients import KeptGradients
     from tensight.agents.torch.parameters import Parameters
 
@@ -46,8 +48,8 @@ class Steps:
         Told when a step has ended, and whether a loss scaler has left out its update.
     on_scaling : callable () -> None
         Told when a loss is scaled: gradients may overflow on purpose until the step ends.
-    meet_trained : callable (optimizer) -> None
-        Asked to make known the models that an optimizer trains, if it trains none that is known.
+    discovery : Discovery
+        Makes known the models that an optimizer trains, if it trains none that is known.
     oversights : Oversights
         Told of updates that are not counted.
     gradients : KeptGradients
@@ -62,7 +64,7 @@ class Steps:
         on_step: Callable[[bool], None],
         on_scaling: Callable[[], None],
         *,
-        meet_trained: Callable[[torch.optim.Optimizer], None],
+        discovery: Discovery,
         oversights: Oversights,
         gradients: KeptGradients,
     ) -> None:
@@ -73,7 +75,7 @@ class Steps:
         self._boundary = boundary
         self._on_step = on_step
         self._on_scaling = on_scaling
-        self._meet_trained = meet_trained
+        self._discovery = discovery
         self._is_active = False
         self._thread, self._thread_name = threading.get_ident(), threading.current_thread().name
         self._is_installed = False
@@ -82,7 +84,8 @@ class Steps:
         self._running: list[FrameType] = []
         self._evaluations = 0
         self._rounds = Rounds(parameters.weights_of)
-        self._looked_generation = parameters.names_generation
+        self._looked_generation = -1
+        self._is_skipped = False
         self._updates = 0
         self._scaler = Replacements()
 
@@ -121,6 +124,7 @@ class Steps:
         if not self._knows(optimizer):
             self._oversights.strange_update(type(optimizer).__name__, UNKNOWN_PARAMETERS)
             return None
+        self._end_before(weights_of(optimizer))
         self._evaluations = 0
         self._oversights.update_begins()
         self._parameters.note_update(optimizer)
@@ -151,8 +155,18 @@ class Steps:
         """Take note, before something else runs, if compiled code has run an optimizer's step."""
         optimizer, self._boundary.compiled_update = self._boundary.compiled_update, None
         if optimizer is not None and self._is_active and self._knows(optimizer):
+            self._end_before(weights_of(optimizer))
             self._updates += 1
             self._update_done(optimizer, skipped=False)
+
+    def end_before_call(self, module: torch.nn.Module) -> None:
+        """End the step before a model is called, if it was over with the last update."""
+        self._end_before(module.parameters())
+
+    def end_open_step(self) -> None:
+        """End the step if it may be over with the last update: nothing is called any more."""
+        if self._rounds.ends_late():
+            self._on_step(self._is_skipped)
 
     def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that does the same: its evaluations belong to one step."""
@@ -174,17 +188,23 @@ class Steps:
 
     def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
         self._look_for_optimizers()
-        self._rounds.learn(self._parameters.optimizers)
+        self._is_skipped = skipped
         if self._rounds.ends_step(frozenset((id(optimizer),))):
             self._on_step(skipped)
+
+    def _end_before(self, weights: Iterable[torch.Tensor]) -> None:
+        """End the step before a model with these weights is called or updated, if it was over with the last update."""
+        if self._rounds.is_open and self._rounds.was_over(set(map(id, weights))):
+            self._on_step(self._is_skipped)
 
     def _look_for_optimizers(self) -> None:
         """Find the optimizers of models first called since the debugger attached, before they update."""
         parameters = self._parameters
+        uncalled = None
         if self._looked_generation != parameters.names_generation:
             self._looked_generation = parameters.names_generation
-            for optimizer in live_instances(torch.optim.Optimizer):
-                parameters.knows(optimizer)
+            uncalled = self._discovery.uncalled(parameters.knows)
+        self._rounds.learn(parameters.optimizers, uncalled)
 
     def _knows(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether an optimizer trains the models; one that is new is added."""
@@ -198,7 +218,7 @@ class Steps:
             return False
         if parameters.knows(optimizer, is_updating=True):
             return True
-        self._meet_trained(optimizer)
+        self._discovery.meet_trained(optimizer)
         if parameters.knows(optimizer, is_updating=True):
             return True
         self._foreign.add(id(optimizer))
@@ -218,6 +238,7 @@ class Steps:
         if not self._is_active or threading.get_ident() != self._thread:
             return
         if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
+            self._end_before(weights_of(optimizer))
             self._updates += 1
             self._parameters.observe_gradients(optimizer)
             self._update_done(optimizer, skipped=True)
