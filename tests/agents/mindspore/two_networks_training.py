@@ -9,9 +9,24 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn
+from mindspore import nn, ops
 
 STEPS = 4
+
+
+class Smoothed(nn.Optimizer):
+    """What people write: it updates by averages of the gradients, which are zero at first."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(0.01, parameters)
+        self.averages = self.parameters.clone(prefix="average", init="zeros")
+
+    def construct(self, gradients: Any) -> Any:
+        for place in range(len(self.averages)):
+            average = 0.9 * self.averages[place] + 0.1 * gradients[place]
+            ops.assign(self.averages[place], average)
+            ops.assign(self.parameters[place], self.parameters[place] - 0.01 * average)
+        return True
 
 
 def network(prefix: str) -> nn.Cell:
@@ -41,7 +56,10 @@ if __name__ == "__main__":
     ms.set_seed(1)
     numbers = np.random.default_rng(1)
     networks = [network("first."), network("second."), network("third.")]
-    optimizers = [nn.Adam(cell.trainable_params(), 0.01) for cell in networks]
+    optimizers = [
+        Smoothed(networks[0].trainable_params()),
+        *(nn.Adam(cell.trainable_params(), 0.01) for cell in networks[1:]),
+    ]
     trainers = [trainer(style, *pair) for pair in zip(networks[:2], optimizers[:2], strict=True)]
     for step in range(1, STEPS + 1):
         for which, train in enumerate(trainers, 1):
