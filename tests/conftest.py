@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -37,6 +38,12 @@ FIXTURES = Path(__file__).parent / "fixtures"
 # What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector pass over what stays until the end: all modules and tests, a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def unpack_once(archive: Path, shared: Path) -> Path:

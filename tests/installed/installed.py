@@ -56,16 +56,19 @@ class Environment:
         Versions that will do, the best first.
     training : tuple
         A script that goes wrong at `FAULT_AT`, and its arguments.
+    captures : tuple of str
+        In which ways the training is captured, one after the other.
     """
 
     requirement: str
     pythons: tuple[str, ...]
     training: tuple[object, ...]
+    captures: tuple[str, ...] = ("modules", "ops")
 
 
 ENVIRONMENTS = {
-    "mindspore-2.7": Environment("mindspore==2.7.0", ("3.11", "3.10"), MINDSPORE),
-    "mindspore-2.10": Environment("mindspore==2.10.0", ("3.12", "3.11", "3.10"), MINDSPORE),
+    "mindspore-2.7": Environment("mindspore==2.7.0", ("3.11", "3.10"), MINDSPORE, ("modules",)),
+    "mindspore-2.10": Environment("mindspore==2.10.0", ("3.12", "3.11", "3.10"), MINDSPORE, ("modules",)),
     "pytorch-2.6": Environment("torch==2.6.0", ("3.10", "3.11", "3.12"), PYTORCH),
     "pytorch-2.13": Environment("torch==2.13.0", ("3.11", "3.12", "3.10"), PYTORCH),
     "pytorch-2.15": Environment("torch==2.15.0", ("3.13", "3.12", "3.11"), PYTORCH),
@@ -190,7 +193,7 @@ class Installed:
 
     def _attached(self) -> None:
         with self._server() as (url, port):
-            for capture in ("modules", "ops"):
+            for capture in self._environment.captures:
                 options = ("--port", port, "--recommended", "--capture", capture, "--job", capture)
                 with self._started("tensight", "run", *options, *self._environment.training) as training:
                     told = self._done("python", "-c", WATCH, url, capture).strip()

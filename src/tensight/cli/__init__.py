@@ -41,9 +41,9 @@ def _run() -> None:
             from tensight.cli.plain_run import run_plainly
 
             run_plainly(sys.argv[2:])
-        from tensight.cli.app import app
+        from tensight.cli.app import command_line
 
-        app()
+        command_line()
     except TensightError as error:
         _say(str(error))
         sys.exit(WRONG_INPUT)

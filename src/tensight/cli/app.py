@@ -84,3 +84,8 @@ def _root(
     ] = False,
 ) -> None:
     """Find the operator and the line of code where a tensor of a training run went wrong."""
+
+
+command_line = typer.main.get_command(app)
+"""Parses the words of a command line and runs the command. Calling `app` would build it anew each time, which takes as
+long as a small command."""

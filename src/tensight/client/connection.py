@@ -71,6 +71,10 @@ class Connection:
         headers = {"User-Agent": f"tensight/{__version__}"}
         if token:
             headers["Authorization"] = f"Bearer {_clean_token(token)}"
+        is_local = host in _LOOPBACK
+        if is_local and verify is True and certificate is None and self.url.startswith("http:"):
+            # Nothing is encrypted, and to load what the system trusts takes as long as many requests.
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._client = httpx.Client(
             base_url=self.url + API,
             headers=headers,
@@ -78,7 +82,7 @@ class Connection:
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
             # A proxy that the environment names for the world does not know this machine's own addresses.
-            trust_env=host not in _LOOPBACK,
+            trust_env=not is_local,
         )
 
     def close(self) -> None:

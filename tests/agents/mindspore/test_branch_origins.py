@@ -38,7 +38,11 @@ def origin_in_dump(version: str, kind: str, folder: Path) -> Origin:
     return origins(Analysis(open_dump(dump), cache_dir=folder / "cache"), [Anomaly.INF])[0]
 
 
-@pytest.mark.parametrize("kind", ["Branch", "Nested", "InTurn"])
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("2.10", "Branch"), ("2.10", "Nested"), ("2.10", "InTurn"), ("2.7", "Nested")],
+    indirect=["version"],
+)
 def test_the_operator_of_a_branch_is_named_in_a_dump(version: str, kind: str, tmp_path: Path) -> None:
     origin = origin_in_dump(version, kind, tmp_path)
     assert (origin.op_type, origin.address.step, origin.certain) == ("Exp", FAULTY_STEP, True)
@@ -58,7 +62,7 @@ def test_nothing_is_certain_where_a_branch_may_have_left_a_constant(version: str
     assert not origin_in_dump(version, "Constant", tmp_path).certain
 
 
-@pytest.mark.parametrize("kind", ["Branch", "InTurn"])
+@pytest.mark.parametrize(("version", "kind"), [("2.10", "InTurn"), ("2.7", "Branch")], indirect=["version"])
 def test_the_operator_of_a_branch_is_named_while_the_training_runs(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path
 ) -> None:

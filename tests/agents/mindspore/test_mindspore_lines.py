@@ -17,7 +17,11 @@ SCRIPT = Path(__file__).with_name("container_training.py")
 FAULTY_STEP = 3
 
 
-@pytest.mark.parametrize("kind", ["between", "end", "script"])
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("2.10", "between"), ("2.10", "end"), ("2.10", "script"), ("2.7", "between")],
+    indirect=["version"],
+)
 def test_lines_between_calls_of_cells_are_a_range(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path
 ) -> None:

@@ -40,7 +40,11 @@ def alone(version: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return outcome
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    ("version", "style"),
+    [*((VERSIONS[0], style) for style in STYLES), (VERSIONS[1], "model"), (VERSIONS[1], "functional")],
+    indirect=["version"],
+)
 def test_results_are_those_without_the_debugger(
     mindspore_server: RunningServer, version: str, alone: Any, tmp_path: Path, style: str
 ) -> None:

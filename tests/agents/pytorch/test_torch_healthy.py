@@ -14,7 +14,7 @@ from watched_training import debug
 if TYPE_CHECKING:
     from running import RunningServer
 
-STEPS = 150
+STEPS = 100
 FEW_STEPS = 40
 """Enough for what shows at once, or after ten steps."""
 

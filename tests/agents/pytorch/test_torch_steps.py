@@ -98,30 +98,31 @@ def test_a_model_that_is_trained_before_the_next_one_is_called_is_trained_in_the
 ) -> None:
     first, second = nn.Linear(2, 2), nn.Linear(2, 1)
     optimizers = torch.optim.SGD(first.parameters(), 0.1), torch.optim.Adam(second.parameters(), 0.1)
-    ended = []
+    begun = []
     with Seen(capture=capture) as seen:
         first(batch())
         seen.agent.capturing = is_watched
         for _ in range(3):
             for model, optimizer in zip((first, second), optimizers, strict=True):
-                model(batch()).sum().backward()
+                output = model(batch())
+                begun.append(len(seen.steps))
+                output.sum().backward()
                 optimizer.step()
-                ended.append(len(seen.steps))
-    assert ended == [0, 1, 1, 2, 2, 3]
+    assert (begun, len(seen.steps)) == ([0, 0, 1, 1, 2, 2], 3)
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_a_model_that_is_trained_later_holds_no_step_up(capture: Any) -> None:
     first, second = nn.Linear(2, 2), nn.Linear(2, 1)
     optimizers = torch.optim.SGD(first.parameters(), 0.1), torch.optim.Adam(second.parameters(), 0.1)
-    ended = []
+    begun = []
     with Seen(capture=capture) as seen:
         for _ in range(3):
             output = first(batch())
-            ended.append(len(seen.steps))
+            begun.append(len(seen.steps))
             output.sum().backward()
             optimizers[0].step()
-    assert (ended, len(seen.steps)) == ([0, 1, 2], 3)
+    assert (begun, len(seen.steps)) == ([0, 1, 2], 3)
 
 
 def test_an_optimizer_that_updates_more_often_makes_every_update_a_step() -> None:

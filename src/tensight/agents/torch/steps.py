@@ -84,7 +84,8 @@ class Steps:
         self._running: list[FrameType] = []
         self._evaluations = 0
         self._rounds = Rounds(parameters.weights_of)
-        self._looked_generation = -1
+        # Where the script names what is debugged, all of it is known.
+        self._looked_generation = -1 if discovery.follows_all else parameters.names_generation
         self._is_skipped = False
         self._updates = 0
         self._scaler = Replacements()
