@@ -545,6 +545,26 @@ def test_a_stream_that_ends_within_a_graph_is_refused(on_stage: Play) -> None:
     on_stage(scene)
 
 
+def test_a_process_that_stands_elsewhere_before_its_last_call_has_ended_is_seen_there(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process = stage.process()
+        session = await process.attach()
+        before = await process.stand()
+        # Somebody has interrupted it, and its next step was faster than the end of the connection.
+        asking = process.ask(1)
+        await before
+
+        def seen() -> object:
+            return [event.data["step"] for event in session.events.after(0).events if event.kind == "state"][-1]
+
+        await until(session, lambda: seen() == 1)
+        assert session.state is State.PAUSED
+        await command(session, "continue")
+        await asking
+
+    on_stage(scene)
+
+
 def test_a_connection_that_breaks_within_a_graph_leaves_nothing(on_stage: Play, tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         process = stage.process()

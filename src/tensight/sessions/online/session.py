@@ -137,7 +137,7 @@ class OnlineSession(Session):
         self.texts: dict[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
-        self._told: tuple[State, str] | None = None
+        self._told: tuple[State, str, int] | None = None
         self._told_at = 0.0
         path = recording.name
         self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
@@ -204,7 +204,9 @@ class OnlineSession(Session):
 
     def announce(self, *, news: bool = False) -> None:
         """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
-        told, now = (self.state, message(self)), time.monotonic()
+        # While it runs the step is always another one.
+        step = 0 if self.state is State.RUNNING else self.present_step
+        told, now = (self.state, message(self), step), time.monotonic()
         if news or told != self._told or (told[0] is State.RUNNING and now - self._told_at >= _QUIET_S):
             self._told, self._told_at = told, now
             self.events.append_state(self.record())
