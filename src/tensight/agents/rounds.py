@@ -53,7 +53,7 @@ class Rounds:
         ----------
         optimizers : iterable
         uncalled : iterable, optional
-            Others, whose networks would be known if somebody had called them; those noted before if it is not given.
+            Those whose networks have not been called yet; by default those of the last time.
         """
         for optimizer in optimizers:
             known = self._optimizers.get(id(optimizer))

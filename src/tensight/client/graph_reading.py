@@ -217,7 +217,7 @@ class GraphReading(SessionPart):
 
     def _graphs_at(self, step: int | None, rank: int) -> Collection[str]:
         shown = self.summary
-        # A dump has none that runs.
+        # In a dump no graph is running.
         if shown.graph and step in (None, shown.step):
             return (shown.graph,)
         wanted = shown.step if step is None else step

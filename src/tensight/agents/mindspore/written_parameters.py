@@ -3,31 +3,23 @@
 A graph reads its parameters where they lie, and nobody sees that. So what was written to is noted, to be looked at
 before the next graph runs. Operators that compute in place (``weight.mul_(2)``) and arrays that share a parameter's
 memory are not noticed.
-
-MindSpore 2.7 frees the memory that a parameter had before `set_data`, and what it compiles for an optimizer still uses
-it: trainings in PyNative mode crash on the CPU, without the debugger as well. So that memory is held here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import weakref
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-import mindspore
 from mindspore import Parameter, Tensor, ops
 
+from tensight.agents.mindspore.held_memory import HeldMemory
 from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _METHODS = ("assign_value", "copy_", "_setitem", "_setitem_origin")
-_FREED_TOO_EARLY = tuple(map(int, mindspore.__version__.split(".")[:2])) < (2, 10)
-"""Whether `set_data` frees memory that compiled optimizers use; it crashes with 2.7, and no longer with 2.10."""
-_HELD = 3
-"""Memories of a parameter: what is used on is the one at the first update, and a script may load weights before it."""
 _OPERATORS = (ops.Assign, ops.AssignAdd, ops.AssignSub)
 
 
@@ -37,7 +29,7 @@ class WrittenParameters:
     def __init__(self) -> None:
         self._written: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._replaced = Replacements()
-        self._held: dict[int, list[Tensor]] = {}
+        self._memory = HeldMemory()
 
     def install(self) -> None:
         """Follow them from now on."""
@@ -67,25 +59,10 @@ class WrittenParameters:
         return original(*given, **named)
 
     def _set_data_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        if _FREED_TOO_EARLY and given and isinstance(given[0], Parameter):
-            # Where MindSpore cannot say it, this is as without the debugger.
-            with contextlib.suppress(Exception):
-                self._hold_memory(given[0])
+        # Where memory cannot be held, the training goes on as without the debugger.
+        with contextlib.suppress(Exception):
+            self._memory.hold(given[0])
         return self._method_called(original, *given, **named)
-
-    def _hold_memory(self, parameter: Parameter) -> None:
-        """Keep the memory that a parameter has; each of the first times, among which is the one that is used on."""
-        if parameter.has_init or mindspore.get_context("device_target") != "CPU":
-            return
-        if mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
-            return
-        held = self._held.get(id(parameter))
-        if held is None:
-            held = self._held[id(parameter)] = []
-            weakref.finalize(parameter, self._held.pop, id(parameter), None).atexit = False
-        if len(held) < _HELD:
-            # A second tensor of the same memory: nothing is copied.
-            held.append(Tensor(parameter))
 
     def _operator_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         # The first argument is the operator itself.

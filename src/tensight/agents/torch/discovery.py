@@ -64,7 +64,7 @@ class Discovery:
                 self._names.name(module)
 
     def uncalled(self, knows: Callable[[torch.optim.Optimizer], bool]) -> list[torch.optim.Optimizer]:
-        """Return the optimizers of models that would be known if the training had called them.
+        """Return the optimizers of models that have not been called yet, and are debugged as soon as they are.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Discovery:
         if not others or not self.follows_all:
             return []
         held = {id(weight) for one in alive if _is_module(one) for weight in vars(one).get("_parameters", {}).values()}
-        # Others update plain tensors, or what a model had that is gone.
+        # The rest updates plain tensors, or weights that no model has any more.
         return [one for one in others if not held.isdisjoint(map(id, weights_of(one)))]
 
     def is_evaluation(self, module: nn.Module) -> bool:

@@ -1,7 +1,7 @@
 """When a step ends: with the optimizer's update, however that comes about.
 
-Of several optimizers each has to update its weights, as `Rounds` says. While there are some whose models nobody has
-called yet, a step may be over with an update, and that shows only when something is called again.
+Of several optimizers each has to update its weights, as `Rounds` says. A model that has not been called yet may still
+be trained in the same step: whether the last update has ended that shows with the next call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
-from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -125,7 +124,7 @@ class Steps:
         if not self._knows(optimizer):
             self._oversights.strange_update(type(optimizer).__name__, UNKNOWN_PARAMETERS)
             return None
-        self._end_before(weights_of(optimizer))
+        self._end_before(self._parameters.weights_of(optimizer))
         self._evaluations = 0
         self._oversights.update_begins()
         self._parameters.note_update(optimizer)
@@ -156,7 +155,7 @@ class Steps:
         """Take note, before something else runs, if compiled code has run an optimizer's step."""
         optimizer, self._boundary.compiled_update = self._boundary.compiled_update, None
         if optimizer is not None and self._is_active and self._knows(optimizer):
-            self._end_before(weights_of(optimizer))
+            self._end_before(self._parameters.weights_of(optimizer))
             self._updates += 1
             self._update_done(optimizer, skipped=False)
 
@@ -239,7 +238,7 @@ class Steps:
         if not self._is_active or threading.get_ident() != self._thread:
             return
         if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
-            self._end_before(weights_of(optimizer))
+            self._end_before(self._parameters.weights_of(optimizer))
             self._updates += 1
             self._parameters.observe_gradients(optimizer)
             self._update_done(optimizer, skipped=True)

@@ -204,10 +204,10 @@ class OnlineSession(Session):
 
     def announce(self, *, news: bool = False) -> None:
         """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
+        state, now = self.state, time.monotonic()
         # While it runs the step is always another one.
-        step = 0 if self.state is State.RUNNING else self.present_step
-        told, now = (self.state, message(self), step), time.monotonic()
-        if news or told != self._told or (told[0] is State.RUNNING and now - self._told_at >= _QUIET_S):
+        told = state, message(self), 0 if state is State.RUNNING else self.present_step
+        if news or told != self._told or (state is State.RUNNING and now - self._told_at >= _QUIET_S):
             self._told, self._told_at = told, now
             self.events.append_state(self.record())
 
