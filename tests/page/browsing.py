@@ -23,6 +23,7 @@ import tensight
 from tensight.client import WaitError
 
 SCENARIOS = Path(tensight.__file__).parent / "scenarios"
+TRANSFORMER = Path(__file__).with_name("transformer.py")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
     # The tests may run as root, in a container without a graphics card, and reach nothing but this machine.
@@ -151,14 +152,14 @@ def visit(page: Page, server: RunningServer | str, **address: Any) -> Page:
 
 
 @contextmanager
-def training(server: RunningServer, scenario: str, folder: Path, *options: str) -> Iterator[str]:
+def training(server: RunningServer, scenario: str | Path, folder: Path, *options: str) -> Iterator[str]:
     """Give the id of the session of a real PyTorch training, which stands before its first step.
 
     Parameters
     ----------
     server : RunningServer
-    scenario : str
-        Name of a script in `tensight/scenarios`, without ``.py``.
+    scenario : str or Path
+        Name of a script in `tensight/scenarios`, without ``.py``; or a script, such as `TRANSFORMER`.
     folder : Path
         Of its own: for what it prints, and for its last steps.
     *options : str
@@ -166,13 +167,14 @@ def training(server: RunningServer, scenario: str, folder: Path, *options: str) 
     """
     assert server.debugger is not None
     host, _, port = server.debugger.rpartition(":")
-    job = f"{scenario}-{folder.name}"
+    script = SCENARIOS / f"{scenario}.py" if isinstance(scenario, str) else scenario
+    job = f"{script.stem}-{folder.name}"
     where = ["--host", host, "--port", port, "--job", job, "--break-at-start"]
     seen = ["--capture", "ops", "--record", "ring:5", "--record-folder", str(folder / "steps")]
     printed = folder / "training.txt"
     with printed.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tensight", "run", *where, *seen, *options, str(SCENARIOS / f"{scenario}.py")],
+            [sys.executable, "-m", "tensight", "run", *where, *seen, *options, str(script)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import chromium, new_page, training
+from browsing import ATTACH_WITHIN_S, TRANSFORMER, chromium, new_page, training
 from playwright.sync_api import Error, Page
 from running import running_server
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
     from running import RunningServer
+
+    from tensight.client import Session
 
 SICK = "sick-2.10.0"
 PICTURES = Path(__file__).parents[2] / "build" / "page-failures"
@@ -80,10 +82,27 @@ def train(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) 
     """Starts the training of a scenario, and returns the id of its session, which waits before the first step."""
     with ExitStack() as stack:
 
-        def start(scenario: str = "nan_from_log", *options: str, server: RunningServer = page_server) -> str:
+        def start(scenario: str | Path = "nan_from_log", *options: str, server: RunningServer = page_server) -> str:
             return stack.enter_context(training(server, scenario, tmp_path_factory.mktemp("training"), *options))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def transformer(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A training of twelve layers that stands where it became NaN, in step 4; tests look at it and leave it there.
+
+    It shows calls of modules; `train(TRANSFORMER)` starts one of one's own, of operators.
+    """
+    with (
+        training(
+            page_server, TRANSFORMER, tmp_path_factory.mktemp("transformer"), "--capture", "modules", "--recommended"
+        ) as run,
+        tensight.connect(page_server.url) as server,
+    ):
+        session = server.session(run)
+        session.continue_().wait(ATTACH_WITHIN_S)
+        yield session
 
 
 @pytest.fixture
