@@ -36,6 +36,14 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("option", re.findall(r"^\| `(--[a-z-]+)[^|]*\|[^|]*\| `", SHARED, re.MULTILINE))
+def test_the_commands_that_share_an_option_are_named(option: str) -> None:
+    (row,) = (line for line in SHARED.splitlines() if re.match(rf"\| `{option}[ `]", line))
+    named = set(re.findall(r"`([a-z-]+)`", row.rpartition("|")[0].rpartition("|")[2]))
+    having = {name for name in COMMANDS if any(option in parameter.opts for parameter in COMMANDS[name].params)}
+    assert named == {name for name in having if f"| `{option}" not in section(name)}
+
+
 def test_no_documented_command_is_missing() -> None:
     assert set(re.findall(r"^## tensight ([a-z-]+)", PAGE, re.MULTILINE)) == set(COMMANDS)
 

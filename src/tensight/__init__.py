@@ -14,7 +14,7 @@ __version__ = "0.1.0.dev0"
 
 
 def connect(
-    url: str = "http://127.0.0.1:8080",
+    url: str | None = None,
     token: str | None = None,
     *,
     verify: Verify = True,
@@ -24,8 +24,9 @@ def connect(
 
     Parameters
     ----------
-    url : str
-        The address that the server printed, with its prefix if it has one; ``http://`` may be left out.
+    url : str, optional
+        The address that the server printed, with its prefix if it has one; ``http://`` may be left out. By default that
+        in the variable ``TENSIGHT_URL``, else ``http://127.0.0.1:8080``.
     token : str, optional
         The token that the server printed, where it asks for one; by default that in the variable ``TENSIGHT_TOKEN``.
     verify : bool, path or ssl.SSLContext
@@ -58,7 +59,7 @@ def connect(
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import `tensight.torch` and `tensight.mindspore` when they are used."""
-    if name in ("torch", "mindspore"):
+    """Import the modules that people use when they use them."""
+    if name in ("analysis", "client", "debugger", "dumps", "errors", "mindspore", "torch", "watchpoints"):
         return importlib.import_module(f"tensight.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensight.cli.origin import print_source
+from tensight.cli.output import console
+from tensight.sessions.records import Frame
+
 Run = Callable[..., Any]
 INF = "Default/network-Loss/network-SickNetwork/energy-EnergyFeature/Log-op0"
 
@@ -128,6 +132,19 @@ def test_origin_shows_the_lines_around_when_it_is_told_where_the_script_is(
     script = Path(__file__).parents[1] / "fixtures" / "scripts" / "sick_network.py"
     outcome = tensight("origin", dump_210, "--kind", "inf", "--source-root", script.parent)
     assert "energy = self.energy(images * images, 1)" in outcome.out
+    assert "is not in" not in outcome.out
+
+
+def test_a_wrong_folder_of_scripts_costs_no_line_of_code(
+    tensight: Run, dump_210: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = tensight("origin", dump_210, "--kind", "inf", "--source-root", tmp_path)
+    assert "self.log(energy)" in outcome.out
+    gone = Frame(file="/gone/model.py", line=12, code="return self.log(energy)")
+    print_source(console(), gone, str(tmp_path))
+    told = capsys.readouterr().out
+    assert "→ return self.log(energy)" in told
+    assert "model.py with this line is not in" in told
 
 
 def test_nodes_are_found_by_name_type_kind_and_stack(tensight: Run, dump_210: Path) -> None:

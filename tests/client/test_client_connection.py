@@ -355,6 +355,19 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_system(session: Sessio
         session.tensor(WEIGHT, step=2).save(tmp_path / "missing" / "weight.npy")
 
 
+def test_the_address_comes_from_the_environment_where_none_is_given(
+    dump_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_URL", dump_server.url)
+    with tensight.connect() as server:
+        assert server.url == dump_server.url
+
+
+def test_what_the_docs_name_is_there_after_one_import() -> None:
+    program = "import tensight; help(tensight.client.Session.watch); tensight.analysis.check, tensight.dumps.open_dump"
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL).returncode == 0
+
+
 def test_importing_tensight_does_not_load_the_client() -> None:
     program = "import sys, tensight; sys.exit(any(name in sys.modules for name in ('httpx', 'pydantic', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

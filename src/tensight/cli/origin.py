@@ -6,6 +6,7 @@ import linecache
 import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,18 +120,31 @@ def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | No
     """Print lines of code with what is around them where the file can be read, else the line the dump carries."""
     from rich.markup import escape
 
-    path = os.path.join(source_root, os.path.basename(frame.file)) if source_root else frame.file
     out.print(f"    [bold cyan]{escape(frame_text(frame))}[/]")
-    lines = linecache.getlines(path) if frame.line is not None and os.path.isfile(path) else []
-    stale = frame.line is None or frame.line > len(lines) or frame.code.strip() not in lines[frame.line - 1]
-    if stale or frame.line is None:
+    lines = _source_lines(frame, source_root)
+    if frame.line is None or not lines:
         out.print(f"    [bold]→ {escape(frame.code.strip())}[/]")
+        if source_root:
+            name = os.path.basename(frame.file)
+            out.print(f"    [yellow]{escape(name)} with this line is not in {escape(source_root)}.[/]")
         return
     last = max(frame.end_line or frame.line, frame.line)
     for line in range(max(1, frame.line - CONTEXT_LINES), min(len(lines), last + CONTEXT_LINES) + 1):
         text = escape(lines[line - 1].rstrip())
         is_meant = frame.line <= line <= last
         out.print(f"    [bold]→ {line:4d}  {text}[/]" if is_meant else f"    [dim]  {line:4d}  {text}[/]")
+
+
+def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[str]:
+    """Return the lines of the first file that still has the frame's line: below `source_root`, or where it ran."""
+    written = Path(frame.file)
+    parts = written.relative_to(written.anchor).parts
+    below = [os.path.join(source_root, *parts[start:]) for start in range(len(parts))] if source_root else []
+    for path in (*below, frame.file):
+        lines = linecache.getlines(path) if os.path.isfile(path) else []
+        if frame.line is not None and frame.line <= len(lines) and frame.code.strip() in lines[frame.line - 1]:
+            return lines
+    return []
 
 
 def origins_data(

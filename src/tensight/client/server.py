@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tensight.sessions.records import ConditionRecord, DumpRecord, SessionRecord
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+URL_VARIABLE = "TENSIGHT_URL"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -51,13 +53,14 @@ class Server:
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | None = None,
         token: str | None = None,
         *,
         verify: Verify = True,
         certificate: Certificate | None = None,
     ) -> None:
-        self._connection = Connection(url, token, verify=verify, certificate=certificate)
+        address = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        self._connection = Connection(address, token, verify=verify, certificate=certificate)
         try:
             self._greeting = self._connection.get(_Greeting, "/server")
         except BaseException:

@@ -7,9 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tensight.watchpoints.catalogue import condition
+from tensight.watchpoints.checks import ConditionCheck
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tensight.watchpoints.conditions import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,14 +313,14 @@ _LEGACY |= dict.fromkeys(("max_lt", "min_lt", "mean_lt"), "tensor_too_small")
 _LEGACY |= dict.fromkeys(("max_min_gt", "max_min_lt", "sd_gt", "sd_lt"), "tensor_range")
 
 
-def advice(condition_id: str) -> Advice:
+def advice(subject: str | Condition | ConditionCheck) -> Advice:
     """Return what a hit of a condition means and what to do next.
 
     Parameters
     ----------
-    condition_id : str
-        The id or abbreviation of a condition. A legacy condition has the advice of the one that replaced it; a
-        condition that a user registered has its own meaning and the general steps.
+    subject : str, Condition or ConditionCheck
+        A condition, by its id or abbreviation or itself, or a check of it. A legacy condition has the advice of the one
+        that replaced it; a condition that a user registered has its own meaning and the general steps.
 
     Returns
     -------
@@ -329,7 +332,8 @@ def advice(condition_id: str) -> Advice:
     InputError
         There is no such condition.
     """
-    found = condition(condition_id)
+    chosen = subject.condition if isinstance(subject, ConditionCheck) else subject
+    found = condition(chosen) if isinstance(chosen, str) else chosen
     known = ADVICE.get(_LEGACY.get(found.id, found.id))
     if known is not None:
         return known
