@@ -130,7 +130,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _install(node: Node, root: Path) -> None:
-    """Install what the lock names, if something else is there; nothing is taken away under somebody's feet."""
+    """Install what the lock names, if it is not there; nothing is taken away under somebody's feet."""
     if not _is_installed(root / "ui"):
         # Building needs what is for development, whatever the environment is for.
         _npm(node, root, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error")
@@ -143,10 +143,12 @@ def _is_installed(ui: Path) -> bool:
         return False
     wanted = json.loads((ui / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     del wanted[""]
-    # What is for other platforms is optional, and left out.
-    missing = (name for name, package in wanted.items() if name not in there and not package.get("optional"))
-    others = (name for name, package in there.items() if package.get("version") != wanted.get(name, {}).get("version"))
-    return not any(missing) and not any(others)
+    # What is for other platforms is optional, and left out. What is there besides does no harm.
+    needed = {name for name, package in wanted.items() if not package.get("optional")}
+    return all(
+        there[name].get("version") == wanted[name].get("version") if name in there else name not in needed
+        for name in wanted
+    )
 
 
 def _npm(node: Node, root: Path, *arguments: str) -> None:

@@ -72,9 +72,9 @@ def test_what_is_locked_is_installed_once_and_anew_when_the_lock_changes(checkou
     build_page.build(checkout.root)
     checkout.lock(react="19.0.1", echarts="6.0.0")
     build_page.build(checkout.root)
-    checkout.lock(echarts="6.0.0")
+    checkout.lock(echarts="6.0.0")  # what is there besides does no harm
     build_page.build(checkout.root)
-    assert checkout.asked[3:] == ["ci", "run build"] * 3
+    assert checkout.asked[3:] == [*["ci", "run build"] * 2, "run build"]
 
 
 @pytest.mark.usefixtures("npm")

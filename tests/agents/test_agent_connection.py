@@ -117,6 +117,36 @@ def test_a_person_who_waits_finds_the_training_where_it_stood_when_the_server_is
             scene.finish()
 
 
+def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_opened_again(
+    tmp_path: Path, train: Callable[..., Scene]
+) -> None:
+    workspace = tmp_path / "workspace"
+    with running_server(workspace) as first:
+        scene = train(first, job="cut short", break_at_start=True)
+        with tensight.connect(first.url) as person:
+            session = session_named(person, "cut short")
+            session.wait(30)
+            session.watch("tensor_too_large", on="weights", max_gt=-1000)
+            session.step().wait(30)
+            told = session.statistics()
+            hits = session.summary.hits
+        scene.debugger.agent._attachment._settings = settings_for(first, connect_within_s=0.2)
+        first.kill()
+        # On another port, so that the training does not come back.
+        with running_server(workspace) as second, tensight.connect(second.url) as person:
+            (dump,) = person.dumps()
+            assert (dump.name, dump.title) == ("runs/1", "cut short")
+            for _ in range(2):
+                opened = person.open(dump.name)
+                opened.wait(30)
+                assert (opened.name, opened.summary.total_steps) == ("cut short", 1)
+                opened.go_to(1)
+                assert opened.summary.hits == hits > 0
+                assert {row.address for row in opened.statistics()} >= {row.address for row in told}
+                opened.close()
+        scene.abandon(None)
+
+
 def test_a_training_that_is_to_wait_for_its_server_does(tmp_path: Path, train: Callable[..., Scene]) -> None:
     workspace = tmp_path / "workspace"
     with running_server(workspace) as first:

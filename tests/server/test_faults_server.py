@@ -178,6 +178,28 @@ def all_paused(session: Inspection, *, step: int) -> bool:
     return [(rank["state"], rank["step"]) for rank in session.record()["ranks"]] == [("paused", step)] * 2
 
 
+def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can_be_looked_at(tmp_path: Path) -> None:
+    with running_server(tmp_path / "workspace") as first, Training(first.debugger, **PATIENT) as training:
+        with Person(first.url) as person:
+            session = person.session_of(0)
+            session.wait("paused")
+            session.watch("tensor_too_large", DENSE, max_gt=-1000)
+            session.proceed(steps=1)
+            session.wait_until(lambda: (tmp_path / "workspace/runs/1/hits.json").exists(), "hits on disk")
+        first.kill()
+        training.wait_for("failure 1")
+        with running_server(tmp_path / "workspace") as second, Person(second.url) as person:
+            session = person.open("runs/1")
+            assert session.wait("paused")["total_steps"] == 0
+            (pictured,) = person.get(f"{session.path}/overview")["rows"]
+            assert pictured["node"] == DENSE
+            assert person.get(f"{session.path}/timeline")["last_step"] == 1
+            for path in ("statistics", "executions", "graphs", "origins", "tree", "sources", "hits"):
+                person.get(f"{session.path}/{path}")
+            assert session.tensors(DENSE)
+            person.get(f"{session.path}/tensor/history", address=address(DENSE, step=1))
+
+
 def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "workspace") as first,

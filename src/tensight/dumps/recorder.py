@@ -128,6 +128,12 @@ class DumpRecorder:
             self._describe(recorder)
         return recorder
 
+    def last_with_statistics(self) -> int:
+        """Return the newest iteration of which any rank has recorded statistics; -1 if there is none."""
+        found = self.folder.glob(f"rank_*/{NET_NAME}/*/*/{STATISTICS}")
+        names = (path.parent.name for path in found)
+        return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
+
     def _describe(self, recorder: RankRecorder) -> None:
         settings = {
             "common_dump_settings": {

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from tensight.errors import DumpError
 from tensight.sessions.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 RUNS = "runs"
 """What the names of recorded runs begin with. A folder of this name in the base directory is called ``./runs``."""
@@ -51,6 +51,8 @@ class FoundDump:
         Why it cannot be opened; empty if it can.
     run : str
         Id of the session that recorded it; empty for a dump.
+    title : str
+        What a person calls it: the job of a recorded run, otherwise the name.
     """
 
     name: str
@@ -60,6 +62,7 @@ class FoundDump:
     modified: float | None = None
     problem: str = ""
     run: str = ""
+    title: str = ""
 
 
 class Discovery:
@@ -73,13 +76,23 @@ class Discovery:
         Where dumps are looked for, itself and two levels below; None for nowhere.
     runs : Path, optional
         Where runs are recorded, one folder for each session.
+    title_of : callable, optional
+        Returns the name of the job of a recorded run, which is given by its id; called in a thread.
     reload_interval_s : float
         A list younger than this is given again without a look at the disk.
     """
 
-    def __init__(self, base_dir: Path | None, runs: Path | None = None, *, reload_interval_s: float = 3.0) -> None:
+    def __init__(
+        self,
+        base_dir: Path | None,
+        runs: Path | None = None,
+        *,
+        title_of: Callable[[str], str] | None = None,
+        reload_interval_s: float = 3.0,
+    ) -> None:
         self._base_dir = base_dir
         self._runs = runs
+        self._title_of = title_of
         self._interval_s = reload_interval_s
         self._search = asyncio.Lock()
         self._found: dict[str, FoundDump] = {}
@@ -132,7 +145,7 @@ class Discovery:
             for name, path in search.recorded_runs():
                 run = describe(f"{RUNS}/{name}", path, run=name)
                 if run is not None:
-                    found.append(run)
+                    found.append(run if self._title_of is None else replace(run, title=self._title_of(name)))
             incomplete |= search.incomplete
         return found, incomplete
 
@@ -148,12 +161,13 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
         if os.path.realpath(dump.path) != os.path.realpath(path):
             # It was found further below, and has a name of its own.
             return None
-        return FoundDump(name, path, dump.ranks, dump.metadata.framework_version, _modified(path), run=run)
+        version = dump.metadata.framework_version
+        return FoundDump(name, path, dump.ranks, version, _modified(path), run=run, title=name)
     except DumpError as error:
         # Other programs have folders called rank_0 as well.
         if not any(_may_be_a_rank(path / rank) for rank in _names(path) if _RANK.fullmatch(rank)):
             return None
-        return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run)
+        return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run, title=name)
 
 
 class _Search:

@@ -175,6 +175,7 @@ class DumpSession(Session):
 
     def _load(self, dump: Dump) -> OpenedDump:
         if self._run is not None:
+            dump = self._run.complete(dump, self._thread.report)
             self._recorded_hits, self._texts = self._run.hits(), self._run.texts()
         return OpenedDump(dump, report=self._thread.report, progress=self._thread.progress, cache_dir=self._cache_dir)
 

@@ -109,7 +109,8 @@ class DumpSource:
         values = statistic_of(statistic, {**columns, **percentages(counts)})
         marks = marks_of(counts)
         starts = np.searchsorted(steps, self.steps)
-        for step, start, end in zip(self.steps.tolist(), starts, np.append(starts[1:], len(steps)), strict=True):
+        ends = np.searchsorted(steps, self.steps, "right")
+        for step, start, end in zip(self.steps.tolist(), starts, ends, strict=True):
             if end > start:
                 yield StepColumn(step, places[start:end], values[start:end], marks[start:end])
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tensight.dumps import open_dump
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.recording import HITS, SESSION, SOURCES, hits_from_json
+from tensight.sessions.online.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
+from tensight.sessions.online.statistics_store import FILE
 from tensight.sessions.workspace import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from tensight.dumps import Dump
     from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.workspace import Workspace
 
@@ -23,6 +28,8 @@ class RecordedRun:
     workspace : Workspace
     number : str
         Id of the session that recorded it.
+    is_left : bool
+        The session that recorded it is no longer there, so nobody else writes to the folder.
 
     Attributes
     ----------
@@ -33,16 +40,57 @@ class RecordedRun:
         What could not be used.
     """
 
-    def __init__(self, workspace: Workspace, number: str) -> None:
+    def __init__(self, workspace: Workspace, number: str, *, is_left: bool = False) -> None:
         self._workspace = workspace
+        self._number = number
         self._folder = f"{RUNS}/{number}"
         self.problems: list[str] = []
         about = self._read(SESSION)
         identity = about.get("identity")
         framework = identity.get("framework") if isinstance(identity, dict) else None
+        # A server that ended while the training was attached has not written the statistics into the dump.
+        self._is_unfinished = is_left and about.get("is_live") is True
         name = about.get("name")
         self.name = name if isinstance(name, str) and name else self._folder
         self.framework = framework if isinstance(framework, str) and framework else "mindspore"
+
+    def complete(self, dump: Dump, report: Callable[[str, int, int], None]) -> Dump:
+        """Return the dump of the run, with the statistics that its server had no time to write into it.
+
+        Parameters
+        ----------
+        dump : Dump
+            Of the run's folder, as it is.
+        report : callable
+            Told what is being done, how much of it is done, and how much there is.
+        """
+        statistics = self._workspace.folder / self._folder / FILE
+        if not self._is_unfinished or not statistics.is_file():
+            return dump
+        try:
+            is_changed = self._export(dump, report)
+        except StorageError as error:
+            self.problems.append(str(error))
+            return dump
+        return open_dump(dump.path) if is_changed else dump
+
+    def _export(self, dump: Dump, report: Callable[[str, int, int], None]) -> bool:
+        recording = Recording(
+            self._workspace,
+            self._number,
+            framework_version=dump.metadata.framework_version,
+            device_target=dump.metadata.device_target,
+            most_rows=sys.maxsize,
+        )
+        with closing(recording):
+            for device in dump.devices():
+                recording.rank(device.rank, device)
+            return recording.export_statistics(
+                {rank: dump.graphs(rank) for rank in dump.ranks},
+                # The newest may be there only in part.
+                first=max(recording.dump.last_with_statistics(), 0),
+                report=lambda done, total: report("writing down the statistics", done, total),
+            )
 
     def hits(self) -> Mapping[int, tuple[SessionHit, ...]]:
         """Return the hits of the run by step."""

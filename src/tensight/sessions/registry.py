@@ -85,7 +85,12 @@ class Sessions:
         self._max_offline = max_offline
         self._max_sessions = max_sessions
         self._most_drawn_nodes = most_drawn_nodes
-        self._discovery = Discovery(base_dir, workspace.runs, reload_interval_s=reload_interval_s)
+        self._discovery = Discovery(
+            base_dir,
+            workspace.runs,
+            title_of=lambda number: RecordedRun(workspace, number).name,
+            reload_interval_s=reload_interval_s,
+        )
         self._memory = ValueMemory(mem_limit_mb * 2**20)
         self._opening = asyncio.Lock()
         self._sessions: dict[str, Session] = {}
@@ -191,13 +196,14 @@ class Sessions:
             workspace=self._workspace,
             memory=self._memory,
             most_drawn_nodes=self._most_drawn_nodes,
-            run=RecordedRun(self._workspace, found.run) if found.run else None,
+            run=RecordedRun(self._workspace, found.run, is_left=found.run not in self._sessions) if found.run else None,
         )
 
     def _dump_record(self, found: FoundDump) -> DumpRecord:
         session = self._session_of(found)
         return DumpRecord(
             name=found.name,
+            title=found.title,
             ranks=found.ranks,
             framework_version=found.framework_version,
             modified=found.modified,
@@ -220,7 +226,7 @@ class Sessions:
             raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
         offline = self._offline()
         if len(offline) >= self._max_offline:
-            listed = ", ".join(f"{session.id} ({session.dump_name})" for session in offline[:20])
+            listed = ", ".join(f"{session.id} ({session.name})" for session in offline[:20])
             raise LimitError(
                 f"{len(offline)} dumps are open, which is all that --max-offline-debugger-session-num allows; "
                 f"close one of these sessions first: {listed}"

@@ -33,8 +33,8 @@ class Advice:
 
 _UPSTREAM = (
     "Look at the inputs of the operator that produced this tensor in the same step: if one of them is already"
-    " abnormal, go on from there, upstream, until the inputs are sound and the output is not. `tensight origin`"
-    " does this walk."
+    " abnormal, go on from there, upstream, until the inputs are sound and the output is not. The page's banner,"
+    " `session.origins()` and `tensight origin` do this walk."
 )
 _LEARNING_RATE_HIGH = (
     "Lower the learning rate by a factor of 3 to 10, or lengthen the warm-up, and see whether the hit comes"
@@ -99,7 +99,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             " lost from here on.",
             (
                 "Find the first step with a hit and look at the gradient of this weight there: if it is not"
-                " finite, follow it upstream with `tensight origin`.",
+                " finite, the page's banner, `session.origins()` and `tensight origin` name where that began.",
                 _LEARNING_RATE_HIGH,
                 _GRADIENT_LARGE,
                 _OPTIMIZER,

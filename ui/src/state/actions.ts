@@ -9,7 +9,7 @@ export interface Action {
   id: string
   /** Already in the person's language. */
   label: string
-  /** In the form of Mantine's hotkeys: `F5`, `mod+K`, `shift+F10`. */
+  /** In the form of Mantine's hotkeys: `F8`, `mod+K`, `shift+F10`. */
   keys?: string
   /** Why it cannot be done now; undefined when it can. */
   disabled?: string | undefined

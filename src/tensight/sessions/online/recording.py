@@ -48,6 +48,9 @@ _HITS_AT_ONCE = 500
 MOST_EXPORTED = 10_000
 """Iterations whose statistics become a part of the dump, which has a folder for each."""
 
+_REPORT_EVERY = 50
+"""Iterations that are written between two reports."""
+
 
 class LivingFile:
     """A JSON file that follows what it describes: however often that changes, one write at a time.
@@ -221,23 +224,41 @@ class Recording:
         with storing(self.folder):
             return self.dump.rank(rank, device)
 
-    def export_statistics(self, graphs: Mapping[int, tuple[Graph, ...]]) -> None:
+    def export_statistics(
+        self,
+        graphs: Mapping[int, tuple[Graph, ...]],
+        *,
+        first: int = 0,
+        report: Callable[[int, int], None] | None = None,
+    ) -> bool:
         """Write the statistics into the dump, where its readers look for them; at most of the newest iterations.
 
         Parameters
         ----------
         graphs : mapping of int to tuple of Graph
             Of each rank.
+        first : int
+            Only from this iteration on. The dump has no place for what was before the first one, 0.
+        report : callable
+            Told how many iterations are written, and how many there are.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to write.
         """
         roots = {(rank, graph.name): graph.root_id for rank, found in graphs.items() for graph in found}
+        iterations = [one for one in self.statistics.iterations() if one >= first][-MOST_EXPORTED:]
         with storing(self.folder):
-            # The dump has no place for what was before the first iteration.
-            for iteration in [one for one in self.statistics.iterations() if one >= 0][-MOST_EXPORTED:]:
+            for done, iteration in enumerate(iterations):
+                if report is not None and done % _REPORT_EVERY == 0:
+                    report(done, len(iterations))
                 rows = list(self.statistics.of_iteration(iteration))
                 rows.sort(key=lambda row: (row.rank, roots.get((row.rank, row.graph), 0)))
                 for (rank, root), own in groupby(rows, lambda row: (row.rank, roots.get((row.rank, row.graph), 0))):
                     if rank in graphs:
                         self.dump.rank(rank).record_statistics(root, iteration, map(recorded_row, own))
+        return bool(iterations)
 
     def close(self) -> None:
         """Close the files."""

@@ -150,6 +150,8 @@ class DumpRecord(Record):
 
     name: str
     """Path relative to the base directory, or ``runs/ID`` for a recorded run; what opening asks for."""
+    title: str = ""
+    """What a person calls it: the name of the job that was recorded, otherwise `name`."""
     ranks: tuple[int, ...] = ()
     framework_version: str = ""
     modified: float | None = None

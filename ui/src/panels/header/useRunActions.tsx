@@ -43,7 +43,7 @@ export function useRunActions(steps: number, askStep: () => void): void {
       {
         id: 'run.continue',
         label: t('action.continue'),
-        keys: 'F5',
+        keys: 'F8',
         disabled: why('can_step'),
         run: () => command({ action: 'continue', steps: -1 }),
       },
@@ -99,7 +99,7 @@ export function useRunActions(steps: number, askStep: () => void): void {
       {
         id: 'run.terminate',
         label: isLive ? t('action.terminate') : t('action.close'),
-        keys: 'shift+F5',
+        keys: 'shift+F8',
         disabled: why('can_terminate'),
         run: terminate,
       },
