@@ -100,6 +100,10 @@ def test_views_are_computed_where_the_tensor_is(debug: Debug) -> None:
     np.testing.assert_array_equal(tensor.slice("[1:3, ::2]"), expected[1:3, ::2])
     assert tensor.heat_map(rows=4, columns=4).shape == (4, 4)
     assert sum(tensor.histogram(10).counts) == expected.size
+    largest = tuple(map(int, np.unravel_index(np.abs(expected).argmax(), expected.shape)))
+    assert tensor.locate().index == largest
+    assert tensor.locate("next").index is None
+    assert np.abs(tensor.slice_map("[0, :]")[0]).max() == np.abs(expected).max()
     statistics = tensor.statistics()
     assert (statistics.count, statistics.max, statistics.mean) == (
         expected.size,

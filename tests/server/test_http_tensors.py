@@ -169,6 +169,25 @@ def test_a_heat_map_keeps_what_is_extreme(session: Opened, log: str, conv: str) 
     assert np.abs(picture).max() == np.abs(whole.astype(np.float32)).max()
 
 
+def test_what_is_not_finite_is_found_and_slices_are_mapped(session: Opened, log: str, conv: str) -> None:
+    whole = values(session, log)
+    (index,) = (list(map(int, place)) for place in np.argwhere(~np.isfinite(whole)))
+    for find in ("first", "next", "previous"):
+        element = session.get("/tensor/element", address=log, find=find)
+        assert (element["index"], element["value"]) == (index, "-inf")
+    assert session.get("/tensor/element", address=log, find="next", slice=str(index))["index"] == index
+    nothing = {"address": conv, "index": None, "value": ""}
+    assert session.get("/tensor/element", address=conv, find="next") == nothing
+    largest = session.get("/tensor/element", address=conv, find="largest")["index"]
+    everything = values(session, conv, slice="[:, :, :, :]")
+    assert np.abs(everything.astype(float))[tuple(largest)] == np.abs(everything.astype(float)).max()
+    answer = session.ask("GET", "/tensor/slices", params={"address": conv, "format": "npy"})
+    extreme, non_finite, number = np.load(io.BytesIO(answer.content))
+    assert extreme.shape == everything.shape[:2]
+    assert np.abs(extreme).max() == np.abs(everything.astype(float)).max()
+    assert (non_finite.max(), number.max()) == (0, extreme.size - 1)
+
+
 def test_a_histogram_counts_the_finite_elements(session: Opened, log: str) -> None:
     histogram = session.get("/tensor/histogram", address=log, bins=5)
     assert len(histogram["counts"]) == 5
@@ -309,7 +328,7 @@ def test_each_step_of_a_tensor_is_a_file_of_its_own(session: Opened, log: str) -
 # --- what there is not ---
 
 
-@pytest.mark.parametrize("path", ["values", "heat-map", "histogram", "statistics", "file"])
+@pytest.mark.parametrize("path", ["values", "heat-map", "slices", "element", "histogram", "statistics", "file"])
 @pytest.mark.parametrize(
     "address", ["0/kernel_graph_0/no:0", "9/kernel_graph_0/x:0", "0/no/x:0", f"{WEIGHT}@77", "0/kernel_graph_0/../..:0"]
 )
@@ -333,6 +352,10 @@ def test_what_was_not_dumped_is_not_found(session: Opened, path: str, address: s
         ("/tensor/heat-map", {"rows": 4097}),
         ("/tensor/heat-map", {"columns": 0}),
         ("/tensor/heat-map", {"slice": "[:, :, :, :]"}),
+        ("/tensor/slices", {"slice": "[:, :, :, :]"}),
+        ("/tensor/slices", {"rows": 1025}),
+        ("/tensor/element", {"find": "nan"}),
+        ("/tensor/element", {"find": "next", "slice": "[0, 0, :, :]"}),
         ("/tensor/histogram", {"bins": 10_001}),
         ("/tensor/histogram", {"bins": 0}),
     ],

@@ -53,6 +53,8 @@ OPERATIONS = {
     "list_tensors": "GET /sessions/{session_id}/tensors",
     "get_values": "GET /sessions/{session_id}/tensor/values",
     "get_heat_map": "GET /sessions/{session_id}/tensor/heat-map",
+    "get_slices": "GET /sessions/{session_id}/tensor/slices",
+    "get_element": "GET /sessions/{session_id}/tensor/element",
     "get_histogram": "GET /sessions/{session_id}/tensor/histogram",
     "get_statistics": "GET /sessions/{session_id}/tensor/statistics",
     "get_history": "GET /sessions/{session_id}/tensor/history",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tensight.errors import InputError
 from tensight.tensors import (
     View,
+    ViewKind,
     compute_view,
     difference,
     heat_map,
@@ -27,6 +28,7 @@ from tensight.tensors import (
 )
 from tensight.tensors.differences import DifferenceReader
 from tensight.tensors.histograms import histogram_of_segments
+from tensight.tensors.views import SEARCHES
 
 from .strategies import DTYPES, arrays
 
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut tensors so small that tests see many segments, blocks and chunks."""
-    from tensight.tensors import heat_maps, histograms, statistics_row
+    from tensight.tensors import blocks, heat_maps, histograms, statistics_row
 
-    for module in (layout, statistics_row, heat_maps):
+    for module in (layout, statistics_row, heat_maps, blocks):
         monkeypatch.setattr(module, "SEGMENT_ELEMENTS", 2 * layout.BLOCK)
     monkeypatch.setattr(histograms, "CHUNK", 64)
 
@@ -271,7 +273,7 @@ def test_a_difference_without_finite_values_has_a_histogram() -> None:
     assert histogram_of_segments(same.segments(), same.statistics(), 1).counts.tolist() == [3]
 
 
-@pytest.mark.parametrize("kind", ["values", "heat_map", "histogram", "statistics"])
+@pytest.mark.parametrize("kind", get_args(ViewKind))
 def test_tensors_of_different_shapes_cannot_be_compared(kind: str) -> None:
     with pytest.raises(InputError, match="cannot compare"):
         compute_view(View(kind), "difference", np.zeros((2, 3)), np.zeros((3, 2)))  # type: ignore[arg-type]
@@ -280,7 +282,7 @@ def test_tensors_of_different_shapes_cannot_be_compared(kind: str) -> None:
 @settings(deadline=None)
 @given(
     array=arrays(),
-    kind=st.sampled_from(["values", "heat_map", "histogram", "statistics"]),
+    kind=st.sampled_from(get_args(ViewKind)),
     part=st.text("[]0123:,-") | st.just(""),
     which=st.sampled_from(["current", "previous", "difference"]),
     tolerance=st.sampled_from([0.0, 0.5]),
@@ -293,7 +295,136 @@ def test_any_view_of_any_array_is_a_result_or_an_input_error(
     except InputError:
         return
     assert found.shape == array.shape
-    assert array[parse_slice(found.slice, found.shape)].size <= array.size
+    if found.array is not None or kind not in SEARCHES:
+        assert array[parse_slice(found.slice, found.shape)].size <= array.size
+
+
+# elements that are searched for, and maps of slices -------------------------------------------------------------------
+
+
+def find(kind: Any, array: np.ndarray, part: str = "") -> tuple[int, ...] | None:
+    """Return the index of the element that a search finds; it must be the one that the view shows."""
+    found = compute_view(View(kind, part), "current", array)
+    if found.array is None:
+        assert found.slice == ""
+        return None
+    index = parse_slice(found.slice, array.shape)
+    assert found.array.tobytes() == np.asarray(array[index]).astype(array.dtype.newbyteorder("=")).tobytes()
+    return tuple(int(entry) for entry in index if isinstance(entry, int))
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return the numbers that stand for elements, in C order."""
+    if array.dtype.kind == "b":
+        return np.ascontiguousarray(array).view(np.uint8).reshape(-1) != 0
+    return np.abs(array).reshape(-1) if array.dtype.kind == "c" else array.reshape(-1)
+
+
+@settings(deadline=None)
+@given(array=arrays(), start=st.integers(0, 10**6))
+def test_searches_find_what_looking_at_each_element_finds(array: np.ndarray, start: int) -> None:
+    numbers = [value if value == value else math.nan for value in _plain(array).tolist()]
+    odd = [place for place, value in enumerate(numbers) if not math.isfinite(value)]
+    finite = [(abs(value), -place) for place, value in enumerate(numbers) if math.isfinite(value)]
+    at = [tuple(map(int, index)) for index in np.ndindex(array.shape)]
+    if array.dtype.kind != "c":  # of which magnitudes are rounded
+        largest = at[-max(finite)[1]] if finite else None
+        assert find("largest", array) == largest
+        assert find("first", array) == (at[odd[0]] if odd else largest)
+    if not at:
+        assert find("next", array) is None
+        return
+    here = start % len(at)
+    text = str(list(at[here]))
+    behind = [place for place in odd if place > here] + [place for place in odd if place <= here]
+    before = [place for place in odd if place < here][::-1] + [place for place in odd if place >= here][::-1]
+    assert find("next", array, text) == (at[behind[0]] if odd else None)
+    assert find("previous", array, text) == (at[before[0]] if odd else None)
+    assert find("previous", array) == (at[odd[-1]] if odd else None)
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize("shape", [(9000,), (3, 5000), (5000, 3), (7, 3, 40, 50), (40, 50, 3, 3)])
+def test_searches_go_from_block_to_block(shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    size = array.size
+    assert find("first", array) == np.unravel_index(np.abs(array).argmax(), shape)
+    places = [size // 5, size // 5 + 1, size // 2, size - 1]
+    array.reshape(-1)[places] = [np.nan, -np.inf, np.inf, np.nan]
+    walked, text = [], ""
+    for _ in range(5):
+        found = find("next", array, text)
+        assert found is not None
+        walked.append(int(np.ravel_multi_index(found, shape)))
+        text = str([int(entry) for entry in found])
+    assert walked == [*places, places[0]]
+    assert find("largest", array) == np.unravel_index(np.abs(np.where(np.isfinite(array), array, 0)).argmax(), shape)
+
+
+def test_a_search_within_a_part_tells_where_it_is_in_the_whole() -> None:
+    array = np.arange(120.0).reshape(4, 5, 6)
+    array[3, 4, 5] = np.nan
+    assert find("first", array, "[1, 4:1:-1, ::2]") == (1, 4, 4)
+    assert find("first", array, "[-1, :, -1]") == (3, 4, 5)
+    assert find("largest", array, "[:, :, 3:]") == (3, 4, 4)
+    with pytest.raises(InputError, match="names no element"):
+        compute_view(View("next", "[0, 0, :]"), "current", array)
+    difference = compute_view(View("first"), "difference", array, np.zeros_like(array))
+    assert (difference.slice, difference.array is not None and difference.array.dtype) == ("[3, 4, 5]", np.float64)
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize("which", ["current", "difference"])
+@pytest.mark.parametrize(
+    ("shape", "part", "rows", "columns"),
+    [
+        ((4, 3, 60, 50), "", 128, 128),
+        ((4, 3, 60, 50), "[0, :, 0, 10:40:3]", 7, 11),
+        ((30, 40, 3, 3), "", 9, 7),
+        ((90, 20, 30), "[0, :, :]", 128, 16),
+        ((5, 2, 7, 4, 4), "", 4, 3),
+        ((6, 8), "[3, 2]", 4, 3),
+    ],
+)
+def test_a_map_of_slices_tells_what_stands_out_in_each(
+    shape: tuple[int, ...], part: str, rows: int, columns: int, which: Any
+) -> None:
+    array = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    array.reshape(-1)[[11, array.size // 2, array.size - 5]] = [np.nan, -np.inf, np.nan]
+    view = View("slices", part, rows=rows, columns=columns)
+    found = compute_view(view, which, array, np.zeros_like(array))
+    index = parse_slice(found.slice, shape)
+    chosen = [place for place, entry in enumerate(index) if isinstance(entry, int)]
+    moved = np.moveaxis(array, chosen, range(len(chosen)))
+    moved = moved[(*(slice(None),) * len(chosen), *(entry for entry in index if isinstance(entry, slice)))]
+    across, down = shape[chosen[-1]], math.prod(shape[place] for place in chosen[:-1])
+    slices = moved.reshape(down, across, -1).astype(float)
+    height, width = min(down, rows), min(across, columns)
+    assert found.array is not None
+    assert found.array.shape == (3, height, width)
+    extreme, non_finite, number = found.array
+    for row, column in np.ndindex(height, width):
+        down_range = range(down * row // height, down * (row + 1) // height)
+        across_range = range(across * column // width, across * (column + 1) // width)
+        cell = slices[down_range.start : down_range.stop, across_range.start : across_range.stop]
+        assert non_finite[row, column] == (~np.isfinite(cell)).sum()
+        expected = _reference_cells(cell.reshape(1, -1).astype(np.float32), 1, 1)[0, 0]
+        np.testing.assert_array_equal(np.float32(extreme[row, column]), expected)
+        at = divmod(int(number[row, column]), across)
+        assert at[0] in down_range
+        assert at[1] in across_range
+        assert (slices[at] == extreme[row, column]).any() or np.isnan(slices[at]).any()
+
+
+def test_a_map_of_slices_needs_slices() -> None:
+    for array, part in ((np.zeros((3, 4)), ""), (np.zeros((2, 3, 4)), "[:, :, :]"), (np.zeros(()), "")):
+        with pytest.raises(InputError, match="needs dimensions that choose one"):
+            compute_view(View("slices", part), "current", array)
+    with pytest.raises(InputError, match="rows is 1025; give 1 to 1,024"):
+        View("slices", rows=1025)
+    empty = compute_view(View("slices", "[0, :]"), "current", np.zeros((2, 0))).array
+    assert empty is not None
+    assert empty.tolist() == [[[0.0, 0.0]], [[0.0, 0.0]], [[0.0, 1.0]]]
 
 
 # large tensors --------------------------------------------------------------------------------------------------------

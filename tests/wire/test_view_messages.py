@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tensight.errors import InputError
 from tensight.graph import Node
-from tensight.tensors import View, ViewResult, compute_view, statistics
+from tensight.tensors import View, ViewKind, ViewResult, compute_view, statistics
 from tensight.wire import (
     CHUNK_BYTES,
     AssembledView,
@@ -33,11 +33,11 @@ from tensight.wire.telemetry_pb2 import ViewPiece
 REQUEST = tensor_request(Node("Default/ReLU-op4", "ReLU"), 1, graph="g")
 _VIEWS = st.builds(
     View,
-    st.sampled_from(["values", "heat_map", "histogram", "statistics"]),
+    st.sampled_from(get_args(ViewKind)),
     st.sampled_from(["", "[0, :, ::-1]", "[:, :, 0]", "[1, 1, 1]", "[:, 0:0, :]"]),
     st.floats(0, 1),
-    st.integers(1, 4096),
-    st.integers(1, 4096),
+    st.integers(1, 1024),
+    st.integers(1, 1024),
     st.integers(1, 200),
     st.integers(1, 2**24),
 )
@@ -194,6 +194,8 @@ def _values(**changes: Any) -> ViewPiece:
         (View("values"), ViewPiece(dims=[2**62], data_type=11, slice=b"[:]"), "does not have"),
         (View("heat_map"), _values(), "a heat map of 256 x 256"),
         (View("heat_map", columns=2), _values(data_type=11), "a heat map of 256 x 2"),
+        (View("slices"), _values(data_type=11), "a map of 256 x 256 slices"),
+        (View("next"), _values(), "one element was searched for"),
         (View("statistics"), _values(), "arrive incomplete"),
         (View("statistics"), _values(summary=summary_of(statistics(np.arange(3)), complete=False)), "incomplete"),
         (View("histogram", bins=2), _values(counts=[1], edges=[0, 1]), "2 bins arrives with 1 counts"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from tensight.client.looks import STATISTICS, statistics_html
 from tensight.client.rows import Rows
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError
-from tensight.sessions.records import HistogramRecord, Statistics, StatisticsRow, TensorRecord
+from tensight.sessions.records import ElementRecord, HistogramRecord, Statistics, StatisticsRow, TensorRecord
 
 if TYPE_CHECKING:
     import os
@@ -123,6 +123,48 @@ class Values:
         dtype('float32')
         """
         return self._array("heat-map", slice=text or None, rows=rows, columns=columns)
+
+    def slice_map(self, text: str = "", *, rows: int = 128, columns: int = 128) -> NDArray[np.float64]:
+        """Return a map of all slices that differ in the leading dimensions: where among them NaN, or what is large, is.
+
+        Parameters
+        ----------
+        text : str
+            As for `slice`: the dimensions to which it gives an index, whichever, choose the slice. By default all but
+            the last two. The last of them goes across, those before it go down.
+        rows, columns : int
+            At most so many cells.
+
+        Returns
+        -------
+        ndarray
+            float64, shape (3, rows, columns) or smaller: the element that stands out most in a cell's slices; the
+            number of NaN and infinities in them; the number of the first slice that has the element, in C order.
+
+        Examples
+        --------
+        >>> tensor.slice_map("[0, :]").shape
+        (3, 1, 3)
+        """
+        return self._array("slices", slice=text or None, rows=rows, columns=columns)
+
+    def locate(self, find: Literal["first", "largest", "next", "previous"] = "first", text: str = "") -> ElementRecord:
+        """Return where an element is: the first NaN or infinity, if there is no such the element of largest magnitude.
+
+        Parameters
+        ----------
+        find : {"first", "largest", "next", "previous"}
+            "largest" is the finite element of largest magnitude; "next" and "previous" are the nearest NaN or infinity
+            behind and before an element, beginning anew at the other end of the tensor.
+        text : str
+            For "first" and "largest" the part to search, as for `slice`; for the others the element to go on from.
+
+        Examples
+        --------
+        >>> tensor.locate("largest").index is not None
+        True
+        """
+        return self._get(ElementRecord, "element", **self._asked, find=find, slice=text or None)
 
     def histogram(self, bins: int = 40) -> HistogramRecord:
         """Return how the finite values are distributed.

@@ -239,6 +239,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
         ],
     ),
     "list_tensors": (None, [_TENSOR]),
+    "get_element": (None, {"address": _ADDRESS, "index": [3, 0], "value": "-inf"}),
     "get_histogram": (None, {"counts": [3, 4, 1], "edges": [0.5, 2.5, 4.5, 6.5]}),
     "get_statistics": (None, {"address": _ADDRESS, "statistics": _STATISTICS}),
     "get_history": (None, [_ROW]),

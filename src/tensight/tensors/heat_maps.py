@@ -67,7 +67,7 @@ def heat_map_of_blocks(
     if not (1 <= rows <= MOST_CELLS and 1 <= columns <= MOST_CELLS):
         raise InputError(f"a heat map of {rows} x {columns} cells; give 1 to {MOST_CELLS} each way")
     height, width = shape
-    row_edges, starts = _edges(height, rows), _edges(width, columns)[:-1]
+    row_edges, starts = edges(height, rows), edges(width, columns)[:-1]
     high = np.full((len(row_edges) - 1, len(starts)), -np.inf, np.float32)
     low = -high
     for row, top, end, left, right in _blocks(row_edges, width):
@@ -94,7 +94,7 @@ def _blocks(row_edges: NDArray[np.int64], width: int) -> Iterator[tuple[int, int
                 yield row, first, min(first + most_rows, bottom), left, min(left + most_columns, width)
 
 
-def _edges(length: int, cells: int) -> NDArray[np.int64]:
+def edges(length: int, cells: int) -> NDArray[np.int64]:
     """Return where cells begin, and the end: as many cells as asked or as there are elements, evenly spread."""
     cells = min(length, cells)
     return np.arange(cells + 1, dtype=np.int64) * length // max(cells, 1)

@@ -15,8 +15,12 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors.differences import DifferenceReader
+from tensight.tensors.element_search import first_striking, largest, next_non_finite
+from tensight.tensors.elements import element_type
 from tensight.tensors.heat_maps import MOST_CELLS, heat_map, heat_map_of_blocks
 from tensight.tensors.histograms import MOST_BINS, histogram, histogram_of_segments
+from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
+from tensight.tensors.slice_maps import slice_map
 from tensight.tensors.slices import parse_slice, slice_text
 from tensight.tensors.statistics_row import statistics
 
@@ -26,9 +30,12 @@ if TYPE_CHECKING:
     from tensight.tensors.histograms import Histogram
     from tensight.tensors.statistics_row import TensorStatistics
 
-ViewKind = Literal["values", "heat_map", "histogram", "statistics"]
+ViewKind = Literal["values", "heat_map", "histogram", "statistics", "slices", "first", "largest", "next", "previous"]
 Which = Literal["current", "previous", "difference"]
 Index = tuple[int | slice, ...]
+
+SEARCHES = ("first", "largest", "next", "previous")
+"""Views that show one element, and where it is."""
 
 MOST_ELEMENTS = 2**24
 """Elements of a view of values; whoever wants more wants the file."""
@@ -43,14 +50,19 @@ class View:
 
     Attributes
     ----------
-    kind : {"values", "heat_map", "histogram", "statistics"}
+    kind : {"values", "heat_map", "histogram", "statistics", "slices", "first", "largest", "next", "previous"}
+        "slices" is a map of all slices that differ in the dimensions that `slice` gives an index. "first" is the first
+        NaN or infinity, or where there is none the element of largest magnitude; "largest" the finite element of
+        largest magnitude; "next" and "previous" the nearest NaN or infinity behind and before the element that `slice`
+        names, beginning anew at the other end of the tensor.
     slice : str
-        Which part, as `parse_slice` reads it. Empty means for values and heat maps the last two dimensions, index 0 of
-        the others, and of values a window of at most `limit` elements; for histograms and statistics the whole tensor.
+        Which part, as `parse_slice` reads it. Empty means for values, heat maps and maps of slices the last two
+        dimensions, index 0 of the others, and of values a window of at most `limit` elements; for "next" and
+        "previous" outside of the tensor; else the whole tensor.
     tolerance : float
         0 to 1; of a difference, what is within this share of the largest one counts as none.
     rows, columns : int
-        Most cells of a heat map, 1 to 4096.
+        Most cells of a heat map, 1 to 4096, or of a map of slices, 1 to 1024.
     bins : int
         Of a histogram, 1 to 10,000.
     limit : int
@@ -79,8 +91,8 @@ class View:
         if not 0 <= self.tolerance <= 1:
             raise InputError(f"tolerance is {self.tolerance}; give 0 to 1")
         for name, value, most in (
-            ("rows", self.rows, MOST_CELLS),
-            ("columns", self.columns, MOST_CELLS),
+            ("rows", self.rows, MOST_SLICES if self.kind == "slices" else MOST_CELLS),
+            ("columns", self.columns, MOST_SLICES if self.kind == "slices" else MOST_CELLS),
             ("bins", self.bins, MOST_BINS),
             ("limit", self.limit, MOST_ELEMENTS),
         ):
@@ -96,9 +108,11 @@ class ViewResult:
     ----------
     array : ndarray or None
         Values: the part, in C order and native byte order, of the tensor's dtype (of a difference float64 or
-        complex128), with the dimensions that the slice leaves. Heat map: float32 (rows, columns). Else None.
+        complex128), with the dimensions that the slice leaves. Heat map: float32 (rows, columns). Map of slices: see
+        `slice_map`. An element that was searched for: as values; None if there is none. Else None.
     slice : str
-        The part that was chosen, so written that `parse_slice` finds the same again.
+        The part that was chosen, or the element that was found, so written that `parse_slice` finds the same again;
+        empty if nothing was found.
     shape : tuple of int
         Of the whole tensor.
     dtype : str
@@ -138,7 +152,8 @@ def compute_view(
     ------
     InputError
         An array that is needed is missing, the slice does not fit the tensor, it has more elements than `View.limit`
-        or too many dimensions for a heat map, the dtype has no statistics, or two tensors cannot be compared.
+        or too many dimensions for a heat map, or names no element to go on from; the dtype has no statistics, or two
+        tensors cannot be compared.
     """
     if which not in get_args(Which):
         raise InputError(f"there is no {which!r} tensor to view; choose {', '.join(get_args(Which))}")
@@ -154,6 +169,10 @@ def _required(array: NDArray[Any] | None, name: str) -> NDArray[Any]:
 
 
 def _view_one(view: View, array: NDArray[Any]) -> ViewResult:
+    if view.kind in SEARCHES:
+        return _search(view, _Source(array))
+    if view.kind == "slices":
+        return _map_slices(view, _Source(array))
     index = _index(view, array.shape)
     part = array[(*index, ...)]  # with the ellipsis even a scalar stays an array
     result = ViewResult(None, slice_text(index, array.shape), array.shape, array.dtype.name)
@@ -168,6 +187,9 @@ def _view_one(view: View, array: NDArray[Any]) -> ViewResult:
 
 
 def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) -> ViewResult:
+    if view.kind in SEARCHES or view.kind == "slices":
+        source = _Source(current, DifferenceReader.of(current, previous, view.tolerance))
+        return _search(view, source) if view.kind in SEARCHES else _map_slices(view, source)
     index = _index(view, current.shape)
     # what the limit refuses must not be read for its boundary first
     if view.kind == "values":
@@ -186,6 +208,97 @@ def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) 
     if view.kind == "histogram":
         return replace(result, histogram=histogram_of_segments(part.segments(), found, view.bins))
     return replace(result, statistics=found, previous_statistics=statistics(part.previous))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A tensor that is read in parts: the array itself, or a difference, of which `array` is the current side."""
+
+    array: NDArray[Any]
+    difference: DifferenceReader | None = None
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        if self.difference is None:
+            return np.asarray(self.array[index])
+        return self.difference[index].values()
+
+    def part(self, index: Index, order: tuple[int, ...]) -> _Source:
+        """Return a part of it, its dimensions in another order."""
+        array = self.array[(*index, ...)].transpose(order)
+        if self.difference is None:
+            return _Source(array)
+        previous = self.difference.previous[(*index, ...)].transpose(order)
+        return _Source(array, DifferenceReader(array, previous, self.difference.boundary))
+
+    @property
+    def result(self) -> ViewResult:
+        return ViewResult(None, "", self.array.shape, self.array.dtype.name)
+
+
+def _search(view: View, source: _Source) -> ViewResult:
+    """Find an element; one that is searched for within a part is found within the whole tensor."""
+    shape = source.array.shape
+    element_type(source.array.dtype)
+    if view.kind in ("next", "previous"):
+        backwards = view.kind == "previous"
+        after = _position(view.slice, shape, math.prod(shape) if backwards else -1)
+        found = next_non_finite(source.__getitem__, shape, after, backwards=backwards)
+        index: Index = () if found is None else _unraveled(found, shape)
+    else:
+        ranges = _ranges(view.slice, shape)
+        within = source.part(tuple(map(_slice_of, ranges)), tuple(range(len(shape))))
+        search = first_striking if view.kind == "first" else largest
+        found = search(within.__getitem__, within.array.shape)
+        places = () if found is None else _unraveled(found, within.array.shape)
+        index = tuple(steps[place] for steps, place in zip(ranges, places, strict=found is not None))
+    if found is None:
+        return source.result
+    element = np.asarray(source[(*index, ...)])
+    return replace(source.result, array=np.array(element, dtype=_native(element.dtype)), slice=slice_text(index, shape))
+
+
+def _position(text: str, shape: tuple[int, ...], outside: int) -> int:
+    """Return the position of an element in C order."""
+    if not text.strip():
+        return outside
+    index = parse_slice(text, shape)
+    if any(isinstance(entry, slice) for entry in index):
+        raise InputError(f"{text[:60]!r} names no element to go on from; give an index for each dimension")
+    places = [entry % length for entry, length in zip(index, shape, strict=True) if isinstance(entry, int)]
+    return int(np.ravel_multi_index(places, shape)) if shape else 0
+
+
+def _ranges(text: str, shape: tuple[int, ...]) -> tuple[range, ...]:
+    """Return the indices of a part in each dimension; of all elements if the text is empty."""
+    index = parse_slice(text, shape) if text.strip() else (slice(None),) * len(shape)
+    return tuple(
+        range(*entry.indices(length)) if isinstance(entry, slice) else range(entry % length, entry % length + 1)
+        for entry, length in zip(index, shape, strict=True)
+    )
+
+
+def _slice_of(indices: range) -> slice:
+    """Return the slice that selects a range of indices, which may go down to the first one."""
+    return slice(indices.start, None if indices.stop < 0 else indices.stop, indices.step)
+
+
+def _unraveled(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(place) for place in np.unravel_index(position, shape)) if shape else ()
+
+
+def _map_slices(view: View, source: _Source) -> ViewResult:
+    shape = source.array.shape
+    index = _index(view, shape)
+    leading = tuple(number for number, entry in enumerate(index) if isinstance(entry, int))
+    if not leading:
+        raise InputError("a map of slices needs dimensions that choose one; give an index for some dimension")
+    part = tuple(number for number in range(len(shape)) if number not in leading)
+    ranges = tuple(slice(None) if isinstance(entry, int) else entry for entry in index)
+    ordered = source.part(ranges, (*leading, *part))
+    lengths = ordered.array.shape
+    element_type(source.array.dtype)
+    picture = slice_map(ordered.__getitem__, lengths[: len(leading)], lengths[len(leading) :], view.rows, view.columns)
+    return replace(source.result, array=picture, slice=slice_text(index, shape))
 
 
 def _index(view: View, shape: tuple[int, ...]) -> Index:

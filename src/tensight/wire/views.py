@@ -10,7 +10,7 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors import Histogram, View, ViewKind, ViewResult, Which, parse_slice, slice_text
-from tensight.tensors.views import LONGEST_SLICE
+from tensight.tensors.views import LONGEST_SLICE, SEARCHES
 from tensight.wire.chunks import chunks
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
 from tensight.wire.debugger_pb2 import TensorBase, TensorSummary, ViewRequest
@@ -229,11 +229,13 @@ class _Begun:
 def _begin(view: View, piece: ViewPiece) -> _Begun:
     """Read what the first piece tells; refuse what is not an answer to the request."""
     shape = shape_of(piece.tensor.shape)
+    dtype = numpy_dtype(piece.tensor.data_type)
+    if view.kind in SEARCHES and not piece.dims and not piece.data_type:
+        return _Begun(ViewResult(None, "", shape, dtype.name if dtype else ""), None, ())
     try:
         index = parse_slice(text(piece.slice, LONGEST_SLICE), shape)
     except InputError as error:
         raise WireError(f"a view shows a part that the tensor does not have: {error}") from error
-    dtype = numpy_dtype(piece.tensor.data_type)
     result = ViewResult(None, slice_text(index, shape), shape, dtype.name if dtype else "")
     if view.kind == "statistics":
         previous = _statistics(piece.previous_summary) if piece.HasField("previous_summary") else None
@@ -257,6 +259,12 @@ def _array_type(
         if dtype != np.float32 or len(dims) != 2 or dims[0] > view.rows or dims[1] > view.columns:
             raise WireError(f"a heat map of {view.rows} x {view.columns} cells arrives as {dtype} {list(dims)}")
         return dtype, dims
+    if view.kind == "slices":
+        if dtype != np.float64 or len(dims) != 3 or dims[0] != 3 or dims[1] > view.rows or dims[2] > view.columns:
+            raise WireError(f"a map of {view.rows} x {view.columns} slices arrives as {dtype} {list(dims)}")
+        return dtype, dims
+    if view.kind in SEARCHES and any(isinstance(entry, slice) for entry in index):
+        raise WireError("one element was searched for, and several arrive")
     ranges = (entry.indices(length) for entry, length in zip(index, shape, strict=True) if isinstance(entry, slice))
     chosen = tuple(len(range(*each)) for each in ranges)
     if dims != chosen or math.prod(dims) > view.limit:

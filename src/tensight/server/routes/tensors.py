@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -40,6 +40,7 @@ from tensight.server.tensor_data import (
 )
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
 from tensight.sessions.records import (
+    ElementRecord,
     HistogramRecord,
     Record,
     Statistics,
@@ -50,6 +51,8 @@ from tensight.sessions.records import (
 from tensight.tensors import TensorStatistics
 from tensight.tensors.heat_maps import MOST_CELLS
 from tensight.tensors.histograms import MOST_BINS
+from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
+from tensight.tensors.slices import parse_slice
 from tensight.tensors.views import View
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS)
@@ -202,6 +205,64 @@ async def get_heat_map(
     """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
     view = View("heat_map", slice_, tolerance, rows, columns)
     return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
+
+
+@router.get(
+    "/tensor/slices",
+    response_class=Response,
+    summary="Picture all slices",
+    responses=PART | VALUE_ERRORS,
+)
+async def get_slices(
+    session: CurrentSession,
+    address: Address,
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    rows: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")] = 128,
+    columns: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")] = 128,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a map of the slices that differ in the dimensions to which `slice` gives an index; by default all but two.
+
+    The last of these dimensions goes across, those before it go down. There are three planes: the element of largest
+    magnitude of each cell (NaN and infinities first), the number of NaN and infinities, and the number, in C order, of
+    the slice that the element is in.
+    """
+    view = View("slices", slice_, tolerance, rows, columns)
+    return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
+
+
+@router.get(
+    "/tensor/element",
+    response_model=ElementRecord,
+    summary="Find an element",
+    responses=VALUE_ERRORS,
+)
+async def get_element(
+    session: CurrentSession,
+    address: Address,
+    find: Annotated[
+        Literal["first", "largest", "next", "previous"],
+        Query(
+            description=(
+                "`first`: the first NaN or infinity, or where there is none the element of largest magnitude; "
+                "`largest`: the finite element of largest magnitude; `next`, `previous`: the nearest NaN or infinity "
+                "behind or before the element that `slice` names, beginning anew at the other end of the tensor."
+            )
+        ),
+    ] = "first",
+    which: WhichTensor = "current",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+) -> JsonResponse:
+    """Return where in a tensor an element is; elements are in C order."""
+    view = await session.view(address, View(find, slice_, tolerance), which)
+    record = ElementRecord(address=str(address))
+    if view.array is not None:
+        index = tuple(entry for entry in parse_slice(view.slice, view.shape) if isinstance(entry, int))
+        record = record.model_copy(update={"index": index, "value": str(view.array[()])})
+    return await json_response(record)
 
 
 @router.get(

@@ -49,6 +49,7 @@ from tensight.sessions.records.session import (
 )
 from tensight.sessions.records.tensors import (
     CodeLine,
+    ElementRecord,
     Execution,
     ExecutionPage,
     HistogramRecord,
@@ -80,6 +81,7 @@ __all__ = [
     "ConditionRecord",
     "DumpRecord",
     "Edit",
+    "ElementRecord",
     "Event",
     "EventPage",
     "Execution",

@@ -98,6 +98,16 @@ class HistogramRecord(Record):
     edges: tuple[float, ...]
 
 
+class ElementRecord(Record):
+    """One element of a tensor that was searched for."""
+
+    address: str
+    index: tuple[int, ...] | None = None
+    """Of the element, one number for each dimension; null if there is none such."""
+    value: str = ""
+    """As text (``nan`` and ``inf`` included)."""
+
+
 class Execution(Record):
     """Graphs that ran in one step of a rank."""
 

@@ -1,0 +1,78 @@
+"""Tensors cut into blocks that follow each other in C order, whatever their layout in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.tensors.elements import Route, element_type, magnitudes
+from tensight.tensors.layout import SEGMENT_ELEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+Reader = Callable[[tuple[int | slice, ...]], "NDArray[Any]"]
+"""Returns the block of an index, of any supported dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a tensor whose elements follow each other in C order.
+
+    Attributes
+    ----------
+    index : tuple of int and slice
+        Selects it; trailing dimensions that are whole are left out.
+    start, end : int
+        Positions of its first element and of the one behind its last, in C order.
+    """
+
+    index: tuple[int | slice, ...]
+    start: int
+    end: int
+
+
+def blocks_of(shape: Sequence[int], *, backwards: bool = False) -> Iterator[Block]:
+    """Cut a tensor into blocks of at most 2**20 elements; `backwards` yields the last one first."""
+    if math.prod(shape) == 0:
+        return
+    split, rest = len(shape), 1  # dimensions from `split` on are whole in every block
+    while split and rest * shape[split - 1] <= SEGMENT_ELEMENTS:
+        split -= 1
+        rest *= shape[split]
+    if split == 0:
+        yield Block((), 0, rest)
+        return
+    leading, length, most = tuple(shape[: split - 1]), shape[split - 1], SEGMENT_ELEMENTS // rest
+    outer = math.prod(leading)
+    firsts = range(0, length, most)
+    for number in reversed(range(outer)) if backwards else range(outer):
+        place = tuple(map(int, np.unravel_index(number, leading))) if leading else ()
+        for first in reversed(firsts) if backwards else firsts:
+            last = min(first + most, length)
+            start = (number * length + first) * rest
+            yield Block((*place, slice(first, last)), start, start + (last - first) * rest)
+
+
+def comparable(block: NDArray[Any]) -> NDArray[Any]:
+    """Return the elements of a block as values that can be compared, flat.
+
+    float16 and bfloat16 are widened, complex numbers are their magnitudes, truth values 0 and 1; integers stay as they
+    are, for the largest ones are not exact as floats.
+    """
+    element = element_type(block.dtype)
+    flat = block.reshape(-1)
+    if element.route is Route.MAGNITUDE:
+        return magnitudes(flat)
+    if element.is_bool:
+        return np.ascontiguousarray(flat).view(np.uint8) != 0
+    if element.route in (Route.FLOAT16, Route.BFLOAT16):
+        with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
+            return np.asarray(flat, dtype=np.float32)
+    return flat
