@@ -34,17 +34,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+NUMPY = Framework("numpy", "2.3.0")
+
+
 class RecordedTraining:
     """Trains and records what each node got and gave; values are noted for comparison."""
 
-    def __init__(self, folder: Path | str, record: str, budget: int = 2**30, **network: Any) -> None:
+    def __init__(
+        self, folder: Path | str, record: str, budget: int = 2**30, framework: Framework = NUMPY, **network: Any
+    ) -> None:
         self.network = Network(**network)
         self.reader = ArrayReader()
         self.places = PlaceTable()
         self.columns = StatisticsColumns()
         self.retention = Retention(self.reader, budget)
         settings = AgentSettings(record=record, record_folder=str(folder))
-        self.recorder = Recorder(settings, Framework("numpy", "2.3.0"), self.reader)
+        self.recorder = Recorder(settings, framework, self.reader)
         self.programs: dict[tuple[str, ...], Program] = {}
         self.values: dict[tuple[str, int, str, int], NDArray[Any]] = {}
         self.record(-1, [])
@@ -161,6 +166,8 @@ def test_a_run_recorded_whole_opens_as_a_dump_with_every_value(tmp_path: Path) -
     for key, value in found.items():
         np.testing.assert_array_equal(value, training.values[key])
     dump = open_dump(tmp_path / "run")
+    about = dump.metadata
+    assert (about.framework, about.framework_version, about.by_agent) == (*NUMPY[:2], True)
     assert dump.iterations() == (0, 1, 2, 3)
     assert dump.execution_order(0)[: len(FORWARD)] == tuple(FORWARD)
     assert set(NAMES) <= {node.name for graph in dump.graphs(0) for node in graph.operators}

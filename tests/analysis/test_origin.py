@@ -372,3 +372,15 @@ def test_where_watchpoints_hit_only_what_they_follow_from_is_told(analyse: Analy
     assert told(analysis, hits={Anomaly.ALL_ZERO: [sum_of_zeros]}) == [nan, ("all_zero", "Default/ReLU-op3")]
     product = Effect(0, "kernel_graph_0", "Default/Mul-op1", 1)
     assert told(analysis, hits={Anomaly.EXPLOSION: [product]}) == [explosion, nan]
+
+
+def test_steps_that_were_not_dumped_before_an_origin_are_named(
+    analyse: Analyse, dump_copy: Callable[[str], Path], planted: dict[str, Any]
+) -> None:
+    dump, first = dump_copy("sick-2.10.0"), planted["sick-2.10.0"]["planted"]["inf"]["first_iteration"]
+    for folder in dump.glob(f"rank_0/*/*/{first - 1}"):
+        shutil.rmtree(folder)
+    found = one(analyse(dump), Anomaly.INF)
+    assert (found.certain, found.unseen, found.is_older) == (True, (first - 1, first - 1), False)
+    assert found.sentence.endswith(f"; step {first} was not seen, so it may have begun before")
+    assert "began at" not in found.sentence

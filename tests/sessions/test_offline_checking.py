@@ -206,7 +206,7 @@ def test_steps_of_which_nothing_was_dumped_are_passed_over_and_do_not_count(tmp_
             with pytest.raises(StateError, match="nothing before it"):
                 await session.command(Command(action="step_back"))
             record = await go(session, "go_to_step", steps=50)
-            assert (record.step, record.message) == (50, "nothing was dumped of this step")
+            assert (record.step, record.message) == (50, "nothing was recorded of this step")
             assert (await go(session, "recheck")).step == 50
             assert not session.record().outdated
             assert (await go(session, "continue", steps=1)).step == 101

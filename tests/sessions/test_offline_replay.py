@@ -143,7 +143,7 @@ def test_ranks_are_walked_through_one_at_a_time(tmp_path: Path) -> None:
             assert (await go(session, "next_node", rank=0)).node == "Default/A-op1"
             await go(session, "go_to_step", steps=2)
             assert (await go(session, "next_node")).node == "Default/C-op1"
-            with pytest.raises(StateError, match="nothing was dumped of step 2 on rank 0"):
+            with pytest.raises(StateError, match="nothing was recorded of step 2 on rank 0"):
                 await session.command(Command(action="next_node", rank=0))
 
     asyncio.run(ask())

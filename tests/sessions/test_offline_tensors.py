@@ -168,7 +168,7 @@ def test_a_parameter_that_was_read_is_never_shown_as_what_it_became(tmp_path: Pa
         async with debugging(tmp_path) as session:
             read, output = await session.tensors_of(0, GRAPH, "Default/Add-op1", step=1)
             assert (read.status, output.status) == ("not_kept", "available")
-            with pytest.raises(UnavailableError, match="was not dumped in step 1"):
+            with pytest.raises(UnavailableError, match="was not recorded in step 1"):
                 await session.value(TensorAddress.parse(read.address))
 
     asyncio.run(ask())

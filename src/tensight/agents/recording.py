@@ -198,7 +198,14 @@ class Recorder:
         folder = _own_folder(settings, framework)
         self._growing = folder / _GROWING / f"rank_{framework.rank}"
         target = framework.backend.upper()
-        dump = DumpRecorder(folder, self._growing, framework_version=framework.version, device_target=target)
+        dump = DumpRecorder(
+            folder,
+            self._growing,
+            framework=framework.name,
+            framework_version=framework.version,
+            device_target=target,
+            by_agent=True,
+        )
         self._rank = dump.rank(framework.rank, Device(framework.rank, device_id=framework.device))
         self.folder = folder
         self.is_on = True

@@ -104,6 +104,9 @@ class Observations(Protocol):
     def is_whole(self) -> bool:
         """Whether all operators that ran in an iteration with a row have one."""
 
+    def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
+        """Return the first and the last of the iterations that ran directly before one and have no row."""
+
 
 class ObservedSteps:
     """The iterations of a run, each with the rows of its tensors.
@@ -253,6 +256,11 @@ class ObservedStep:
         results = (one for _, one in self.graph.results) if self.around is not None else ()
         handed_on = {producer[0].name for producer in results if producer is not None}
         return self._left_out.nodes(self.graph, rows, self._before, handed_on)
+
+    @property
+    def unseen_before(self) -> tuple[int, int] | None:
+        """The first and the last of the iterations that ran directly before, and of which nothing was observed."""
+        return self._observed.unseen_before(self.rank, self.iteration)
 
     def order(self, node: Node) -> int:
         """Return where a node stands in the order of execution."""

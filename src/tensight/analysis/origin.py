@@ -18,6 +18,7 @@ from tensight.graph import Node, SourceFrame, TensorAddress
 from tensight.graph.node import PARAMETER
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.spreading import WRITTEN_DOWN
+from tensight.graph.steps import step_of
 from tensight.graph.type_names import plain_type
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -103,6 +104,9 @@ class Origin:
     changed : bool
         True when the anomaly came in with a parameter that is another than the last update left: somebody has written
         to it since, and no optimizer.
+    unseen : tuple of (int, int) or None
+        First and last of the iterations that ran directly before, and of which nothing is known: it may have begun in
+        them, as in a ring of the last steps that begins after the fault. None if there is no such iteration.
     leads : bool or None
         Whether NaN or Inf, or what a watchpoint hit on, was computed from it; None where that cannot be said.
     """
@@ -120,6 +124,7 @@ class Origin:
     also: tuple[str, ...]
     from_rank: int | None = None
     changed: bool = False
+    unseen: tuple[int, int] | None = None
     leads: bool | None = None
 
     @property
@@ -133,8 +138,30 @@ class Origin:
         return user_frame(self.frames)
 
     @property
+    def is_older(self) -> bool:
+        """Whether it is known to have been there before the step: it came in with what the network keeps, unseen."""
+        is_kept = self.op_type == PARAMETER and "." in self.operator
+        return self.unseen is not None and self.arrived and is_kept and not self.changed
+
+    @property
     def sentence(self) -> str:
         """The finding in one sentence."""
+        return self._finding + self._reservation
+
+    @property
+    def _reservation(self) -> str:
+        """What the steps before leave open."""
+        if self.unseen is None:
+            return ""
+        first, last = map(step_of, self.unseen)
+        if first == 1:
+            was = "was" if self.is_older else "may have been"
+            return f"; step {self.address.step} is the first that was seen, so it {was} there before"
+        steps = f"step {first} was" if first == last else f"steps {first} to {last} were"
+        return f"; {steps} not seen, so it may have begun before"
+
+    @property
+    def _finding(self) -> str:
         where = f"step {self.address.step} in {self.operator}"
         if self.from_rank is not None:
             return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
@@ -152,7 +179,8 @@ class Origin:
         if frame is not None and frame.is_range:
             where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:
-            return f"{self.anomaly.words} began at {where} ({self.anomaly.absent} went in)"
+            began = "began" if self.unseen is None else "was first seen"
+            return f"{self.anomaly.words} {began} at {where} ({self.anomaly.absent} went in)"
         if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):
             return f"{self.anomaly.words} was first seen at {where}; not all of its inputs are known"
         return f"{self.anomaly.words} was first seen at {where}; what was recorded of its inputs leaves it open"
@@ -250,6 +278,14 @@ class _Dumped:
     @property
     def is_whole(self) -> bool:
         return self._dump.metadata.is_whole
+
+    def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
+        seen = self._dump.iterations(rank)
+        last_seen = max((one for one in seen if 0 <= one < iteration), default=-1)
+        history = self._dump.history(rank)
+        ran = None if history is None else {one for iterations in history.values() for one in iterations}
+        unseen = [one for one in range(last_seen + 1, iteration) if ran is None or one in ran]
+        return (unseen[0], unseen[-1]) if unseen else None
 
 
 def origins_among(
@@ -422,6 +458,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
                 arrived=not first.node.is_operator,
                 also=also,
                 changed=step.was_changed(first.node),
+                unseen=step.unseen_before,
                 leads=_leads(effects, step, first),
             )
     return None

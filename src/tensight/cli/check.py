@@ -76,8 +76,9 @@ def check(
     """Check watchpoints on every tensor; exit code 1 when something hits."""
     from tensight import analysis as engine
 
-    points = watchpoints_from(watch or [], on or [], recommended=recommended or not watch)
     analysis = open_analysis(dump, cache_dir, threads)
+    is_wanted, by_agent = recommended or not watch, analysis.dump.metadata.by_agent
+    points = watchpoints_from(watch or [], on or [], recommended=is_wanted, live=by_agent)
     some_ranks, some_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
     with progress(analysis, quiet=quiet):
         results = engine.check(analysis, points, ranks=some_ranks, steps=some_steps)
@@ -95,8 +96,19 @@ def check(
         raise typer.Exit(FOUND)
 
 
-def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bool) -> list[Watchpoint]:
+def watchpoints_from(
+    watch: Sequence[str], on: Sequence[str], *, recommended: bool, live: bool = False
+) -> list[Watchpoint]:
     """Return the watchpoints that the options ask for.
+
+    Parameters
+    ----------
+    watch, on : sequence of str
+        The options.
+    recommended : bool
+        Whether the recommended ones are among them.
+    live : bool
+        The recommended ones for a training with Tensight's agent, which a recording is of.
 
     Raises
     ------
@@ -108,7 +120,7 @@ def watchpoints_from(watch: Sequence[str], on: Sequence[str], *, recommended: bo
 
     if len(on) > len(watch):
         raise InputError(f"--on is given {len(on)} times, --watch {len(watch)} times; each --on belongs to one --watch")
-    points = list(recommended_watchpoints()) if recommended else []
+    points = list(recommended_watchpoints(live=live, initial=live)) if recommended else []
     for number_, text in enumerate(watch):
         parsed, persistence = parse_watch(text)
         selector = Selector(SelectorKind.NAME, on[number_]) if number_ < len(on) else natural_selector(parsed)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 4
+SUMMARY_FORMAT = 5
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
@@ -38,12 +38,13 @@ def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> 
 def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     from rich.markup import escape
 
+    from tensight.dumps import FRAMEWORKS
+
     ranks = summary["ranks"]
     out.print(f"[bold]{escape(summary['path'])}[/]")
-    kind = "synchronous" if summary["synchronous"] else "asynchronous"
-    net, version, device = (summary[name] or "?" for name in ("net_name", "framework_version", "device_target"))
-    held = f"{kind} dump of {_sides(summary['input_output'])}"
-    out.print(f"  {escape(net)}, MindSpore {escape(version)} on {escape(device)}, {held}")
+    framework = FRAMEWORKS.get(summary["framework"], summary["framework"])
+    version, device = (summary[name] or "?" for name in ("framework_version", "device_target"))
+    out.print(f"  {escape(f'{framework} {version} on {device}, {_kind(summary)}')}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
     out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
     recorded = sum(rank["recorded"] for rank in ranks)
@@ -73,6 +74,14 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
                 "not recorded" if executed is None else spans(executed),
             )
     out.print(rows)
+
+
+def _kind(summary: dict[str, Any]) -> str:
+    sides = _sides(summary["input_output"])
+    if summary["by_agent"]:
+        return f"recording of {sides}"
+    kind = "synchronous" if summary["synchronous"] else "asynchronous"
+    return f"{kind} dump of {sides}, network {summary['net_name'] or '?'}"
 
 
 def _sides(input_output: int) -> str:

@@ -82,7 +82,7 @@ def origin(
     if not found and unknown:
         out.print("[yellow]No anomaly found in what was recorded, which does not tell everything:[/]")
     elif not found:
-        out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was dumped.")
+        out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was recorded.")
     for anomaly, amount in unknown.items():
         out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
     print_problems(analysis.problems)
@@ -151,6 +151,8 @@ def origins_data(
     analysis: Analysis, found: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
 ) -> dict[str, object]:
     """Return origins for machines."""
+    from tensight.graph import step_of
+
     return {
         "dump": analysis.dump.path,
         "origins": [
@@ -165,6 +167,8 @@ def origins_data(
                 "step": entry.address.step,
                 "certain": entry.certain,
                 "arrived": entry.arrived,
+                "unseen": None if entry.unseen is None else [step_of(one) for one in entry.unseen],
+                "is_older": entry.is_older,
                 "candidates": list(entry.candidates),
                 "inputs": [
                     {"index": item.index, "source": item.source, "state": item.state.value} for item in entry.inputs

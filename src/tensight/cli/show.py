@@ -165,7 +165,7 @@ def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None
     out.print(f"[bold]{escape(str(file.address or file.name))}[/]")
     out.print(f"  {escape(file.op_type)}, {values.dtype}, shape {list(values.shape)}, {size(values.nbytes)}")
     if file.older:
-        out.print(f"  [yellow]dumped {len(file.older) + 1} times in this step; the newest is shown[/]")
+        out.print(f"  [yellow]written {len(file.older) + 1} times in this step; the newest is shown[/]")
 
 
 def _print_statistics(out: Console, found: TensorStatistics) -> None:

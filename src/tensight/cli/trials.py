@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tensight.agents.settings import as_variables
 from tensight.cli.own_server import own_server
 from tensight.client import WaitError
+from tensight.dumps import FRAMEWORKS
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5
 NOTICED_WITHIN_S = 10.0
 LINES_SHOWN = 12
-FRAMEWORKS = {"torch": "PyTorch", "mindspore": "MindSpore"}
 _WHERE = "run tensight of the environment that the training has"
 _NOT_INHERITED = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER")
 

@@ -112,7 +112,8 @@ def _watchpoint(record: WatchpointRecord) -> Iterator[Cells]:
 
 
 def _dump(dump: DumpRecord) -> Iterator[Cells]:
-    yield dump.name, ", ".join(map(str, dump.ranks[:64])), dump.framework_version, dump.session, dump.problem
+    ranks, by = ", ".join(map(str, dump.ranks[:64])), f"{dump.framework} {dump.framework_version}".strip()
+    yield dump.name, ranks, by, dump.session, dump.problem
 
 
 def _origin(origin: OriginRecord) -> Iterator[Cells]:

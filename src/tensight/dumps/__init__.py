@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensight.dumps.dump import Dump, open_dump
-from tensight.dumps.metadata import Device, DumpMetadata
+from tensight.dumps.metadata import FRAMEWORKS, Device, DumpMetadata
 from tensight.dumps.npy_files import TensorHeader
 from tensight.dumps.overflow import OverflowRecord
 from tensight.dumps.reading import OpenTensor, open_tensor, read_segments, read_tensor, tensor_header
@@ -12,6 +12,7 @@ from tensight.dumps.tensor_file import CONSTANTS, TensorFile
 
 __all__ = [
     "CONSTANTS",
+    "FRAMEWORKS",
     "Device",
     "Dump",
     "DumpMetadata",

@@ -280,6 +280,8 @@ class Dump:
         meta = self.metadata
         return {
             "path": self.path,
+            "framework": meta.framework,
+            "by_agent": meta.by_agent,
             "framework_version": meta.framework_version,
             "device_target": meta.device_target,
             "net_name": meta.net_name,

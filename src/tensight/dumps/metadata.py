@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 FOLDER = ".dump_metadata"
 
+FRAMEWORKS: Mapping[str, str] = MappingProxyType({"torch": "PyTorch", "mindspore": "MindSpore"})
+"""What people call a framework, by the name under which agents and recordings know it."""
+
 _MAX_JSON_BYTES = 64 * 2**20
 
 
@@ -26,6 +29,11 @@ class DumpMetadata:
 
     Attributes
     ----------
+    framework : str
+        ``mindspore`` or, of what Tensight recorded, ``torch``; another name where another framework has an agent.
+    by_agent : bool
+        Whether Tensight's agent recorded it in the training process: it has the names, the roles and the order that the
+        agent saw there.
     framework_version : str
         Such as ``2.0.0``; empty if unknown.
     device_target : str
@@ -44,6 +52,8 @@ class DumpMetadata:
         The whole dump configuration as written; empty if missing.
     """
 
+    framework: str = "mindspore"
+    by_agent: bool = False
     framework_version: str = ""
     device_target: str = ""
     net_name: str = ""
@@ -52,6 +62,11 @@ class DumpMetadata:
     input_output: int = 0
     saved_data: str = "tensor"
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def framework_name(self) -> str:
+        """What people call the framework."""
+        return FRAMEWORKS.get(self.framework, self.framework)
 
     @property
     def is_whole(self) -> bool:
@@ -112,6 +127,8 @@ def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -
     # CPU can only dump synchronously, whatever the settings say or lack.
     synchronous = device in {"CPU", "GPU", ""} or e2e.get("enable") is True
     return DumpMetadata(
+        framework=_text(machine, "framework") or "mindspore",
+        by_agent=machine.get("tensight_agent") is True,
         framework_version=_text(machine, "ms_version"),
         device_target=device,
         net_name=net_name,

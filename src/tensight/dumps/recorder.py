@@ -99,13 +99,26 @@ class DumpRecorder:
         Holds ``rank_0``, … afterwards; only its owner can read it.
     scratch : Path
         Where files grow; on the same disk. What is left in it of an earlier process is deleted.
-    framework_version, device_target : str
+    framework, framework_version, device_target : str
+        As in `DumpMetadata`.
+    by_agent : bool
         As in `DumpMetadata`.
     """
 
-    def __init__(self, folder: Path, scratch: Path, *, framework_version: str = "", device_target: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        scratch: Path,
+        *,
+        framework: str = "mindspore",
+        framework_version: str = "",
+        device_target: str = "",
+        by_agent: bool = False,
+    ) -> None:
         self.folder = folder
         self._scratch = scratch
+        self._framework = framework
+        self._by_agent = by_agent
         self._framework_version = framework_version
         self._device_target = device_target
         self._devices: dict[int, Device] = {}
@@ -142,7 +155,11 @@ class DumpRecorder:
             },
             "e2e_dump_settings": {"enable": True, "trans_flag": True},
         }  # fmt: skip
-        machine = {"device_target": self._device_target, "ms_version": self._framework_version}
+        # The version is called as MindSpore calls it, for its own tools; the rest is ours.
+        machine = {
+            "device_target": self._device_target, "ms_version": self._framework_version,
+            "framework": self._framework, "tensight_agent": self._by_agent,
+        }  # fmt: skip
         servers: dict[str, list[dict[str, str]]] = {}
         for device in sorted(self._devices.values()):
             listed = {"device_id": str(device.device_id), "rank_id": str(device.rank)}

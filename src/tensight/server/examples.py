@@ -30,7 +30,7 @@ _SESSION = {
     "step": 3,
     "total_steps": 4,
     "graph": _GRAPH,
-    "framework": "MindSpore",
+    "framework": "mindspore",
     "framework_version": "2.0.0",
     "backend": "CPU",
     "created": 1700000000.0,
@@ -111,7 +111,14 @@ _NODE_HITS = {
     "line": _FRAME,
     "tensors": [{"slot": 0, "address": _ADDRESS, "hits": [_HIT]}],
 }
-_DUMP = {"name": "resnet-nan", "ranks": [0], "framework_version": "2.0.0", "modified": 1700000000.0, "session": "1"}
+_DUMP = {
+    "name": "resnet-nan",
+    "ranks": [0],
+    "framework": "mindspore",
+    "framework_version": "2.0.0",
+    "modified": 1700000000.0,
+    "session": "1",
+}
 _EVENTS = {
     "events": [{"number": 12, "time": 1700000000.0, "kind": "hits", "data": {"step": 3, "total": 1}}],
     "last": 12,

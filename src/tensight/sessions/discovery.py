@@ -44,7 +44,7 @@ class FoundDump:
         The folder that holds ``rank_0``, …
     ranks : tuple of int
         Empty if it cannot be read.
-    framework_version : str
+    framework, framework_version : str
     modified : float or None
         When something was last added to it, as far as its first two levels tell; seconds since 1970.
     problem : str
@@ -58,6 +58,7 @@ class FoundDump:
     name: str
     path: Path
     ranks: tuple[int, ...] = ()
+    framework: str = ""
     framework_version: str = ""
     modified: float | None = None
     problem: str = ""
@@ -161,8 +162,10 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
         if os.path.realpath(dump.path) != os.path.realpath(path):
             # It was found further below, and has a name of its own.
             return None
-        version = dump.metadata.framework_version
-        return FoundDump(name, path, dump.ranks, version, _modified(path), run=run, title=name)
+        about = dump.metadata
+        return FoundDump(
+            name, path, dump.ranks, about.framework, about.framework_version, _modified(path), run=run, title=name
+        )
     except DumpError as error:
         # Other programs have folders called rank_0 as well.
         if not any(_may_be_a_rank(path / rank) for rank in _names(path) if _RANK.fullmatch(rank)):

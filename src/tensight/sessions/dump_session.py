@@ -91,7 +91,7 @@ class DumpSession(Session):
     ) -> None:
         self.dump_name = name
         self.metadata = dump.metadata
-        self.framework = "mindspore" if run is None else run.framework
+        self.framework = ("" if run is None else run.framework) or self.metadata.framework
         self._run = run
         self._recorded_hits: Mapping[int, tuple[SessionHit, ...]] = {}
         # What checks found since the watchpoints last changed, and how many hits each checked step had.
@@ -142,6 +142,11 @@ class DumpSession(Session):
         if rank not in self.ranks:
             raise NotFoundError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks[:20]))}")
         return () if self._opened is None else self._opened.graphs[rank]
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether Tensight's agent recorded it."""
+        return self.metadata.by_agent
 
     # --- opening and closing ---
 

@@ -129,7 +129,7 @@ class OpenedDump:
         elif step == 0:
             hints.append("before the first update; continue to check step by step, or go to a step to look at it")
         elif step not in self.steps:
-            hints.append("nothing was dumped of this step")
+            hints.append("nothing was recorded of this step")
         large = {graph.name: len(graph) for graphs in self.graphs.values() for graph in graphs}
         hints += [
             f"{name} has {nodes:,} nodes, more than the {most_drawn_nodes:,} that are drawn; it can be listed and "
@@ -163,7 +163,7 @@ class OpenedDump:
                 raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
             if node is not None and self.index.is_unwritten(address):
                 raise UnavailableError(f"nobody wrote {address}: operators {node.type} leave this output as memory was")
-            raise UnavailableError(f"{address} was not dumped in step {address.step}")
+            raise UnavailableError(f"{address} was not recorded in step {address.step}")
         file = self.table.files[row]
         if file.recorded is not None:
             raise UnavailableError(f"of {address} only statistics were recorded, there are no values")

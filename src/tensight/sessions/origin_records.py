@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tensight.analysis import Anomaly
 from tensight.analysis.consequences import Effect, explains
+from tensight.graph.steps import step_of
 from tensight.sessions.records import CodeLine, OriginRecord
 from tensight.sessions.sources import frame_records
 
@@ -63,6 +64,8 @@ def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
         step=origin.address.step,
         certain=origin.certain,
         arrived=origin.arrived,
+        unseen=None if origin.unseen is None else (step_of(origin.unseen[0]), step_of(origin.unseen[1])),
+        is_older=origin.is_older,
         stack=frames,
         line=line,
         excerpt=() if line is None else excerpt(line, texts),

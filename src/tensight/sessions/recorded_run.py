@@ -36,6 +36,7 @@ class RecordedRun:
     name : str
         Of the job; the run's own if that is not known.
     framework : str
+        Empty if that is not known.
     problems : list of str
         What could not be used.
     """
@@ -52,7 +53,7 @@ class RecordedRun:
         self._is_unfinished = is_left and about.get("is_live") is True
         name = about.get("name")
         self.name = name if isinstance(name, str) and name else self._folder
-        self.framework = framework if isinstance(framework, str) and framework else "mindspore"
+        self.framework = framework if isinstance(framework, str) else ""
 
     def complete(self, dump: Dump, report: Callable[[str, int, int], None]) -> Dump:
         """Return the dump of the run, with the statistics that its server had no time to write into it.
@@ -78,8 +79,7 @@ class RecordedRun:
         recording = Recording(
             self._workspace,
             self._number,
-            framework_version=dump.metadata.framework_version,
-            device_target=dump.metadata.device_target,
+            dump.metadata,
             most_rows=sys.maxsize,
         )
         with closing(recording):

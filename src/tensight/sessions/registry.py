@@ -205,6 +205,7 @@ class Sessions:
             name=found.name,
             title=found.title,
             ranks=found.ranks,
+            framework=found.framework,
             framework_version=found.framework_version,
             modified=found.modified,
             session=None if session is None else session.id,

@@ -113,7 +113,7 @@ class Replay:
             return StateError(f"{node} is no operator, so it does not run")
         ran = {turn for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
         steps = ", ".join(str(step_of(turn)) for turn in sorted(ran)[:5]) + (", …" if len(ran) > 5 else "")
-        when = f"its graph ran in step {steps}" if ran else "its graph was dumped in no step"
+        when = f"its graph ran in step {steps}" if ran else "its graph was recorded in no step"
         return StateError(f"{node} did not run in step {step_of(iteration)}; {when}")
 
     def _executed(self, rank: int, iteration: int) -> tuple[tuple[str, str], ...]:
@@ -122,7 +122,7 @@ class Replay:
             self._order = ((rank, iteration), self._order_of(rank, iteration))
         if not self._order[1]:
             step = step_of(iteration)
-            what = f"nothing was dumped of step {step}" if step else "nothing has run before step 1"
+            what = f"nothing was recorded of step {step}" if step else "nothing has run before step 1"
             raise StateError(f"{what} on rank {rank}; continue, or go to a step that has data")
         return self._order[1]
 

@@ -574,7 +574,7 @@ class Session(ABC):
         """Return the recommended watchpoints that can be checked in this session and have something to watch."""
         return [
             point
-            for point in recommended_watchpoints(initial=True, platform=self.platform)
+            for point in recommended_watchpoints(initial=True, platform=self.platform, live=self.has_agent)
             if not self._unavailable_because(point.check.condition)
             and self.watchpoint_list.selects_any(point.selection, self.ranks)
         ]
@@ -583,6 +583,11 @@ class Session(ABC):
         live = self.capabilities().live
         own = self.checks_own_conditions
         return unavailable_because(condition, platform=self.platform, live=live, step=self.step, own=own)
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether Tensight's agent is in the training, or recorded it."""
+        return False
 
     @property
     def checks_own_conditions(self) -> bool:

@@ -363,8 +363,7 @@ class Attachments:
             Recording,
             self._workspace,
             session_id,
-            framework_version=identity.framework_version,
-            device_target=identity.backend,
+            identity.metadata,
             most_rows=self._settings.kept_rows,
         )
         return OnlineSession(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tensight import wire
-from tensight.dumps import Device
+from tensight.dumps import Device, DumpMetadata
 from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
@@ -92,6 +92,16 @@ class Identity:
     def is_agent(self) -> bool:
         """Whether it is one of Tensight's agents, and not MindSpore's own client."""
         return bool(self.key)
+
+    @property
+    def metadata(self) -> DumpMetadata:
+        """What a recording of the run says about itself."""
+        return DumpMetadata(
+            framework=self.framework,
+            by_agent=self.is_agent,
+            framework_version=self.framework_version,
+            device_target=self.backend,
+        )
 
     @property
     def stops_at_nodes(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tensight.analysis.anomalies import shown
 from tensight.analysis.consequences import NO_EFFECTS, Effects
 from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
@@ -101,7 +103,10 @@ def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[
         if iteration not in tables:
             # Of the step before only counts what it left in parameters.
             before = store.told(rank, iteration - 1, only_parameters=True)
-            tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs)
+            told = store.iterations_of(rank)
+            is_first = iteration > 0 and not np.any((told >= 0) & (told < iteration))
+            unseen = (0, iteration - 1) if is_first else None
+            tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs, unseen)
         return tables[iteration]
 
     return around

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tensight.dumps import Device
+    from tensight.dumps import Device, DumpMetadata
     from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph
     from tensight.sessions.records import StatisticsRow
@@ -194,8 +194,8 @@ class Recording:
     ----------
     workspace : Workspace
     session_id : str
-    framework_version, device_target : str
-        As in the metadata of a dump.
+    about : DumpMetadata
+        Framework, device, and whether the process has Tensight's agent.
     most_rows : int
         Of statistics.
 
@@ -205,17 +205,17 @@ class Recording:
         The folder cannot be created or written.
     """
 
-    def __init__(
-        self, workspace: Workspace, session_id: str, *, framework_version: str, device_target: str, most_rows: int
-    ) -> None:
+    def __init__(self, workspace: Workspace, session_id: str, about: DumpMetadata, *, most_rows: int) -> None:
         self.folder = workspace.run_folder(session_id)
         self.name = f"{RUNS}/{session_id}"
         with storing(self.folder):
             self.dump = DumpRecorder(
                 self.folder / DUMP,
                 self.folder / ARRIVING,
-                framework_version=framework_version,
-                device_target=device_target,
+                framework=about.framework,
+                framework_version=about.framework_version,
+                device_target=about.device_target,
+                by_agent=about.by_agent,
             )
         self.statistics = StatisticsStore(self.folder / FILE, most_rows)
 

@@ -128,13 +128,7 @@ class RecordedRuns:
         identity = run.identity
 
         def open_recording() -> Recording:
-            return Recording(
-                self._workspace,
-                run.id,
-                framework_version=identity.framework_version,
-                device_target=identity.backend,
-                most_rows=settings.kept_rows,
-            )
+            return Recording(self._workspace, run.id, identity.metadata, most_rows=settings.kept_rows)
 
         recording = await asyncio.to_thread(open_recording)
         session = OnlineSession(

@@ -315,8 +315,13 @@ class OnlineSession(Session):
         """Whether all processes can check conditions that the original does not have."""
         return all(process.identity.abilities.conditions for process in self.processes.values())
 
+    @property
+    def has_agent(self) -> bool:
+        """Whether the training has Tensight's agent in it, and not MindSpore's own client."""
+        return self.identity.is_agent
+
     def _recommended(self) -> list[Watchpoint]:
-        if not self.identity.is_agent:
+        if not self.has_agent:
             return super()._recommended()
         # The nodes of an agent appear as they run; that there is none to watch yet says nothing.
         recommended = recommended_watchpoints(initial=True, platform=self.platform, live=self.checks_own_conditions)

@@ -46,11 +46,14 @@ class ToldSteps:
     tensors : list of ToldTensor
     rows : structured array `ROW`, shape (n,)
     dtypes : list of str
+    unseen : tuple of (int, int) or None
+        First and last of the iterations before, if nothing was told of any.
     """
 
     tensors: list[ToldTensor]
     rows: NDArray[np.void]
     dtypes: list[str]
+    unseen: tuple[int, int] | None
     _graphs: RankGraphs
 
     def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -85,8 +88,14 @@ class ToldSteps:
         """Whether everything that ran was told; what nobody watched was not."""
         return False
 
+    def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:  # noqa: ARG002 - there is only one
+        """Return the iterations before, if nothing was told of any; a running training tells of some steps only."""
+        return self.unseen
 
-def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -> ToldSteps:
+
+def told_steps(
+    told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs, unseen: tuple[int, int] | None = None
+) -> ToldSteps:
     """Return rows of the store for the search.
 
     Parameters
@@ -96,6 +105,8 @@ def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -
     rank : int
     graphs : RankGraphs
         Of the rank.
+    unseen : tuple of (int, int), optional
+        First and last of the iterations before, if nothing was told of any.
     """
     rows = np.zeros(len(told), ROW)
     if told:
@@ -107,7 +118,7 @@ def told_steps(told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs) -
         rows["state"] = np.where(np.array(columns[TOLD.index("partial")], np.bool_), UNKNOWN, KNOWN)
     ran = _graphs_that_ran(told, graphs)
     tensors = [_tensor(row, rank, graphs, ran.get(row[0])) for row in told]
-    return ToldSteps(tensors, rows, [row[5] for row in told], graphs)
+    return ToldSteps(tensors, rows, [row[5] for row in told], unseen, graphs)
 
 
 def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:

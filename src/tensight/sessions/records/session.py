@@ -153,6 +153,7 @@ class DumpRecord(Record):
     title: str = ""
     """What a person calls it: the name of the job that was recorded, otherwise `name`."""
     ranks: tuple[int, ...] = ()
+    framework: str = ""
     framework_version: str = ""
     modified: float | None = None
     session: str | None = None

@@ -146,6 +146,10 @@ class OriginRecord(Record):
     step: int
     certain: bool
     arrived: bool
+    unseen: tuple[int, int] | None = None
+    """First and last of the steps that ran directly before, and of which nothing is known: it may have begun there."""
+    is_older: bool = False
+    """Whether it is known to have been there before the step."""
     stack: tuple[Frame, ...] = ()
     line: Frame | None = None
     excerpt: tuple[CodeLine, ...] = ()

@@ -14,6 +14,8 @@ function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
     step: 52,
     certain: true,
     arrived: false,
+    unseen: null,
+    is_older: false,
     stack: [],
     line: null,
     excerpt: [],
@@ -99,6 +101,7 @@ describe('what to do', () => {
     expect(remedy('nan', 'Sub')).toBe('infinities')
     expect(remedy('nan', 'Parameter', { arrived: true })).toBe('arrived')
     expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
+    expect(remedy('nan', 'Parameter', { arrived: true, unseen: [1, 99] })).toBe('unseen')
     expect(remedy('explosion', 'mul')).toBe('explosion')
     expect(remedy('nan', 'Custom')).toBe('other')
   })

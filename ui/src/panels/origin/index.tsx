@@ -125,11 +125,16 @@ function Sentence(props: { finding: Finding; nodes: number; isShort: boolean }) 
     start = t('hit', { condition: words.label(finding.hit.condition), step: stepOf(finding) })
     reason = nodes > 1 ? t('alsoHit', { count: nodes }) : ''
   } else {
-    const { anomaly, step, certain, arrived, line } = finding.origin
+    const { anomaly, step, certain, arrived, line, unseen, is_older } = finding.origin
     const said = { anomaly: t(`anomalies.${anomaly}`, { defaultValue: anomaly }), step }
-    start = t(arrived ? 'arrived' : certain ? 'began' : 'firstSeen', said)
+    start = t(arrived ? 'arrived' : certain && !unseen ? 'began' : 'firstSeen', said)
     if (arrived) reason = t(line ? 'notComputedButRead' : 'notComputed')
     else reason = certain ? t(`absent.${anomaly}`) : t('leftOpen')
+    if (unseen) {
+      const [first, last] = unseen
+      const before = first === 1 ? (is_older ? 'wasBefore' : 'mayBeBefore') : 'unseen'
+      reason += `; ${t(before, { step, first, last })}`
+    }
   }
   return (
     <div className={classes['sentence']} aria-live="polite" data-testid="origin-sentence">

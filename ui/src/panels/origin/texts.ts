@@ -28,6 +28,9 @@ export const originTexts = texts(
     notComputed: 'nothing that was seen of this step computed it',
     notComputedButRead: 'nothing that was seen of this step computed it; the line that is shown reads it',
     leftOpen: 'not everything that went in is known',
+    wasBefore: 'step {{step}} is the first that was seen, so it was there before',
+    mayBeBefore: 'step {{step}} is the first that was seen, so it may have been there before',
+    unseen: 'steps {{first}} to {{last}} were not seen, so it may have begun before',
     alsoHit: 'the first of {{count}} nodes with hits',
     next: 'What to do',
     remedies: {
@@ -52,6 +55,8 @@ export const originTexts = texts(
         'Look at the operators in question from the first one on. Not all that went in was dumped: run without partial memory, and without a dump of your own that leaves operators out, to know it for certain.',
       uncertainDump:
         'Look at the operators in question from the first one on; dump the inputs and outputs of all operators (dump_mode 0, input_output 0) to know it for certain.',
+      unseen:
+        'Look for what happened in the steps before, which were not seen: record or dump more of them (--record full), or let the training stop at the first hit (--recommended).',
       other:
         'Look at what went in: a value at the edge of what this operator can compute, such as 0, a negative or a huge number.',
     },
@@ -113,6 +118,9 @@ export const originTexts = texts(
     notComputed: '本步中看到的算子都没有算出它',
     notComputedButRead: '本步中看到的算子都没有算出它；所示代码行读取了它',
     leftOpen: '输入并未全部已知',
+    wasBefore: '第 {{step}} 步是看到的第一步，因此它在此之前就已存在',
+    mayBeBefore: '第 {{step}} 步是看到的第一步，因此它可能在此之前就已存在',
+    unseen: '未看到第 {{first}} 至 {{last}} 步，因此它可能更早开始',
     alsoHit: '共 {{count}} 个节点命中，这是第一个',
     next: '处理建议',
     remedies: {
@@ -133,6 +141,8 @@ export const originTexts = texts(
         '请从第一个可疑算子开始逐个查看。输入并未全部转储：不使用节省内存模式，也不使用遗漏算子的自定义转储，即可确定起源。',
       uncertainDump:
         '请从第一个可疑算子开始逐个查看；转储所有算子的输入与输出（dump_mode 0、input_output 0）即可确定起源。',
+      unseen:
+        '请查看未看到的前几步发生了什么：记录或转储更多步（--record full），或让训练在首次命中时停下（--recommended）。',
       other: '查看输入：是否有处于该算子计算边界上的值，例如 0、负数或极大的数。',
     },
     wentIn: '输入',

@@ -37,7 +37,7 @@ export function DumpTable({ dumps }: { dumps: DumpRecord[] }) {
           <Table.Tr>
             <Table.Th>{t('name')}</Table.Th>
             <Table.Th w={60}>{t('ranks')}</Table.Th>
-            <Table.Th w={130}>{t('version')}</Table.Th>
+            <Table.Th w={130}>{t('framework')}</Table.Th>
             <Table.Th w={120}>{t('modified')}</Table.Th>
             <Table.Th w={104} aria-label={t('openDump')} />
           </Table.Tr>
@@ -72,7 +72,9 @@ function DumpRow({ dump }: { dump: DumpRecord }) {
         )}
       </Table.Td>
       <Table.Td className={classes['number'] ?? ''}>{dump.ranks.length}</Table.Td>
-      <Table.Td>{dump.framework_version}</Table.Td>
+      <Table.Td>
+        {dump.framework} {dump.framework_version}
+      </Table.Td>
       <Table.Td title={typeof dump.modified === 'number' ? moment(dump.modified) : ''}>
         {typeof dump.modified === 'number' ? ago(dump.modified) : '–'}
       </Table.Td>
