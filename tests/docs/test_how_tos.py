@@ -1,0 +1,70 @@
+"""Every code block of the how-tos, run as it is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from blocks import ROOT
+
+from tensight.watchpoints import condition, recommended_watchpoints
+
+if TYPE_CHECKING:
+    from conftest import Follow
+
+A_HEALTHY_MODEL = "model = torch.nn.Linear(8, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+def test_debug_in_a_notebook(follow: Follow) -> None:
+    with follow("docs/how-to/debug-in-a-notebook.md") as walk:
+        walk.terminal()
+        walk.cell()
+        walk.begin_cell()
+        walk.wait_until_paused()
+        shown = walk.cell("another")
+        assert shown.startswith("12 ")
+        walk.cell("another")
+        walk.end_cell()
+        walk.cell(before=f"debugger.close()\n{A_HEALTHY_MODEL}")
+
+
+def test_debug_on_another_machine(follow: Follow) -> None:
+    with follow("docs/how-to/debug-on-another-machine.md", SERVER="127.0.0.1") as walk:
+        walk.terminal()
+        walk.set(TOKEN=(walk.folder / "home" / "tensight" / "token").read_text().strip())
+        walk.terminal()
+        walk.terminal()
+        assert re.findall(r"^(\S+) finished 55$", walk.cell(), re.MULTILINE)
+
+
+def test_check_in_ci(follow: Follow) -> None:
+    with follow("docs/how-to/check-in-ci.md") as walk:
+        walk.terminal()
+        walk.blocks.reverse()  # the script is shown after the command that needs it
+        walk.file("check.py", "python")
+        assert "finished at step 55, 0 tensors hit" in walk.terminal()
+
+
+def test_when_something_is_unexpected(follow: Follow) -> None:
+    with follow("docs/how-to/when-something-is-unexpected.md") as walk:
+        walk.run("tensight start")
+        walk.run("tensight run --recommended train.py --fault-at 5", leave=True)
+        walk.cell()
+
+
+def test_choose_a_watchpoint(follow: Follow) -> None:
+    with follow("docs/how-to/choose-a-watchpoint.md") as walk:
+        walk.run("tensight start")
+        walk.run("tensight run --break-at-start train.py", leave=True)
+        walk.cell()
+
+
+def test_each_symptom_leads_to_conditions_that_there_are() -> None:
+    page = (ROOT / "docs/how-to/choose-a-watchpoint.md").read_text()
+    rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| ")][1:]
+    named = [each for row in rows for each in re.findall(r"`(\w+)`( \*)?", row)]
+    recommended = {point.check.condition.id for point in recommended_watchpoints(live=True, initial=True)}
+    assert len(named) > 15
+    for name, mark in named:
+        assert condition(name).id == name
+        assert bool(mark) == (name in recommended), name
