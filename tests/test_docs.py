@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import tensight
+from tensight.agents.settings import AgentSettings
 from tensight.cli.app import app
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +105,17 @@ def test_every_endpoint_of_the_api_is_documented_with_its_parameters(tmp_path: P
         assert set(re.findall(r"`(\w+)`", row.split("|")[2])) == asked | set(fields.get("properties", ())), endpoint
 
 
+def test_every_setting_of_a_debugged_training_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs" / "reference" / "python-api.md").read_text().partition("## tensight.torch.debug")[2]
+    table = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
+    defaults = {name: row[2] for row in table for name in re.findall(r"`(\w+)`", row[1])}
+    for module in (tensight.torch, tensight.mindspore):
+        for name in list(inspect.signature(module.debug).parameters)[1:]:
+            default = getattr(AgentSettings(), name)
+            written = json.dumps(default) if isinstance(default, str) else repr(default)
+            assert f"`{written}`" in defaults[name] or name == "job", name
+
+
 def test_every_column_of_the_statistics_table_is_documented() -> None:
     from tensight.analysis.statistics_table import FILE_COLUMNS, ROW
 
@@ -139,18 +153,3 @@ def test_every_package_of_the_page_is_used() -> None:
     packages = json.loads((page / "package.json").read_text())["dependencies"]
     assert packages
     assert not [name for name in packages if not re.search(rf"""['"]{re.escape(name)}['"/]""", sources)]
-
-
-def test_the_examples_for_python_run(dump_210: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tensight.watchpoints import parse_check, unregister
-
-    page = (ROOT / "docs" / "how-to" / "analyse-from-python.md").read_text()
-    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names: dict[str, object] = {"path": dump_210}
-    exec(first, names)  # noqa: S102 - the examples of our own page
-    printed = capsys.readouterr().out
-    assert "Inf began at step 3" in printed
-    assert "tensor_too_large(max_gt=1000)" in printed
-    exec(second, names)  # noqa: S102
-    assert parse_check("NL(l2_norm_gt=100)") == names["norm"]
-    unregister("norm_too_large")

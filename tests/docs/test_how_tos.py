@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 from blocks import ROOT
@@ -10,6 +11,8 @@ from blocks import ROOT
 from tensight.watchpoints import condition, recommended_watchpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Follow
 
 A_HEALTHY_MODEL = "model = torch.nn.Linear(8, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -68,3 +71,19 @@ def test_each_symptom_leads_to_conditions_that_there_are() -> None:
     for name, mark in named:
         assert condition(name).id == name
         assert bool(mark) == (name in recommended), name
+
+
+def test_analyse_from_python(follow: Follow, dump_210: Path) -> None:
+    with follow("docs/how-to/analyse-from-python.md") as walk:
+        (walk.folder / "dump").symlink_to(dump_210)
+        shown = walk.cell()
+        assert "Inf began at step 3" in shown
+        assert "tensor_too_large(max_gt=1000)" in shown
+        walk.cell()
+
+
+def test_debug_a_dump(follow: Follow, dump_210: Path) -> None:
+    with follow("docs/how-to/debug-a-dump.md") as walk:
+        shutil.copytree(dump_210, walk.folder / "dumps" / "lenet" / "monday")
+        walk.terminal()
+        assert "lenet/monday" in walk.cell()

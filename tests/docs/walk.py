@@ -45,7 +45,7 @@ class Walk:
     folder : Path
         Where the person works; ``train.py`` is there.
     python : Path
-        The environment that is active.
+        The environment that is active; `activate` takes another one.
 
     Attributes
     ----------
@@ -60,7 +60,8 @@ class Walk:
         self._ports = {port: _free_port() for port in PRINTED_PORTS}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._notebooks: dict[str, Notebook] = {}
-        self._environment = self._prepare(python, variables)
+        self._environment = self._prepare(variables)
+        self.activate(python)
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +92,7 @@ class Walk:
         """Connect as a script of the person would."""
         return tensight.connect(f"http://127.0.0.1:{self._ports['8080']}", self._environment.get("TENSIGHT_TOKEN"))
 
-    def terminal(self, *, leave: str = "", code: int = 0, language: str = "sh") -> str:
+    def terminal(self, *, leave: str = "", finds: str = "", language: str = "sh") -> str:
         """Run the next block in terminals, a line each; return what its last command printed.
 
         A server is left running. Where a training stops, a person lets it go on until it has ended.
@@ -100,15 +101,15 @@ class Walk:
         ----------
         leave : str
             A training with this in its command is left to the next block as soon as it waits.
-        code : int
-            The exit code of the last command.
+        finds : str
+            Commands with this in them find something wrong: they exit with 1.
         language : str
         """
         block = self.next(language)
         output = ""
         for command in block.commands:
-            is_last = command == block.commands[-1]
-            output = self.run(command, leave=bool(leave and leave in command), code=code if is_last else 0)
+            code = 1 if finds and finds in command else 0
+            output = self.run(command, leave=bool(leave and leave in command), code=code)
         return output
 
     def run(self, command: str, *, leave: bool = False, code: int = 0) -> str:
@@ -137,6 +138,10 @@ class Walk:
         self.errors = self._read(process, "err")
         assert process.returncode == code, f"{command}\n{output[-2000:]}\n{self.errors[-4000:]}"
         return output
+
+    def activate(self, python: Path) -> None:
+        """Activate another environment in the terminals."""
+        self._environment["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
 
     def set(self, **variables: str) -> None:
         """Set variables in the terminals and notebooks that are opened from now on."""
@@ -180,7 +185,7 @@ class Walk:
         """Put the next block into a file."""
         (self.folder / name).write_text(self._with_free_ports(self.next(language).text))
 
-    def _prepare(self, python: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    def _prepare(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of all that is run; the server's settings are those by default, but for its ports."""
         settings = self.folder / "home" / "settings.toml"
         settings.parent.mkdir()
@@ -188,7 +193,6 @@ class Walk:
         inherited = {name: text for name, text in os.environ.items() if not name.startswith(NOT_INHERITED)}
         return {
             **inherited,
-            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(settings.parent),
             "TENSIGHT_CACHE_DIR": os.environ["TENSIGHT_CACHE_DIR"],
             "TENSIGHT_CONFIG": str(settings),
@@ -206,7 +210,7 @@ class Walk:
     def _spawn(self, command: str) -> subprocess.Popen[bytes]:
         number = len(self._processes)
         environment = dict(self._environment)
-        if not command.startswith(("tensight start", "tensight stop")):
+        if not re.match(r"tensight (start|stop|demo)|make", command):
             environment.setdefault("TENSIGHT_PORT", str(self._ports["50051"]))
         with (
             open(self.folder / f"home/{number}.out", "wb") as out,

@@ -1,0 +1,115 @@
+"""Every code block of README and of the tutorial, run as it is printed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blocks import ROOT, Block
+from mindspore_stage import python_of
+from walk import SCRIPTS
+
+if TYPE_CHECKING:
+    from walk import Walk
+
+    from conftest import Follow
+
+A_TRAINING = """
+import tensight
+import torch
+
+model, optimizer = torch.nn.Linear(4, 1), None
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def train():
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    print("trained")
+
+"""
+A_MINDSPORE_TRAINING = """
+import mindspore
+import numpy
+import tensight
+from mindspore import nn, train
+
+network = nn.Dense(4, 1)
+model = train.Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.1))
+columns = {"data": numpy.random.randn(40, 4).astype("float32"), "label": numpy.ones((40, 1), "float32")}
+dataset = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
+
+"""
+
+
+def use_mindspore(walk: Walk) -> None:
+    """Activate the environment with MindSpore; ``train.py`` is a script for it, which goes wrong."""
+    walk.activate(python_of("2.10"))
+    shutil.copytree(ROOT / "examples", walk.folder / "examples")
+    shutil.copy(SCRIPTS / "train_mindspore.py", walk.folder / "train.py")
+
+
+def assert_shown(block: Block, output: str) -> None:
+    """Every line that a block shows under its commands is printed, in this order; ports are free ones."""
+    shown = [line for line in block.text.splitlines() if line.strip() and not line.startswith("$")]
+    lines = iter(_comparable(output))
+    for line in map(_comparable_line, shown):
+        assert any(line == other for other in lines), f"{block}: not printed, or not here: {line}\n{output}"
+
+
+def _comparable(text: str) -> list[str]:
+    return [_comparable_line(line) for line in text.splitlines()]
+
+
+def _comparable_line(line: str) -> str:
+    line = re.sub("─+", "─", line)
+    return re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", re.sub(r"\S*/(\w+\.py)", r"…/\1", line)).strip()
+
+
+def test_readme(follow: Follow, dump_210: Path) -> None:
+    with follow("README.md") as walk:
+        make, tests = walk.next("sh").commands
+        assert tests.startswith("make test")  # what runs this
+        walk.run(f"{make.partition('#')[0]} -C {ROOT}")
+
+        demo = walk.next("console")
+        install, command = demo.commands
+        assert install == "pip install . torch"  # tests/installed does that
+        assert_shown(demo, walk.run(command))
+
+        walk.terminal()
+        walk.script(before=A_TRAINING)
+        use_mindspore(walk)
+        walk.script(before=A_MINDSPORE_TRAINING)
+
+        walk.activate(Path(shutil.which("python") or ""))
+        shutil.copy(SCRIPTS / "train.py", walk.folder)
+        walk.run("tensight run --record full --record-folder dump train.py --fault-at 40")
+        walk.terminal(finds="check")
+        walk.cell()
+        shutil.copytree(dump_210, walk.folder / "dumps" / "resnet-nightly")
+        walk.terminal()
+        walk.cell()
+
+
+def test_tutorial(follow: Follow) -> None:
+    with follow("docs/tutorial.md") as walk:
+        demo = walk.next("console")
+        assert_shown(demo, walk.run(demo.commands[0]))
+        walk.run("sed -i 's/--fault-at\", type=int/&, default=30/' train.py")
+        start, training = walk.next("sh").commands
+        walk.run(start)
+        walk.run(training, leave=True)
+        walk.cell()
+        walk.cell()
+
+        use_mindspore(walk)
+        walk.terminal()
+        assert "MindSpore 2.10.0" in walk.terminal()
+        walk.terminal(finds="check")
+        assert "lenet_mindspore.py" in walk.terminal()
+        walk.terminal()
+        walk.cell()
