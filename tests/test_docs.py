@@ -106,7 +106,12 @@ def test_every_endpoint_of_the_api_is_documented_with_its_parameters(tmp_path: P
 
 
 def test_every_setting_of_a_debugged_training_is_documented_with_its_default() -> None:
-    page = (ROOT / "docs" / "reference" / "python-api.md").read_text().partition("## tensight.torch.debug")[2]
+    page = (
+        (ROOT / "docs" / "reference" / "python-api.md")
+        .read_text()
+        .partition("## tensight.torch.debug")[2]
+        .partition("## Callbacks")[0]
+    )
     table = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     defaults = {name: row[2] for row in table for name in re.findall(r"`(\w+)`", row[1])}
     for module in (tensight.torch, tensight.mindspore):
