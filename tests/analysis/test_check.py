@@ -157,7 +157,7 @@ def test_initial_weights_are_seen_through_the_operators_that_first_read_them(
     opened = analyse(dump).dump
     graph = opened.graphs(0)[0]
     conv = next(node for node in graph.operators if node.type == "Conv2D")
-    reader = opened.find(0, 0, 0, conv.name, 1, "input")
+    reader = opened.at(0, 0, 0, conv.name, 1, "input")
     assert reader is not None
     values = np.load(reader.path)
     np.save(reader.path, np.zeros_like(values))

@@ -12,6 +12,8 @@ from numpy_training import FORWARD, WEIGHTS
 from test_recording_of_steps import RecordedTraining
 
 from tensight.agents.reader import Framework
+from tensight.dumps import open_dump
+from tensight.errors import InputError
 
 Run = Callable[..., Any]
 
@@ -65,3 +67,13 @@ def test_origin_in_the_first_step_of_all_has_nothing_before_it(tensight: Run, tm
     training.train(2)
     training.recorder.close()
     assert "NaN began at step 1 in" in tensight("origin", tmp_path / "run").out
+
+
+def test_a_part_of_a_weights_name_shows_the_weight_and_not_a_state_of_its_optimizer(tensight: Run, ring: Path) -> None:
+    shown = json.loads(tensight("show", ring, "c1.weight@7", "--json").out)
+    assert shown["address"].endswith("/fc1.weight:0@7")
+    with pytest.raises(InputError, match=r"similar: fc[12]\.weight"):
+        open_dump(ring).find("fc1.wieght")
+    dump = open_dump(ring)
+    assert dump.find("fc1.weight", rank=0).step == 8
+    assert str(dump.find(shown["address"]).address) == shown["address"]

@@ -36,7 +36,7 @@ def on_disk(dump: Path, node: str, iteration: int) -> np.ndarray[Any, Any]:
     """Return what the dump's own file holds."""
     from tensight.dumps import open_dump, read_tensor
 
-    return read_tensor(open_dump(dump).find(rank=0, graph_id=0, iteration=iteration, node=node, slot=0))
+    return read_tensor(open_dump(dump).at(rank=0, graph_id=0, iteration=iteration, node=node, slot=0))
 
 
 # --- the server ---
@@ -213,10 +213,13 @@ def test_a_node_is_described_and_a_misspelt_one_leads_to_similar_ones(session: S
     node = session.node(WEIGHT)
     assert (node.kind, node.graph, node.outputs[0].shape) == ("parameter", GRAPH, (3, 10))
     assert node.consumer_count > 0
-    with pytest.raises(NotFoundError, match=r"network\.fc2\.weight"):
-        session.node("fc2.weight")
-    with pytest.raises(NotFoundError, match="search with nodes"):
-        session.node("nothing like it")
+    assert session.node("fc2.weight") == node
+    with pytest.raises(NotFoundError, match=r"nothing is named 'fc2\.wieght'; similar: network\.fc2\.weight"):
+        session.node("fc2.wieght")
+    with pytest.raises(NotFoundError, match="could be network"):
+        session.tensor("weight")
+    with pytest.raises(NotFoundError, match="nothing is named"):
+        session.tensors("there is nothing like it")
 
 
 def test_scopes_open_as_rows_and_as_a_picture(session: Session) -> None:

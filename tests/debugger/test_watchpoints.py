@@ -123,7 +123,7 @@ def test_the_first_iteration_has_no_previous_value(old: DumpAnalyzer) -> None:
 
 def test_hits_come_by_iteration_and_time(old: DumpAnalyzer) -> None:
     found = hits(old, TensorAllZeroCondition(0))
-    files = [old.dump.find(0, 0, h.tensor.iteration or 0, h.tensor.node.source.name, h.tensor.slot) for h in found]
+    files = [old.dump.at(0, 0, h.tensor.iteration or 0, h.tensor.node.source.name, h.tensor.slot) for h in found]
     keys = [(file.iteration, file.timestamp) for file in files if file is not None]
     assert keys == sorted(keys)
     assert len(keys) == len(found) > 100

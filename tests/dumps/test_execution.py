@@ -100,9 +100,9 @@ def test_without_history_the_previous_dumped_iteration_counts(writer: DumpWriter
     old, old_unknown, new, new_unknown = dump.tensors()
     assert dump.previous(new) == old
     assert dump.previous(new_unknown) == old_unknown
-    assert dump.find(0, 0, 8, "Default/Add-op1", 0) == new
-    assert dump.find(0, 0, 8, "Default/Add-op1", 0, "input") is None
-    assert dump.find(0, 0, 5, "Default/Add-op1", 0) is None
+    assert dump.at(0, 0, 8, "Default/Add-op1", 0) == new
+    assert dump.at(0, 0, 8, "Default/Add-op1", 0, "input") is None
+    assert dump.at(0, 0, 5, "Default/Add-op1", 0) is None
 
 
 def test_one_iteration_after_the_history_is_let_pass(writer: DumpWriter) -> None:

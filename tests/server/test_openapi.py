@@ -34,6 +34,7 @@ OPERATIONS = {
     "list_graphs": "GET /sessions/{session_id}/graphs",
     "get_tree": "GET /sessions/{session_id}/tree",
     "search_nodes": "GET /sessions/{session_id}/nodes",
+    "get_nodes_meant": "GET /sessions/{session_id}/nodes/meant",
     "get_node": "GET /sessions/{session_id}/node",
     "get_level": "GET /sessions/{session_id}/level",
     "get_relations": "GET /sessions/{session_id}/relations",

@@ -112,7 +112,7 @@ class StillSession(Session):
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
         graph_ids = {graph.name: graph.root_id for graph in self.graphs(address.rank)}
-        file = self.dump and self.dump.find(
+        file = self.dump and self.dump.at(
             address.rank, graph_ids[address.graph], address.iteration, address.node, address.slot, address.io
         )
         if not file:

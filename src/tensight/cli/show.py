@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tensight.cli.opening import find_tensor
 from tensight.cli.options import DumpArgument, Json
 from tensight.cli.output import console, number, print_json, print_problems, size, table
 from tensight.errors import InputError
@@ -44,7 +43,7 @@ def show(
     from tensight.tensors import histogram, parse_slice, statistics
 
     opened = open_dump(dump)
-    file = find_tensor(opened, tensor, rank)
+    file = opened.find(tensor, rank)
     if file.recorded is not None:
         _show_recorded(file, file.recorded, json=json)
         print_problems(opened.problems if not json else ())
@@ -112,7 +111,7 @@ def compare_steps(
     if "@" in node:
         raise InputError(f"{node!r}: leave out the step, it follows as I and J")
     opened = open_dump(dump)
-    files = [find_tensor(opened, f"{node}@{step}", rank) for step in (first, second)]
+    files = [opened.find(f"{node}@{step}", rank) for step in (first, second)]
     before, after = (read_tensor(file) for file in files)
     if before.shape != after.shape:
         raise InputError(

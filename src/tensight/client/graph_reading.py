@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tensight.client.looks import EXECUTIONS, FOUND, SOURCES, TREE
 from tensight.client.part import SessionPart
+from tensight.graph.naming import unclear
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records import (
     Execution,
@@ -15,6 +15,7 @@ from tensight.sessions.records import (
     GraphLevel,
     GraphRecord,
     NodeRecord,
+    NodesMeant,
     RelationGraph,
     SearchPage,
     SourceFile,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tensight.client.rows import Rows
-
-_SUGGESTIONS = 5
 
 
 class GraphReading(SessionPart):
@@ -107,7 +106,7 @@ class GraphReading(SessionPart):
         Parameters
         ----------
         name : str
-            Its full name.
+            Its name, or the end of it: a weight comes before the states that an optimizer keeps of it.
         rank : int
         graph : str
             By default the one that ran last if that has it, else the first that has.
@@ -115,7 +114,7 @@ class GraphReading(SessionPart):
         Raises
         ------
         NotFoundError
-            There is no such node; the message names some that contain the name.
+            There is no such node, or several; the message names them, or what is similar.
 
         Examples
         --------
@@ -123,7 +122,7 @@ class GraphReading(SessionPart):
         >>> [slot.peer for slot in conv.inputs]
         ['inputs0', 'network.conv.weight']
         """
-        graph = graph or self._graph_with(name, rank)
+        graph, name = self._node_meant(name, rank, graph)
         return self._get(NodeRecord, "node", rank=rank, graph=graph, name=name)
 
     def tree(
@@ -223,18 +222,23 @@ class GraphReading(SessionPart):
         wanted = shown.step if step is None else step
         return next((ran.graphs or (ran.graph,) for ran in self.executions(rank) if ran.step == wanted), ())
 
-    def _graph_with(self, node: str, rank: int, step: int | None = None) -> str:
-        """Return the graph that ran at a step if it has a node, else the first that has."""
-        found = self.nodes(f"^{re.escape(node)}$", regex=True, case_sensitive=True, rank=rank)
-        graphs = [each.graph for each in found if each.entry.path == node]
+    def _node_meant(self, typed: str, rank: int, graph: str = "", step: int | None = None) -> tuple[str, str]:
+        """Return graph and name of the node that is meant, of several graphs the one that ran at a step.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such node, or several.
+        """
+        found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None)
+        if found.total != 1:
+            where = f"rank {rank} of session {self.id} ({self.name})"
+            raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}")
+        graphs = found.graphs
         if len(graphs) > 1:
             ran = self._graphs_at(step, rank)
-            return next((graph for graph in graphs if graph in ran), graphs[0])
-        if graphs:
-            return graphs[0]
-        similar = ", ".join(each.entry.path for each in self.nodes(node, rank=rank)[:_SUGGESTIONS])
-        advice = f"some that contain it: {similar}" if similar else "search with nodes(…)"
-        raise NotFoundError(f"there is no node {node!r} in rank {rank} of session {self.id} ({self.name}); {advice}")
+            graphs = tuple(graph for graph in graphs if graph in ran) or graphs
+        return graphs[0], found.names[0]
 
 
 def address_of(what: object) -> str:

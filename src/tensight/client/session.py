@@ -75,7 +75,8 @@ class Session(Running, Watching, GraphReading):
         ----------
         which : str, or a record with an address
             An address, ``rank/graph/node:slot@step`` (the last part may be left out), then nothing else is needed;
-            or the full name of a node.
+            or the name of a node, or the end of one, such as ``conv1.weight``: a weight comes before the states that
+            its optimizer keeps.
         slot : int
             Which output, or input, of the node.
         rank : int
@@ -88,7 +89,8 @@ class Session(Running, Watching, GraphReading):
         Raises
         ------
         NotFoundError
-            There is no such node. Whether there is such a tensor shows when its values are asked for.
+            There is no such node, or several; the message names them, or what is similar. Whether there is such a
+            tensor shows when its values are asked for.
 
         Examples
         --------
@@ -103,9 +105,8 @@ class Session(Running, Watching, GraphReading):
             return Tensor(self._connection, self._path(), TensorAddress.parse(text), "current")
         if slot < 0 or rank < 0:
             raise InputError(f"slot {slot} of rank {rank} does not exist; both count from 0")
-        where = TensorAddress(
-            rank, graph or self._graph_with(text, rank, step), text, slot, iteration_of(self._shown(step)), io
-        )
+        graph, name = self._node_meant(text, rank, graph, step)
+        where = TensorAddress(rank, graph, name, slot, iteration_of(self._shown(step)), io)
         return Tensor(self._connection, self._path(), where, "current")
 
     def tensors(self, node: str, *, rank: int = 0, graph: str = "", step: int | None = None) -> Rows[TensorRecord]:
@@ -114,7 +115,7 @@ class Session(Running, Watching, GraphReading):
         Parameters
         ----------
         node : str
-            Its full name.
+            Its name, or the end of it.
         rank : int
         graph : str
             By default the one that ran at the step if that has it, else the first that has.
@@ -127,7 +128,7 @@ class Session(Running, Watching, GraphReading):
         >>> [(tensor.io, tensor.dtype) for tensor in session.tensors(log, step=3)]
         [('input', 'float32'), ('output', 'float32')]
         """
-        graph = graph or self._graph_with(node, rank, step)
+        graph, node = self._node_meant(node, rank, graph, step)
         found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
         return Rows.of(found, TENSORS)
 

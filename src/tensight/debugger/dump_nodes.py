@@ -96,7 +96,7 @@ class DumpNodes:
         """Return the file of an output, None when it was not dumped."""
         if node.rank not in self.dump.ranks:
             return None
-        return self.dump.find(node.rank, node.root_graph_id, iteration, node.source.name, slot, "output")
+        return self.dump.at(node.rank, node.root_graph_id, iteration, node.source.name, slot, "output")
 
     def files_of(self, node: Node) -> list[TensorFile]:
         """Return the input and output files of a node in all iterations, inputs first, slot by slot."""

@@ -76,4 +76,4 @@ class DumpByHistory:
         before = [iteration for iteration in ran if iteration < tensor.iteration]
         if not before or tensor.iteration not in ran or tensor.node is None:
             return None
-        return self._dump.find(tensor.rank, tensor.graph_id, before[-1], tensor.node, tensor.slot, tensor.io)
+        return self._dump.at(tensor.rank, tensor.graph_id, before[-1], tensor.node, tensor.slot, tensor.io)

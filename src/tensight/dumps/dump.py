@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensight.dumps.execution import UNMATCHED
+from tensight.dumps.finding import find_tensor
 from tensight.dumps.layout import DumpLayout, find_dump
 from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata
 from tensight.dumps.rank_index import RankIndex, identity_of
@@ -211,7 +212,31 @@ class Dump:
         with _without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).unwritten_tensors(wanted)]
 
-    def find(
+    def find(self, what: str, rank: int | None = None) -> TensorFile:
+        """Return the tensor that a person names, as `tensight show` does.
+
+        Parameters
+        ----------
+        what : str
+            The name of a node or the end of one, with slot and step if need be: ``conv1.weight``, ``conv1.weight@3``,
+            ``Conv2D-op61:0@2``, ``Conv2D-op61:input.1@2``; or an address. Without a slot it is output 0, without a step
+            the last there is. A weight comes before the states that an optimizer keeps of it.
+        rank : int, optional
+            By default that of the address, or the first that has the tensor.
+
+        Returns
+        -------
+        TensorFile
+
+        Raises
+        ------
+        InputError
+            Nothing, or more than one node, is named so, where names that are near are told; or it has no such slot or
+            step; or nobody wrote the tensor.
+        """
+        return find_tensor(self, what, rank)
+
+    def at(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
     ) -> TensorFile | None:
         """Return one tensor by its place; None if it was not dumped."""

@@ -168,6 +168,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "list_graphs": (None, [{"rank": 0, "name": _GRAPH, "nodes": 140, "operators": 103, "parameters": 14}]),
     "get_tree": (None, {"rank": 0, "graph": _GRAPH, "scope": "", "total": 1, "entries": [_SCOPE]}),
     "search_nodes": (None, {"total": 1, "nodes": [{"rank": 0, "graph": _GRAPH, "entry": _ENTRY}]}),
+    "get_nodes_meant": (None, {"names": ["Default/network/conv1-Conv2d/Conv2D-op3"], "total": 1, "graphs": [_GRAPH]}),
     "get_node": (
         None,
         {

@@ -9,10 +9,20 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.graph import EdgeKind, Node, NodeKind, OutputSlot, parse_frame
+from tensight.graph.naming import meant, nearest
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, GraphIndex, Stretch
 from tensight.sessions.patterns import matching, require_short
-from tensight.sessions.records import FoundNode, GraphRecord, NodeRecord, SearchPage, Slot, TreeEntry, TreePage
+from tensight.sessions.records import (
+    FoundNode,
+    GraphRecord,
+    NodeRecord,
+    NodesMeant,
+    SearchPage,
+    Slot,
+    TreeEntry,
+    TreePage,
+)
 from tensight.sessions.sources import frame_records
 from tensight.sessions.value_texts import attribute_texts, value_text
 
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
     from tensight.sessions.selection import WatchedNodes
 
 MOST_CONSUMERS = 1000
+MOST_MEANT = 20
 MOST_SLOTS = 10_000
 """Consumers, and inputs, that the record of a node lists."""
 
@@ -322,3 +333,24 @@ def search_page(views: Iterable[GraphView], query: NodeQuery, offset: int, limit
         )
         total += len(places)
     return SearchPage(total=total, offset=offset, nodes=tuple(nodes))
+
+
+def nodes_meant(graphs: Sequence[Graph], typed: str) -> NodesMeant:
+    """Return the nodes that a typed name may mean.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Of one rank.
+    typed : str
+        As of `tensight.graph.naming.meant`.
+    """
+    owners = tuple(graph.name for graph in graphs if typed in graph)
+    if owners:
+        return NodesMeant(names=(typed,), total=1, graphs=owners)
+    known = {node.name for graph in graphs for node in graph.nodes}
+    names = meant(known, typed)
+    if len(names) == 1:
+        owners = tuple(graph.name for graph in graphs if names[0] in graph)
+    similar = () if names else tuple(nearest(known, typed))
+    return NodesMeant(names=tuple(names[:MOST_MEANT]), total=len(names), graphs=owners, similar=similar)

@@ -19,7 +19,7 @@ from tensight.sessions.errors import NotFoundError, StateError, StorageError, Un
 from tensight.sessions.events import EventLog
 from tensight.sessions.graph_index import GraphIndexes
 from tensight.sessions.graph_pictures import graph_level, relation_graph
-from tensight.sessions.graph_views import GraphView, NodeQuery, graph_record, require_page, search_page
+from tensight.sessions.graph_views import GraphView, NodeQuery, graph_record, nodes_meant, require_page, search_page
 from tensight.sessions.hit_list import HitList
 from tensight.sessions.records import Capabilities, State
 from tensight.sessions.sources import Sources
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         GraphRecord,
         HitPage,
         NodeRecord,
+        NodesMeant,
         OriginRecord,
         Overview,
         RelationGraph,
@@ -380,6 +381,12 @@ class Session(ABC):
         query = NodeQuery(name, op_type, kind, stack, regex, case_sensitive)
 
         return await self._of_graphs(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
+
+    async def nodes_meant(self, name: str, rank: int = 0, graph: str = "") -> NodesMeant:
+        """Return the nodes of a rank, or of one of its graphs, that a name or a part of one may mean."""
+        return await self._of_graphs(
+            lambda: nodes_meant([view.index.graph for view in self._views(rank, graph, None)], name)
+        )
 
     async def node(self, rank: int, graph: str, name: str) -> NodeRecord:
         """Return all that the graph says about a node."""

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from tensight.analysis import Analysis, check, origins
 from tensight.cli.app import app
-from tensight.cli.opening import find_tensor
 from tensight.dumps import Dump, TensorFile, open_dump, read_tensor
 from tensight.errors import InputError
 from tensight.graph.in_place import UPDATED_IN_PLACE
@@ -74,7 +73,7 @@ def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
     assert len(unwritten) == ADAM + RMSPROP + len(NORMALIZATION)
     for file in (file for file in unwritten if file.slot == 0):
         assert file.node is not None
-        written = dump.find(file.rank, file.graph_id, file.iteration, file.node, 0, "input")
+        written = dump.at(file.rank, file.graph_id, file.iteration, file.node, 0, "input")
         assert written is not None
         assert not np.array_equal(read_tensor(file), read_tensor(written)), "MindSpore writes it now"
 
@@ -135,4 +134,4 @@ def test_the_commands_say_how_many_there_are(folder: Path, tmp_path: Path) -> No
     assert json.loads(one_step.stdout)["unwritten"] == ADAM // STEPS
     update = next(file.node for file in open_dump(path).unwritten_tensors() if file.op_type == "Adam")
     with pytest.raises(InputError, match="leaves output 0 as memory was"):
-        find_tensor(open_dump(path), f"{update}:0", None)
+        open_dump(path).find(f"{update}:0")

@@ -34,6 +34,7 @@ from tensight.sessions.records import (
     GraphLevel,
     GraphRecord,
     NodeRecord,
+    NodesMeant,
     RelationGraph,
     SearchPage,
     SourcePage,
@@ -113,6 +114,14 @@ async def search_nodes(
         limit=limit,
     )
     return await json_response(page)
+
+
+@router.get("/nodes/meant", response_model=NodesMeant, summary="Nodes that a name may mean")
+async def get_nodes_meant(
+    session: CurrentSession, name: NodeName, rank: Rank = 0, graph: GraphName = ""
+) -> JsonResponse:
+    """Return the node that a name or the end of one means; a weight before the states that an optimizer keeps of it."""
+    return await json_response(await session.nodes_meant(name, rank, graph))
 
 
 @router.get("/node", response_model=NodeRecord, summary="Describe a node")

@@ -99,6 +99,19 @@ class SearchPage(Record):
     nodes: tuple[FoundNode, ...]
 
 
+class NodesMeant(Record):
+    """The nodes of a rank that a name, or the end or another part of one, may mean."""
+
+    names: tuple[str, ...]
+    """One, if it is clear; else some of those that it may mean; none if nothing contains it."""
+    total: int
+    """How many it may mean."""
+    graphs: tuple[str, ...] = ()
+    """The graphs that have the one that is meant, in their order."""
+    similar: tuple[str, ...] = ()
+    """Where nothing is meant: what is named like it."""
+
+
 class Slot(Record):
     """One input or output of a node."""
 
