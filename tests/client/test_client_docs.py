@@ -5,8 +5,6 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,6 @@ from tensight.sessions.records import State
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from running import RunningServer
 
 SICK = "sick-2.10.0"
 CLASSES = (Server, Session, Tensor, Difference, Rows, Events)
@@ -69,37 +66,6 @@ def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
         if isinstance(made, Server) and made is not server:
             made.close()
     assert not output, "".join(output)
-
-
-def programs() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-def test_the_job_of_the_page_fails_on_the_sick_run_and_names_the_line(
-    dump_server: RunningServer, tmp_path: Path
-) -> None:
-    job = next(program for program in programs() if "sys.exit" in program)
-    assert '"runs/nightly"' in job
-    script = tmp_path / "job.py"
-    script.write_text(job.replace('"runs/nightly"', f'"{SICK}"').replace("http://127.0.0.1:8080", dump_server.url))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1, done.stderr
-    assert "sick_network.py:31" in done.stdout
-
-
-def test_the_notebook_of_the_page_runs(dump_server: RunningServer, server: Server, tmp_path: Path) -> None:
-    session = server.open(SICK)
-    session.delete_watchpoints()
-    session.close()
-    needs_a_training = ("# a live training", "# a training with an agent")  # see test_client_agents
-    cells = [one for one in programs() if "sys.exit" not in one and not any(word in one for word in needs_a_training)]
-    assert len(cells) >= 2
-    names: dict[str, Any] = {}
-    for cell in cells:
-        text = cell.replace('"runs/nightly"', f'"{SICK}"').replace("http://127.0.0.1:8080", dump_server.url)
-        exec(text.replace('"weight.npy"', repr(str(tmp_path / "weight.npy"))), names)  # noqa: S102 - our own page
-    names["server"].close()
-    assert (tmp_path / "weight.npy").exists()
 
 
 def test_everything_public_is_in_the_reference() -> None:

@@ -8,48 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blocks import ROOT, Block
-from mindspore_stage import python_of
+from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore
 from walk import SCRIPTS
 
 if TYPE_CHECKING:
-    from walk import Walk
-
     from conftest import Follow
-
-A_TRAINING = """
-import tensight
-import torch
-
-model, optimizer = torch.nn.Linear(4, 1), None
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-def train():
-    for _ in range(3):
-        optimizer.zero_grad()
-        model(torch.randn(8, 4)).square().mean().backward()
-        optimizer.step()
-    print("trained")
-
-"""
-A_MINDSPORE_TRAINING = """
-import mindspore
-import numpy
-import tensight
-from mindspore import nn, train
-
-network = nn.Dense(4, 1)
-model = train.Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.1))
-columns = {"data": numpy.random.randn(40, 4).astype("float32"), "label": numpy.ones((40, 1), "float32")}
-dataset = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
-
-"""
-
-
-def use_mindspore(walk: Walk) -> None:
-    """Activate the environment with MindSpore; ``train.py`` is a script for it, which goes wrong."""
-    walk.activate(python_of("2.10"))
-    shutil.copytree(ROOT / "examples", walk.folder / "examples")
-    shutil.copy(SCRIPTS / "train_mindspore.py", walk.folder / "train.py")
 
 
 def assert_shown(block: Block, output: str) -> None:
@@ -103,10 +66,12 @@ def test_tutorial(follow: Follow) -> None:
         start, training = walk.next("sh").commands
         walk.run(start)
         walk.run(training, leave=True)
+        walk.wait_until_paused()
         walk.cell()
         walk.cell()
 
         use_mindspore(walk)
+        walk.set(FAULT="log-of-zero")
         walk.terminal()
         assert "MindSpore 2.10.0" in walk.terminal()
         walk.terminal(finds="check")

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from blocks import ROOT
+from readers import BATCHES, CELLS, use_mindspore
 
 from tensight.watchpoints import condition, recommended_watchpoints
 
@@ -16,6 +17,66 @@ if TYPE_CHECKING:
     from conftest import Follow
 
 A_HEALTHY_MODEL = "model = torch.nn.Linear(8, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+
+
+def test_debug_pytorch(follow: Follow) -> None:
+    with follow("docs/how-to/debug-pytorch.md") as walk:
+        (walk.folder / "package").mkdir()
+        shutil.copy(walk.folder / "train.py", walk.folder / "package")
+        walk.terminal()
+        walk.terminal()
+        walk.terminal()
+        walk.script(before=BATCHES)
+        walk.script(before=BATCHES)
+        walk.begin_cell()
+        walk.run("tensight run --break-at-start train.py --fault-at 5", leave=True)
+        assert "came in at step 5" in walk.end_cell()
+        assert "identical" in walk.terminal()
+
+
+def test_debug_mindspore(follow: Follow) -> None:
+    with follow("docs/how-to/debug-mindspore.md") as walk:
+        use_mindspore(walk)
+        walk.terminal()
+        walk.terminal()
+        walk.terminal()
+        walk.script(before=CELLS)
+        walk.script(before="import tensight\n" + CELLS)
+        walk.begin_cell()
+        walk.set(FAULT="log-of-zero")
+        walk.run("tensight run --break-at-start train.py", leave=True)
+        assert "began at step 6" in walk.end_cell()
+        walk.set(FAULT="none")
+        assert "identical" in walk.terminal()
+
+
+def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow) -> None:
+    with follow("docs/how-to/debug-a-running-training.md") as walk:
+        use_mindspore(walk)
+        walk.terminal()
+        walk.set(FAULT="log-of-zero")
+        walk.terminal(leave="train.py")
+        assert "Log" in walk.cell()
+
+
+def test_drive_from_python(follow: Follow, dump_210: Path) -> None:
+    with follow("docs/how-to/drive-from-python.md") as walk:
+        shutil.copytree(dump_210, walk.folder / "jobs" / "nightly")
+        walk.terminal()
+        walk.cell()
+        walk.cell()
+        walk.cell()
+        assert (walk.folder / "weight.npy").exists()
+        assert "sick_network.py:31" in walk.script(code=1)
+        walk.begin_cell()
+        walk.run("tensight run --break-at-start train.py --fault-at 5", leave=True)
+        walk.end_cell()
+        walk.begin_cell()
+        walk.run(
+            "tensight run --break-at-start --job nightly --record ring:20 --capture ops train.py --fault-at 5",
+            leave=True,
+        )
+        assert "began at step 5" in walk.end_cell()
 
 
 def test_debug_in_a_notebook(follow: Follow) -> None:
@@ -52,6 +113,7 @@ def test_when_something_is_unexpected(follow: Follow) -> None:
     with follow("docs/how-to/when-something-is-unexpected.md") as walk:
         walk.run("tensight start")
         walk.run("tensight run --recommended train.py --fault-at 5", leave=True)
+        walk.wait_until_paused()
         walk.cell()
 
 
@@ -59,6 +121,7 @@ def test_choose_a_watchpoint(follow: Follow) -> None:
     with follow("docs/how-to/choose-a-watchpoint.md") as walk:
         walk.run("tensight start")
         walk.run("tensight run --break-at-start train.py", leave=True)
+        walk.wait_until_paused()
         walk.cell()
 
 

@@ -100,7 +100,7 @@ class Walk:
         Parameters
         ----------
         leave : str
-            A training with this in its command is left to the next block as soon as it waits.
+            A command with this in it is left to the next block.
         finds : str
             Commands with this in them find something wrong: they exit with 1.
         language : str
@@ -119,7 +119,7 @@ class Walk:
         ----------
         command : str
         leave : bool
-            Leave it to others as soon as the training waits for a person.
+            Do not wait for it.
         code : int
             With which it must end.
         """
@@ -131,7 +131,6 @@ class Walk:
             return self._start_server(text)
         process = self._spawn(text)
         if leave:
-            self.wait_until_paused()
             return ""
         self._let_go_until_end(process)
         output = self._read(process, "out")

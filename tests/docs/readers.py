@@ -1,0 +1,74 @@
+"""What the readers of the documentation have already: trainings of their own, in which a block is put."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from blocks import ROOT
+from mindspore_stage import python_of
+from walk import SCRIPTS
+
+if TYPE_CHECKING:
+    from walk import Walk
+
+A_TRAINING = """
+import tensight
+import torch
+
+model, optimizer = torch.nn.Linear(4, 1), None
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def train():
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    print("trained")
+
+"""
+A_MINDSPORE_TRAINING = """
+import mindspore
+import numpy
+import tensight
+from mindspore import nn, train
+
+network = nn.Dense(4, 1)
+model = train.Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.1))
+columns = {"data": numpy.random.randn(40, 4).astype("float32"), "label": numpy.ones((40, 1), "float32")}
+dataset = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
+
+"""
+BATCHES = """
+import lightning
+import tensight
+import torch
+import transformers
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss = torch.nn.MSELoss()
+batches = [(torch.randn(8, 4), torch.zeros(8, 1)) for _ in range(3)]
+arguments = transformers.TrainingArguments("checkpoints", report_to=[])
+
+"""
+CELLS = """
+import mindspore
+import numpy
+from mindspore import nn, train
+
+network = nn.Dense(4, 1)
+optimizer = nn.SGD(network.trainable_params(), 0.1)
+train_step = nn.TrainOneStepCell(nn.WithLossCell(network, nn.MSELoss()), optimizer)
+model = train.Model(network, nn.MSELoss(), optimizer)
+columns = {"data": numpy.random.randn(40, 4).astype("float32"), "label": numpy.ones((40, 1), "float32")}
+batches = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
+
+"""
+
+
+def use_mindspore(walk: Walk) -> None:
+    """Activate the environment with MindSpore; ``train.py`` is a script for it."""
+    walk.activate(python_of("2.10"))
+    shutil.copytree(ROOT / "examples", walk.folder / "examples")
+    shutil.copy(SCRIPTS / "train_mindspore.py", walk.folder / "train.py")
