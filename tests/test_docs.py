@@ -78,6 +78,18 @@ def test_every_setting_of_the_server_is_documented_with_its_key_and_default() ->
         )
 
 
+def test_documented_keys_are_those_of_the_page() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "ui" / "src").rglob("*.ts*"))
+    offered = {
+        " ".join({"mod": "Ctrl"}.get(key, key[:1].upper() + key[1:]) for key in keys.split("+"))
+        for keys in re.findall(r"keys: '([^']+)'", sources)
+    }
+    assert {"F8", "Ctrl K", "Alt Shift T"} <= offered
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        named = set(re.findall(r"`((?:(?:Ctrl|Alt|Shift) )+\S+|F\d+)`", path.read_text())) - {"F5"}
+        assert named <= offered, f"{path.name} names keys that do nothing: {named - offered}"
+
+
 def test_every_endpoint_of_the_api_is_documented_with_its_parameters(tmp_path: Path) -> None:
     from starlette.routing import WebSocketRoute
 

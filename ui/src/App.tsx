@@ -1,14 +1,15 @@
 import { useCallback, useEffect, useRef } from 'react'
-import { notifications } from '@mantine/notifications'
 import { useConnection } from './api/connection'
 import { useSession } from './api/queries'
 import { useFollowing } from './api/useFollowing'
 import type { Message, Session } from './api/types'
 import { Connection, Dialogs } from './panels/dialogs'
+import { Foot } from './panels/foot'
 import { Header } from './panels/header'
 import { NotOpened, Opening, Runs } from './panels/runs'
 import { Failure } from './parts/Notice'
 import { showStep } from './state/address'
+import { tell } from './state/messages'
 import { useHotkeys } from './state/useHotkeys'
 import { useView } from './state/store'
 import { Workspace } from './Workspace'
@@ -18,7 +19,7 @@ export function App() {
   const run = useView((view) => view.run)
   const gone = useConnection((connection) => connection.gone)
   const { data: session, error, refetch } = useSession()
-  useFollowing(run, tell)
+  useFollowing(run, told)
   useHotkeys()
   useEffect(() => {
     document.title = session ? `${session.name} · Tensight` : 'Tensight'
@@ -37,6 +38,7 @@ export function App() {
       <Header />
       <Connection />
       <main className="fill">{content}</main>
+      <Foot />
       <Dialogs />
     </div>
   )
@@ -48,9 +50,8 @@ function isEmpty(session: Session): boolean {
 }
 
 /** What a session tells that is no state of it: a remark on a check, that the disk is full. */
-function tell(message: Message): void {
-  const colour = { info: 'blue', warning: 'yellow', error: 'red' }[message.level]
-  notifications.show({ id: message.text, color: colour, message: message.text, autoClose: 10_000 })
+function told(message: Message): void {
+  tell(message.text, message.level)
 }
 
 /** The address bar names the step that is shown; a link's own step is kept until the run moves. */

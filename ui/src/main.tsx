@@ -1,9 +1,7 @@
 import '@mantine/core/styles.css'
-import '@mantine/notifications/styles.css'
 import '@mantine/spotlight/styles.css'
 import './frame.css'
 import { MantineProvider } from '@mantine/core'
-import { Notifications } from '@mantine/notifications'
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
@@ -43,7 +41,6 @@ if (root) {
       <QueryClientProvider client={client}>
         <MantineProvider theme={theme} defaultColorScheme="auto">
           <Modals>
-            <Notifications position="bottom-right" limit={4} />
             <App />
           </Modals>
         </MantineProvider>

@@ -149,7 +149,7 @@ export function useTree(scope: string, options: { offset?: number; limit?: numbe
   })
 }
 
-/** Send a command; what the server says against it is shown as a notification. */
+/** Send a command; what the server says against it is shown as a message. */
 export function useCommand() {
   const run = useView((view) => view.run)
   const client = useQueryClient()

@@ -1,7 +1,7 @@
 import { useEffect } from 'react'
 import { getHotkeyHandler } from '@mantine/hooks'
-import { notifications } from '@mantine/notifications'
 import { useOffered, type Action } from './actions'
+import { tell } from './messages'
 
 /** Keys do what the actions say that are offered now. */
 export function useHotkeys(): void {
@@ -10,10 +10,10 @@ export function useHotkeys(): void {
       if (event.defaultPrevented || event.isComposing || event.repeat) return
       const action = Object.values(useOffered.getState().actions).find((one) => isMeant(one, event))
       if (!action) return
-      // Also when it cannot be done: the browser's own meaning, such as a reload, is not what is wanted.
+      // Also when it cannot be done: the browser's own meaning, such as a menu, is not what is wanted.
       event.preventDefault()
       if (action.disabled === undefined) action.run()
-      else notifications.show({ id: action.id, message: action.disabled, color: 'gray', autoClose: 4_000 })
+      else tell(action.disabled, 'info', 'cannot')
     }
     document.addEventListener('keydown', onKey)
     return () => document.removeEventListener('keydown', onKey)

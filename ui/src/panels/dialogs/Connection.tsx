@@ -73,7 +73,7 @@ function RunState({ session }: { session: Session }) {
     return (
       <Strip tone="note" icon={icon} testId="run-ended">
         <span>{t(session.state, { step })}</span>
-        {message && <span>{message}</span>}
+        {message && <span title={message}>{message}</span>}
       </Strip>
     )
   }
@@ -81,7 +81,7 @@ function RunState({ session }: { session: Session }) {
     return (
       <Strip tone="bad" icon={IconPlugConnectedX} testId={`run-${session.state}`}>
         <strong>{t(session.state === 'lost' ? 'lostRun' : 'mismatch', { step })}</strong>
-        <span>{message}</span>
+        <span title={message}>{message}</span>
         {terminate && terminate.disabled === undefined && (
           <Button size="compact-xs" variant="default" onClick={terminate.run}>
             {terminate.label}
@@ -106,7 +106,7 @@ function RunState({ session }: { session: Session }) {
   }
   return message && session.state === 'paused' ? (
     <Strip tone="note" icon={IconInfoCircle} testId="run-message">
-      <span>{message}</span>
+      <span title={message}>{message}</span>
     </Strip>
   ) : null
 }

@@ -1,5 +1,4 @@
 import { Menu } from '@mantine/core'
-import { notifications } from '@mantine/notifications'
 import {
   IconArrowDown,
   IconArrowUp,
@@ -17,6 +16,7 @@ import { useMarks } from './marks'
 import type { Box, Wire } from './picture'
 import { reach, type Direction } from './reach'
 import { graphTexts } from './texts'
+import { tell } from '~/state/messages'
 
 /** Where on the page the menu stands, and of which box it is. */
 export interface MenuPlace {
@@ -60,7 +60,7 @@ export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
     useMarks.getState().set({ reach: { from: box.id, direction, boxes: reach(wires, box.id, direction) } })
   const copy = () => {
     void navigator.clipboard.writeText(address)
-    notifications.show({ message: t('copied', { text: address }) })
+    tell(t('copied', { text: address }), 'info', 'copied')
   }
   return (
     <Menu opened onClose={close} position="bottom-start" offset={2} shadow="md" width={220} returnFocus>

@@ -1,5 +1,6 @@
 import { useReactFlow } from '@xyflow/react'
 import { useCallback, useLayoutEffect, useMemo, useRef } from 'react'
+import css from './graph.module.css'
 import type { Layout, Place } from './layout'
 
 const MARGIN = 28
@@ -48,12 +49,21 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
       const left = place.x * zoom + x
       const top = place.y * zoom + y
       if (!room) return false
+      const right = left + place.width * zoom
+      const bottom = top + place.height * zoom
       return (
         zoom >= READABLE &&
         left >= 0 &&
         top >= 0 &&
-        left + place.width * zoom <= room.width &&
-        top + place.height * zoom <= room.height
+        right <= room.width &&
+        bottom <= room.height &&
+        !covers(frame).some(
+          (over) =>
+            left < over.right - room.left &&
+            right > over.left - room.left &&
+            top < over.bottom - room.top &&
+            bottom > over.top - room.top,
+        )
       )
     },
     [frame, getViewport],
@@ -111,6 +121,12 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
 }
 
 export type Viewport = ReturnType<typeof useViewport>
+
+/** What lies over the picture: nothing that is looked for may be below it. */
+function covers(frame: HTMLElement | null): DOMRect[] {
+  const names = ['toolbar', 'legend', 'minimap', 'choice'].map((name) => `.${css[name]}`)
+  return [...(frame?.querySelectorAll(names.join(', ')) ?? [])].map((one) => one.getBoundingClientRect())
+}
 
 /** A place for something along a way of `room`, the nearest to `wanted`; at the margin if there is no room. */
 function within(wanted: number, room: number): number {

@@ -1,4 +1,3 @@
-import { notifications } from '@mantine/notifications'
 import { useMutation, useMutationState, useQueryClient } from '@tanstack/react-query'
 import { useCallback } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -8,6 +7,7 @@ import type { Watchpoint, WatchpointChange } from '~/api/types'
 import { scopeOf } from './found'
 import { isBranch, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
+import { tell } from '~/state/messages'
 
 export type Edit = WatchpointChange['further_edits'][number]
 
@@ -55,7 +55,7 @@ export function useTicks(run: string, watchpoint: number | null) {
       }),
     // Until they are read anew the ticks are those that were asked for.
     onSettled: (_data, _error, one) => client.invalidateQueries({ queryKey: keys.watchpoints(one.run) }),
-    onError: (error) => notifications.show({ color: 'red', title: t('notTicked'), message: error.message }),
+    onError: (error) => tell(`${t('notTicked')}: ${error.message}`, 'error'),
   })
   const underWay = useMutationState({
     filters: { mutationKey: KEY, status: 'pending' },

@@ -1,4 +1,3 @@
-import { notifications } from '@mantine/notifications'
 import { useQueryClient } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'
 import { useSession, useWatchpoints } from '~/api/queries'
@@ -12,6 +11,7 @@ import { nodesTexts } from './texts'
 import { expected, useTicks, type Edit } from './ticks'
 import type { Tick } from './TreeRow'
 import type { Rows } from './useRows'
+import { tell } from '~/state/messages'
 
 // The server takes no more edits of one watchpoint.
 const MOST_EDITS = 10_000
@@ -41,7 +41,7 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
   const allFound = async (): Promise<FoundNode[] | null> => {
     const total = found.total ?? 0
     if (total > MOST_EDITS) {
-      notifications.show({ color: 'yellow', message: t('tooManyTicks', { total: count(total) }) })
+      tell(t('tooManyTicks', { total: count(total) }), 'warning')
       return null
     }
     const numbers = Array.from({ length: Math.ceil(total / FOUND_PAGE) }, (_, index) => index)
@@ -59,7 +59,7 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
       })
       .catch((error: unknown) => {
         const message = error instanceof Error ? error.message : String(error)
-        notifications.show({ color: 'red', title: t('notTicked'), message })
+        tell(`${t('notTicked')}: ${message}`, 'error')
       })
   }
 

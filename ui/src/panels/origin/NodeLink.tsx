@@ -12,9 +12,12 @@ export function NodeLink({ node, isStrong = false }: { node: NodeChoice; isStron
       onClick={() => selectNode(node)}
       data-testid="origin-node"
       data-node={node.name}
+      title={node.name}
     >
-      {node.name.slice(0, at)}
-      {isStrong ? <b>{node.name.slice(at)}</b> : node.name.slice(at)}
+      <bdi>
+        {node.name.slice(0, at)}
+        {isStrong ? <b>{node.name.slice(at)}</b> : node.name.slice(at)}
+      </bdi>
     </button>
   )
 }

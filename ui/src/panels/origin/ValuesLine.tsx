@@ -12,7 +12,7 @@ export function ValuesLine({ finding }: { finding: Finding }) {
   const { data = [] } = useValues(finding)
   const [input, output] = [sideOf(data, 'input'), sideOf(data, 'output')]
   return (
-    <div className={classes['values']} data-testid="origin-values">
+    <div className={classes['sides']} data-testid="origin-values">
       {input.known > 0 && (
         <span>
           {t('wentIn')} <SideText side={input} />

@@ -1,4 +1,4 @@
-import { Skeleton } from '@mantine/core'
+import { Button, Menu, Skeleton } from '@mantine/core'
 import {
   IconAlertOctagon,
   IconAlertTriangle,
@@ -31,6 +31,7 @@ import { originTexts } from './texts'
 import { useFindings, type Findings } from './useFindings'
 import { useFinding } from './useFinding'
 import { useOriginActions } from './useOriginActions'
+import { sideOf, useValues, wentIn } from './values'
 import { ValuesLine } from './ValuesLine'
 
 /** Names what happened, where, in which line, and what to do, as soon as something hit. */
@@ -43,7 +44,7 @@ export function OriginBanner() {
   if (findings.isPending) {
     return (
       <div className={classes['banner']} role="status" aria-busy aria-label={t('loading')}>
-        <Skeleton height={isFolded ? 24 : 132} />
+        <Skeleton height={isFolded ? 24 : 100} />
       </div>
     )
   }
@@ -76,13 +77,13 @@ function Banner({ found, nodes }: Findings) {
       aria-label={t('region')}
     >
       <div className={classes['icon']} aria-hidden>
-        {isWarning ? <IconAlertTriangle size={20} /> : <IconAlertOctagon size={20} />}
+        {isWarning ? <IconAlertTriangle size={18} /> : <IconAlertOctagon size={18} />}
       </div>
       <div className={classes['body']}>
         <div className={classes['head']}>
-          <Sentence finding={finding} nodes={nodes} isShort={isFolded} />
-          {isFolded && <SourceLine finding={finding} />}
-          {!isFolded && found.length > 1 && <Chips found={found} chosen={finding.key} choose={setChosen} />}
+          <Sentence finding={finding} />
+          <SourceLine finding={finding} />
+          {found.length > 1 && <Others found={found} chosen={finding.key} choose={setChosen} />}
           <ActionButton
             id="origin.fold"
             icon={isFolded ? <IconChevronDown size={16} /> : <IconChevronUp size={16} />}
@@ -90,8 +91,10 @@ function Banner({ found, nodes }: Findings) {
         </div>
         {!isFolded && (
           <>
-            <SourceLine finding={finding} />
-            <ValuesLine finding={finding} />
+            <div className={classes['values']}>
+              <Reason finding={finding} nodes={nodes} />
+              <ValuesLine finding={finding} />
+            </div>
             <NextStep finding={finding} />
             <div className={classes['buttons']}>
               <ActionButton id="origin.node" icon={<IconBinaryTree2 size={14} />} withLabel />
@@ -105,44 +108,64 @@ function Banner({ found, nodes }: Findings) {
               {nodes > 0 && <ActionButton id="origin.hits" icon={<IconListDetails size={14} />} withLabel />}
               <ActionButton id="origin.details" icon={<IconCode size={14} />} withLabel />
             </div>
-            {hasDetails && <Details finding={finding} />}
           </>
         )}
       </div>
+      {hasDetails && !isFolded && <Details finding={finding} />}
     </section>
   )
 }
 
-function Sentence(props: { finding: Finding; nodes: number; isShort: boolean }) {
-  const { finding, nodes, isShort } = props
+/** What began, and where, in one line. */
+function Sentence({ finding }: { finding: Finding }) {
   const { data: session } = useSession()
   const { t } = useTranslation(originTexts)
   const words = useConditionWords()
   const node = nodeOf(finding)
   let start: string
-  let reason: string
   if (finding.kind === 'hit') {
     start = t('hit', { condition: words.label(finding.hit.condition), step: stepOf(finding) })
-    reason = nodes > 1 ? t('alsoHit', { count: nodes }) : ''
   } else {
-    const { anomaly, step, certain, arrived, line, unseen, is_older } = finding.origin
+    const { anomaly, step, certain, arrived, unseen } = finding.origin
     const said = { anomaly: t(`anomalies.${anomaly}`, { defaultValue: anomaly }), step }
     start = t(arrived ? 'arrived' : certain && !unseen ? 'began' : 'firstSeen', said)
-    if (arrived) reason = t(line ? 'notComputedButRead' : 'notComputed')
-    else reason = certain ? t(`absent.${anomaly}`) : t('leftOpen')
-    if (unseen) {
-      const [first, last] = unseen
-      const before = first === 1 ? (is_older ? 'wasBefore' : 'mayBeBefore') : 'unseen'
-      reason += `; ${t(before, { step, first, last })}`
-    }
   }
   return (
     <div className={classes['sentence']} aria-live="polite" data-testid="origin-sentence">
-      <strong>{start}</strong> <NodeLink node={node} isStrong />{' '}
-      {(session?.ranks.length ?? 1) > 1 && <span>({t('onRank', { rank: node.rank })}) </span>}
-      {finding.kind === 'hit' && <HitMeasures hit={finding.hit} />}
-      {reason && !isShort && <span className={classes['quiet']}>({reason})</span>}
+      <strong>{start}</strong> <NodeLink node={node} isStrong />
+      {(session?.ranks.length ?? 1) > 1 && <span> ({t('onRank', { rank: node.rank })})</span>}
     </div>
+  )
+}
+
+/** What makes it the origin; nothing where the values that are shown beside say otherwise. */
+function Reason({ finding, nodes }: { finding: Finding; nodes: number }) {
+  const { t } = useTranslation(originTexts)
+  const { data = [] } = useValues(finding)
+  if (finding.kind === 'hit') {
+    return (
+      <span data-testid="origin-reason">
+        <HitMeasures hit={finding.hit} />
+        {nodes > 1 && <span className={classes['quiet']}> ({t('alsoHit', { count: nodes })})</span>}
+      </span>
+    )
+  }
+  const { anomaly, step, certain, arrived, line, unseen, is_older } = finding.origin
+  const reasons: string[] = []
+  if (arrived) reasons.push(t(line ? 'notComputedButRead' : 'notComputed'))
+  else if (!certain) reasons.push(t('leftOpen'))
+  else if (!wentIn(anomaly, sideOf(data, 'input'))) reasons.push(t(`absent.${anomaly}`))
+  if (unseen) {
+    const [first, last] = unseen
+    const before = first === 1 ? (is_older ? 'wasBefore' : 'mayBeBefore') : 'unseen'
+    reasons.push(t(before, { step, first, last }))
+  }
+  if (reasons.length === 0) return null
+  const reason = reasons.join('; ')
+  return (
+    <span className={classes['quiet']} data-testid="origin-reason" title={reason}>
+      {reason}
+    </span>
   )
 }
 
@@ -153,29 +176,44 @@ function NextStep({ finding }: { finding: Finding }) {
   return (
     <div className={classes['next']} data-testid="origin-next">
       <IconBulb size={15} aria-label={t('next')} role="img" />
-      <span>{next}</span>
+      <span title={next}>{next}</span>
     </div>
   )
 }
 
-/** The other anomalies, to choose from. */
-function Chips(props: { found: Finding[]; chosen: string; choose: (key: string) => void }) {
+/** Which of several anomalies is told, and the others to choose from. */
+function Others(props: { found: Finding[]; chosen: string; choose: (key: string) => void }) {
   const { t } = useTranslation(originTexts)
   const { t: tc } = useTranslation(conditionTexts)
+  const { found, chosen } = props
+  const labelOf = (one: Finding) =>
+    one.kind === 'hit' ? tc(`labels.${one.hit.condition}`) : t(`chips.${one.origin.anomaly}`)
   return (
-    <div className={classes['chips']} role="group" aria-label={t('chooseFinding')}>
-      {props.found.map((one) => (
-        <button
-          key={one.key}
-          type="button"
-          aria-pressed={one.key === props.chosen}
-          onClick={() => props.choose(one.key)}
-          data-testid="origin-finding"
+    <Menu position="bottom-end" shadow="md" width={360}>
+      <Menu.Target>
+        <Button
+          variant="default"
+          size="compact-xs"
+          className={classes['others'] ?? ''}
+          rightSection={<IconChevronDown size={12} />}
+          data-testid="origin-findings"
         >
-          {one.kind === 'hit' ? tc(`labels.${one.hit.condition}`) : t(`chips.${one.origin.anomaly}`)}
-          <span> [{stepOf(one)}]</span>
-        </button>
-      ))}
-    </div>
+          {t('findings', { place: found.findIndex((one) => one.key === chosen) + 1, total: found.length })}
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown aria-label={t('chooseFinding')} mah="50vh" style={{ overflowY: 'auto' }}>
+        {found.map((one) => (
+          <Menu.Item
+            key={one.key}
+            aria-current={one.key === chosen}
+            onClick={() => props.choose(one.key)}
+            data-testid="origin-finding"
+            rightSection={<span className={classes['quiet']}>{t('step', { step: stepOf(one) })}</span>}
+          >
+            <b>{labelOf(one)}</b> <span className="mono">{nodeOf(one).name.split('/').at(-1)}</span>
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
   )
 }

@@ -1,10 +1,10 @@
-import { notifications } from '@mantine/notifications'
 import { useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useOrigins, useSession } from '~/api/queries'
 import type { Action } from '~/state/actions'
 import { useActions } from '~/state/useActions'
 import { originTexts } from './texts'
+import { tell } from '~/state/messages'
 
 /** Offer to look for where anomalies began while nothing hit: in a large dump that takes a while, so it is asked for. */
 export function useFinding(): void {
@@ -16,8 +16,8 @@ export function useFinding(): void {
     if (!canFind) return []
     const find = async () => {
       const { data, error } = await refetch()
-      if (error) notifications.show({ color: 'red', message: t('failed', { message: error.message }) })
-      else if (data?.length === 0) notifications.show({ message: t('nothingFound') })
+      if (error) tell(t('failed', { message: error.message }), 'error', 'origin.find')
+      else if (data?.length === 0) tell(t('nothingFound'), 'info', 'origin.find')
     }
     return [{ id: 'origin.find', label: t('find'), keys: 'alt+F', group: t('group'), run: () => void find() }]
   }, [canFind, refetch, t])

@@ -48,6 +48,12 @@ export function sideOf(tensors: readonly TensorRecord[], io: 'input' | 'output')
   return side
 }
 
+/** Whether an anomaly is already in what went in, as far as that is known. */
+export function wentIn(anomaly: string, input: Side): boolean {
+  if (anomaly === 'nan') return input.nan > 0
+  return (anomaly === 'inf' || anomaly === 'overflow') && input.negInf + input.posInf > 0
+}
+
 function isFloating({ dtype }: Statistics): boolean {
   return /^(b?float|complex)/.test(dtype)
 }

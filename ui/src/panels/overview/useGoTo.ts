@@ -1,8 +1,8 @@
-import { notifications } from '@mantine/notifications'
 import { useCallback } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useCommand, useSession } from '~/api/queries'
 import { overviewTexts } from './texts'
+import { tell } from '~/state/messages'
 
 /** Show another step, where the run can; says why where it cannot. */
 export function useGoToStep(): (step: number) => void {
@@ -14,12 +14,14 @@ export function useGoToStep(): (step: number) => void {
       if (!session || session.step === step) return
       if (session.capabilities.can_go_to_step) mutate({ action: 'go_to_step', steps: step })
       else
-        notifications.show({
-          message: t('cannotGo', {
+        tell(
+          t('cannotGo', {
             step,
             why: session.state === 'running' ? t('cannotGoRunning') : t('cannotGoElse'),
           }),
-        })
+          'info',
+          'cannotGo',
+        )
     },
     [mutate, session, t],
   )

@@ -17,7 +17,7 @@ export function DumpTable({ dumps }: { dumps: DumpRecord[] }) {
   const { t } = useTranslation(runsTexts)
   const [filter, setFilter] = useState('')
   const found = dumps
-    .filter((one) => one.name.toLowerCase().includes(filter.trim().toLowerCase()))
+    .filter((one) => `${one.title}\n${one.name}`.toLowerCase().includes(filter.trim().toLowerCase()))
     .sort((a, b) => (b.modified ?? 0) - (a.modified ?? 0))
   return (
     <>
@@ -63,16 +63,19 @@ function DumpRow({ dump }: { dump: DumpRecord }) {
   const isOpen = typeof dump.session === 'string'
   return (
     <Table.Tr data-testid="dump-row" data-name={dump.name}>
-      <Table.Td className={classes['name'] ?? ''} title={dump.name}>
-        {dump.name}
+      <Table.Td className={classes['name'] ?? ''}>
+        <div className={classes['line']} title={dump.title}>
+          {dump.title}
+        </div>
+        {dump.title !== dump.name && <div className={classes['note']}>{dump.name}</div>}
         {dump.problem && (
-          <div className={classes['problem']}>
+          <div className={`${classes['problem'] ?? ''} ${classes['short'] ?? ''}`} title={dump.problem}>
             <IconAlertTriangle size={12} aria-hidden /> {dump.problem}
           </div>
         )}
       </Table.Td>
       <Table.Td className={classes['number'] ?? ''}>{dump.ranks.length}</Table.Td>
-      <Table.Td>
+      <Table.Td className={classes['line'] ?? ''} title={`${dump.framework} ${dump.framework_version}`}>
         {dump.framework} {dump.framework_version}
       </Table.Td>
       <Table.Td title={typeof dump.modified === 'number' ? moment(dump.modified) : ''}>

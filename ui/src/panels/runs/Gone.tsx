@@ -22,7 +22,9 @@ export function Gone({ run, reason }: { run: string; reason: string }) {
   return (
     <Notice icon={<IconGhost2 size={40} stroke={1.3} />} title={t('gone')} testId="run-gone">
       <Text c="var(--quiet)" ta="center" maw={520}>
-        {reason ? t('goneReason', { reason }) : t('goneText', { run: session?.name ?? run })}{' '}
+        {reason
+          ? t('goneReason', { reason })
+          : t('goneText', { run: session?.name ?? recording?.title ?? run })}{' '}
         {recording && t('goneRecording')}
       </Text>
       <Group mt="xs">

@@ -42,9 +42,15 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
               className={classes['row'] ?? ''}
               onClick={() => openRun(one.id)}
             >
-              <Table.Td className={classes['name'] ?? ''} title={one.name}>
-                {one.name}
-                {one.message && <div className={classes['note']}>{one.message}</div>}
+              <Table.Td className={classes['name'] ?? ''}>
+                <div className={classes['line']} title={one.name}>
+                  {one.name}
+                </div>
+                {one.message && (
+                  <div className={`${classes['note'] ?? ''} ${classes['short'] ?? ''}`} title={one.message}>
+                    {one.message}
+                  </div>
+                )}
               </Table.Td>
               <Table.Td>
                 <StateBadge state={one.state} message={one.message} />
@@ -54,7 +60,7 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
                 {one.hits}
               </Table.Td>
               <Table.Td className={classes['number'] ?? ''}>{one.ranks.length}</Table.Td>
-              <Table.Td>
+              <Table.Td className={classes['line'] ?? ''} title={`${one.framework} ${one.framework_version}`}>
                 {one.framework} {one.framework_version}
               </Table.Td>
               <Table.Td title={moment(one.created)}>{ago(one.created)}</Table.Td>

@@ -1,9 +1,9 @@
 import { useEffect, useRef } from 'react'
-import { notifications } from '@mantine/notifications'
 import { useTranslation } from 'react-i18next'
 import type { Session } from '~/api/types'
 import { useView } from '~/state/store'
 import { runsTexts } from './texts'
+import { tell } from '~/state/messages'
 
 /** The training that came since the list was last looked at, if it is the only one that is attached. */
 export function arrived(known: ReadonlySet<string> | null, sessions: Session[]): Session | undefined {
@@ -27,7 +27,7 @@ export function useArrival(sessions: Session[] | undefined): void {
     known.current = new Set(sessions.map((one) => one.id))
     if (first && useView.getState().run === '') {
       useView.getState().openRun(first.id)
-      notifications.show({ message: t('attachedNow', { name: first.name }), autoClose: 4_000 })
+      tell(t('attachedNow', { name: first.name }))
     }
   }, [sessions, t])
 }

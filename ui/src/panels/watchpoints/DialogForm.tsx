@@ -1,5 +1,4 @@
 import { Button, NumberInput, SegmentedControl, TextInput } from '@mantine/core'
-import { notifications } from '@mantine/notifications'
 import { IconEye } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -25,6 +24,7 @@ import { Limits } from './Limits'
 import { NodeChoice } from './NodeChoice'
 import { watchpointsTexts } from './texts'
 import { useRefusal } from './useWatchpointActions'
+import { tell } from '~/state/messages'
 
 /** Condition, limits, nodes; and in words what comes of it. */
 export function DialogForm(props: {
@@ -65,10 +65,11 @@ export function DialogForm(props: {
       close()
       set({ watchpoint: made.id })
       const nodes = t('nodes', { count: made.nodes })
-      notifications.show({
-        message: made.nodes > 0 ? t('created', { id: made.id, nodes }) : t('createdNone', { id: made.id }),
-        color: made.nodes > 0 ? 'blue' : 'yellow',
-      })
+      tell(
+        made.nodes > 0 ? t('created', { id: made.id, nodes }) : t('createdNone', { id: made.id }),
+        made.nodes > 0 ? 'info' : 'warning',
+        'watchpoint',
+      )
     }
     if (watchpoint) edits.save.mutate({ id: watchpoint.id, ...changeOf(draft, condition) }, { onSuccess })
     else edits.create.mutate(specOf(draft, condition), { onSuccess })

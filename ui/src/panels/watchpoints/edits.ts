@@ -1,9 +1,9 @@
-import { notifications } from '@mantine/notifications'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { change } from '~/api/client'
 import { keys, path } from '~/api/queries'
 import type { Watchpoint, WatchpointChange, WatchpointSpec } from '~/api/types'
 import { useView } from '~/state/store'
+import { tell } from '~/state/messages'
 
 /** What changes the watchpoints of the open session; what the server says against it is shown where it was asked. */
 export function useWatchpointEdits() {
@@ -15,7 +15,7 @@ export function useWatchpointEdits() {
         client.invalidateQueries({ queryKey }),
       ),
     )
-  const tell = (error: Error) => notifications.show({ color: 'red', message: error.message })
+  const refuse = (error: Error) => tell(error.message, 'error')
   const one = (id: number) => path(run, `/watchpoints/${id}`)
   return {
     // The dialog shows what the server says against these two beside the fields.
@@ -32,17 +32,17 @@ export function useWatchpointEdits() {
       mutationFn: ({ id, enabled }: { id: number; enabled: boolean }) =>
         change<Watchpoint>('PATCH', one(id), { enabled }),
       onSettled: settled,
-      onError: tell,
+      onError: refuse,
     }),
     remove: useMutation({
       mutationFn: (id: number) => change('DELETE', one(id)),
       onSettled: settled,
-      onError: tell,
+      onError: refuse,
     }),
     clear: useMutation({
       mutationFn: () => change('DELETE', path(run, '/watchpoints')),
       onSettled: settled,
-      onError: tell,
+      onError: refuse,
     }),
   }
 }
