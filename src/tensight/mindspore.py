@@ -30,6 +30,7 @@ def debug(
     memory_budget_bytes: int | None = None,
     partial_memory: bool | None = None,
     job: str | None = None,
+    quiet: bool | None = None,
 ) -> Debugger:
     """Return a debugger for a training; it works in a ``with`` block, which begins before the first call of a network.
 
@@ -41,7 +42,7 @@ def debug(
         The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
         block calls; in PYNATIVE_MODE these, or everything if none are given.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
+stop_on, record, record_folder, memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -80,6 +81,7 @@ stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
         memory_budget_bytes=memory_budget_bytes,
         partial_memory=partial_memory,
         job=job,
+        quiet=quiet,
     )
     return Debugger(subjects, settings)
 

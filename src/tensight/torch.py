@@ -31,6 +31,7 @@ def debug(
     memory_budget_bytes: int | None = None,
     partial_memory: bool | None = None,
     job: str | None = None,
+    quiet: bool | None = None,
 ) -> Debugger:
     """Return a debugger for a training; it works in a ``with`` block.
 
@@ -42,7 +43,7 @@ def debug(
         The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
         block calls; optimizers are found by themselves.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
+stop_on, record, record_folder, memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -83,6 +84,7 @@ stop_on, record, record_folder, memory_budget_bytes, partial_memory, job
         memory_budget_bytes=memory_budget_bytes,
         partial_memory=partial_memory,
         job=job,
+        quiet=quiet,
     )
     return Debugger(subjects, settings)
 

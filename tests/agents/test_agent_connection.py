@@ -212,8 +212,13 @@ def test_a_server_that_asks_for_a_token_is_shown_it(
     token = "correct-horse-battery"  # noqa: S105 - made up
     (tmp_path / "token").write_text(token)
     with running_server(tmp_path / "workspace", "--token-file", str(tmp_path / "token")) as server:
-        assert train(server, steps=2, token=token[1:], connect_within_s=0.2).finish() == 2
-        assert "UNAUTHENTICATED" in capsys.readouterr().err
+        for shown, problem in (("", "needs an access token, and"), (token[1:], "refuses the access token")):
+            # Nobody waits for a server that refuses.
+            assert train(server, steps=2, token=shown, break_at_start=True).finish() == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line.startswith(f"tensight: the debug server at {server.debugger} {problem}")
+            assert "TENSIGHT_TOKEN" in line
+            assert line.endswith("; the training goes on without the debugger")
         scene = train(server, token=token, job="shown")
         with tensight.connect(server.url, token=token) as person:
             session_named(person, "shown").terminate()

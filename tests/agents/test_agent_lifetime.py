@@ -52,8 +52,8 @@ class Script:
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
-                "TENSIGHT_HOST": host,
-                "TENSIGHT_PORT": port,
+                "TENSIGHT_DEBUGGER_HOST": host,
+                "TENSIGHT_DEBUGGER_PORT": port,
                 **environment,
             },
         )
@@ -179,6 +179,46 @@ def test_an_interrupt_while_the_training_waits_is_the_scripts(
     exit_code, lines, err = script.finish()
     assert (exit_code, lines) == (0, ["interrupted"]), err
     assert session.wait(30).state is State.FINISHED
+
+
+HANDLERS = {
+    "by default": ("", -signal.SIGTERM, []),
+    "that notes it": ("def on_term(*_):\n  global told\n  told = True\n", 0, ["told after step 2"]),
+    "that raises": ("def on_term(*_):\n  raise RuntimeError('preempted')\n", 0, ["preempted"]),
+    "that exits": ("def on_term(*_):\n  sys.exit(3)\n", 3, []),
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_training_that_is_told_to_end_is_held_no_longer(
+    agent_server: RunningServer, person: Server, run: Callable[..., Script], handler: str
+) -> None:
+    define, exit_code, lines = HANDLERS[handler]
+    code = f"""
+import signal
+told = False
+{define}
+if "on_term" in globals():
+    signal.signal(signal.SIGTERM, on_term)
+debugger.attach()
+try:
+    for _ in range(3):
+        debugger.step()
+        if told:
+            print("told after step", debugger.agent.step)
+            break
+except RuntimeError as error:
+    print(error)
+assert signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, globals().get("on_term"))
+"""
+    name = f"terminated {handler}"
+    script = run(code, agent_server, TENSIGHT_JOB=name, TENSIGHT_BREAK_AT_START="1")
+    session = session_named(person, name)
+    session.wait(30)
+    session.step(2).wait(30)
+    script.process.terminate()
+    assert script.finish()[:2] == (exit_code, lines)
+    assert ended_session(person, name).step == 2
 
 
 def test_a_second_ctrl_c_ends_a_training_whose_server_does_not_answer(

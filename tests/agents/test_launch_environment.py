@@ -71,10 +71,10 @@ def test_a_broken_installation_is_one_line_and_the_interpreter_starts(tmp_path: 
 
 def test_a_setting_that_cannot_be_used_is_said_and_the_script_goes_on(tmp_path: Path) -> None:
     script = "import torch; print(float(torch.ones(2).sum()))"
-    outcome = python("-c", script, folder=tmp_path, TENSIGHT_DEBUG="1", TENSIGHT_PORT="many")
+    outcome = python("-c", script, folder=tmp_path, TENSIGHT_DEBUG="1", TENSIGHT_DEBUGGER_PORT="many")
     assert (outcome.returncode, outcome.stdout) == (0, "2.0\n")
     assert outcome.stderr == (
-        "tensight: the training goes on without the debugger: TENSIGHT_PORT is 'many'; give a whole number\n"
+        "tensight: the training goes on without the debugger: TENSIGHT_DEBUGGER_PORT is 'many'; give a whole number\n"
     )
 
 

@@ -53,7 +53,12 @@ def two_ranks(folder: Path, *arguments: str, capture: str = "modules") -> Iterat
     with running_server(folder / "workspace") as server, tensight.connect(server.url) as connection:
         host, _, port = str(server.debugger).rpartition(":")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
-        chosen = {"TENSIGHT_DEBUG": "1", "TENSIGHT_HOST": host, "TENSIGHT_PORT": port, "TENSIGHT_BREAK_AT_START": "1"}
+        chosen = {
+            "TENSIGHT_DEBUG": "1",
+            "TENSIGHT_DEBUGGER_HOST": host,
+            "TENSIGHT_DEBUGGER_PORT": port,
+            "TENSIGHT_BREAK_AT_START": "1",
+        }
         environment = {**inherited, **chosen, "TENSIGHT_CAPTURE": capture, "OMP_NUM_THREADS": "1"}
         with subprocess.Popen([sys.executable, "-m", *started, *arguments], cwd=folder, env=environment) as process:
             try:

@@ -95,7 +95,7 @@ def waiting_for_ever(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("way", ["break", "run", "variable"])
 def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome, way: str) -> None:
     host, _, port = NOBODY.rpartition(":")
-    by_variable = {"TENSIGHT_DEBUG": "1", "TENSIGHT_HOST": host, "TENSIGHT_PORT": port}
+    by_variable = {"TENSIGHT_DEBUG": "1", "TENSIGHT_DEBUGGER_HOST": host, "TENSIGHT_DEBUGGER_PORT": port}
     how: dict[str, dict[str, Any]] = {
         "break": {"debugger": NOBODY, "options": ("--break-at-start",)},
         "run": {"debugger": NOBODY, "variables": waiting_for_ever(tmp_path)},

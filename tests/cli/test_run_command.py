@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,18 +85,19 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
     )
     options = ("--host", "h", "--port", "5", "--step-on", "forward", "--break-at-start", "--recommended")
     more = ("--record", "full", "--record-folder", "r", "--on-disconnect", "wait", "--memory-budget", "1.5 GB")
-    more = (*more, "--stop-on", "every")
+    more = (*more, "--stop-on", "every", "--quiet")
     code, out, err = debugged(*options, *more, "--partial-memory", "--job", "night", "train.py", folder=tmp_path)
     assert (code, err) == (0, "")
-    assert out.splitlines() == [
+    assert [line for line in out.splitlines() if not line.startswith("TENSIGHT_RUN=")] == [
         "TENSIGHT_BREAK_AT_START=1",
         "TENSIGHT_DEBUG=1",
-        "TENSIGHT_HOST=h",
+        "TENSIGHT_DEBUGGER_HOST=h",
+        "TENSIGHT_DEBUGGER_PORT=5",
         "TENSIGHT_JOB=night",
         "TENSIGHT_MEMORY_BUDGET=1500000000",
         "TENSIGHT_ON_DISCONNECT=wait",
         "TENSIGHT_PARTIAL_MEMORY=1",
-        "TENSIGHT_PORT=5",
+        "TENSIGHT_QUIET=1",
         "TENSIGHT_RECOMMENDED=1",
         "TENSIGHT_RECORD=full",
         f"TENSIGHT_RECORD_FOLDER={tmp_path / 'r'}",
@@ -105,15 +107,15 @@ def test_options_become_variables_of_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE"])
-def test_one_of_several_ranks_gets_no_name_that_would_keep_it_apart(
+def test_one_of_several_ranks_gets_nothing_that_would_keep_it_apart(
     tmp_path: Path, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "train.py").write_text("import os\nprint(os.environ.get('TENSIGHT_JOB'))\n")
+    (tmp_path / "train.py").write_text("import os\nprint(*map(os.environ.get, ('TENSIGHT_JOB', 'TENSIGHT_RUN')))\n")
     monkeypatch.setenv(size, "1")
-    assert debugged("train.py", folder=tmp_path)[1].startswith("train-")
+    assert debugged("train.py", folder=tmp_path)[1].endswith(f"-{socket.gethostname()}\n")
     monkeypatch.setenv(size, "2")
-    assert debugged("train.py", folder=tmp_path)[1] == "None\n"
-    assert debugged("--job", "night", "train.py", folder=tmp_path)[1] == "night\n"
+    assert debugged("train.py", folder=tmp_path)[1] == "None None\n"
+    assert debugged("--job", "night", "train.py", folder=tmp_path)[1] == "night None\n"
 
 
 def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
@@ -130,12 +132,12 @@ def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_a_run_has_a_name_that_all_its_processes_know_and_no_other_run(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import os\nprint(os.environ['TENSIGHT_JOB'], os.getpid())\n")
+def test_the_processes_of_a_run_have_something_in_common_that_no_other_run_has(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ['TENSIGHT_RUN'], os.getpid())\n")
     for arguments in (("train.py",), ("env", "python3", "train.py")):
         code, out, err = debugged(*arguments, folder=tmp_path)
         name, process = out.split()
-        assert (code, err, name) == (0, "", f"train-{process}")
+        assert (code, err, name) == (0, "", f"{process}-{socket.gethostname()}")
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,15 @@ def test_a_server_with_a_token_wants_it(tmp_path: Path, monkeypatch: pytest.Monk
         "/a/b",
     )
     with running_server(tmp_path / "workspace", *options) as running:
-        with pytest.raises(AccessError, match="TENSIGHT_TOKEN"):
+        with pytest.raises(AccessError, match=r"needs its access token, .*; give it with token=… or in TENSIGHT_TOKEN"):
             tensight.connect(running.url)
-        with pytest.raises(AccessError, match="token"):
+        with pytest.raises(AccessError, match=r"is not that of this server, .*; it came from token=…"):
             tensight.connect(running.url, "wrong-horse-battery-staple")
+        monkeypatch.setenv("TENSIGHT_TOKEN", "wrong-horse-battery-staple")
+        with pytest.raises(
+            AccessError, match=r"is not that of this server, .*; it came from the variable TENSIGHT_TOKEN"
+        ):
+            tensight.connect(running.url)
         with tensight.connect(running.url, f"{token}\n") as server:
             assert server.sessions() == []
         monkeypatch.setenv("TENSIGHT_TOKEN", token)

@@ -210,7 +210,7 @@ class Walk:
         number = len(self._processes)
         environment = dict(self._environment)
         if not re.match(r"tensight (start|stop|demo)|make", command):
-            environment.setdefault("TENSIGHT_PORT", str(self._ports["50051"]))
+            environment.setdefault("TENSIGHT_DEBUGGER_PORT", str(self._ports["50051"]))
         with (
             open(self.folder / f"home/{number}.out", "wb") as out,
             open(self.folder / f"home/{number}.err", "wb") as err,
@@ -273,7 +273,7 @@ class Walk:
 
     def _notebook(self, name: str) -> Notebook:
         if name not in self._notebooks:
-            environment = {**self._environment, "TENSIGHT_PORT": str(self._ports["50051"])}
+            environment = {**self._environment, "TENSIGHT_DEBUGGER_PORT": str(self._ports["50051"])}
             self._notebooks[name] = Notebook(environment, self.folder)
         return self._notebooks[name]
 

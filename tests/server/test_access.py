@@ -177,7 +177,10 @@ def test_nothing_of_the_api_is_told_without_the_token(stranger: httpx.Client, pa
 )
 def test_a_wrong_token_is_refused(stranger: httpx.Client, given: str) -> None:
     headers = {b"Authorization": given.encode("latin-1")}
-    assert error_of(stranger.get("/server", headers=headers)) == (401, "unauthorized")
+    answer = stranger.get("/server", headers=headers)
+    assert error_of(answer) == (401, "unauthorized")
+    is_given = bool(given.partition(" ")[2])
+    assert ("is not that of this server" if is_given else "needs its access token") in answer.json()["error"]["message"]
 
 
 def test_the_token_opens(stranger: httpx.Client) -> None:

@@ -144,8 +144,8 @@ def test_watchpoints_come_back_to_the_same_network_and_to_no_other_of_the_same_n
 def test_an_agents_session_is_called_after_its_script(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         for script, name in (
-            ("/usr/bin/python /usr/bin/tensight run --recommended nets/train.py --lr 0.1", "train.py"),
-            ("python -m tensight run train.py", "train.py-2"),
+            ("/usr/bin/python /usr/bin/tensight run --recommended nets/train.py --lr 0.1", "train"),
+            ("python -m tensight run train.py", "train-2"),
             ("python -m nets.train 3", "nets.train"),
             ("python", "torch-0"),
         ):

@@ -19,7 +19,7 @@ from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
 from tensight.agents.lasting import LastingPlaces
 from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import be_quiet, say, say_once
 from tensight.agents.places import Need, PlaceTable
 from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
@@ -27,6 +27,7 @@ from tensight.agents.row_sending import RowSender
 from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
+from tensight.agents.termination import is_of_handler
 from tensight.agents.watching import Watches
 from tensight.graph.steps import iteration_of, step_of
 
@@ -94,6 +95,8 @@ class Agent:
         stops_at_nodes: bool | None = None,
         cursor: bool = False,
     ) -> None:
+        if settings.quiet:
+            be_quiet()
         at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
         self.settings = settings
         self.framework = framework
@@ -495,6 +498,9 @@ class Agent:
 
     def _give_up(self, error: Exception) -> None:
         """End debugging, and leave the training alone."""
+        if is_of_handler(error):
+            self._interrupted()
+            raise error
         say(f"internal error, debugging ends here and the training goes on: {error!r}")
         self.close()
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensight.agents.background import Background
 from tensight.agents.commands import ON, LostError, RefusedError
 from tensight.agents.connection import Connection
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import report, say, say_once
+from tensight.agents.termination import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,7 @@ class Attachment:
         self._loop: CommandLoop | None = None
         self.connection = Connection(settings, introduction.key)
         self.background = Background(self.connection, introduction, telemetry)
+        self._termination = Termination(self.connection.hold_no_more)
         self.is_attached = False
 
     def obey(self, loop: CommandLoop) -> None:
@@ -93,17 +95,16 @@ class Attachment:
         if not self.connection.is_usable:
             return
         settings = self._settings
-        address = self.connection.address
         why = self._find(self._patience_s(_WAIT_S if settings.break_at_start else 0.0))
         if why and settings.on_disconnect == "wait":
-            say(f"no debug server at {address} ({why}); the training waits for one")
-            self._find(None)
-            why = ""
-        if why:
-            say(f"no debug server at {address} ({why}); the training goes on, and attaches when there is one")
-        elif self._announce(run_at_start=not settings.break_at_start):
-            waits = "; it waits there for a command before the first step" if settings.break_at_start else ""
-            say(f"the training is attached to the debug server at {address}{waits}")
+            say(f"{self._introduction.absence(self.connection, why)}; the training waits")
+            with self._termination.noticed():
+                why = self._find(None)
+        elif why:
+            without = " without the debugger" if self._introduction.is_refused else ", and attaches when there is one"
+            say(f"{self._introduction.absence(self.connection, why)}; the training goes on{without}")
+        if not why and self._announce(run_at_start=not settings.break_at_start):
+            self._report_attached()
         if not self.is_attached:
             self.background.absent()
         self.background.start()
@@ -114,7 +115,7 @@ class Attachment:
         if time.monotonic() < self._look_again_s or not self._announce(run_at_start=True):
             self.background.absent()
             return False
-        say(f"attached to the debug server at {self.connection.address}, from step {standing.step + 1} on")
+        self._report_attached()
         return True
 
     def wait(self, standing: Standing) -> None:
@@ -122,22 +123,31 @@ class Attachment:
         say(f"the training waits for the debug server at {self.connection.address}")
         self._standing = standing
         self.background.absent()
-        while not self.is_attached:
-            self._find(None)
-            if not self._announce(run_at_start=True):
+        with self._termination.noticed():
+            while not (self._find(None) or self._announce(run_at_start=True)):
                 time.sleep(_LOOK_EVERY_S)
+
+    def _report_attached(self) -> None:
+        """Write that the training is attached; our server has that written itself, with the address of the page."""
+        if not self._introduction.is_ours:
+            report(f"attached to the debug server at {self.connection.address}")
 
     def _patience_s(self, otherwise_s: float) -> float:
         chosen = self._settings.connect_within_s
         return otherwise_s if chosen is None else chosen
 
     def _find(self, within_s: float | None) -> str:
-        """Look for a server again and again; return why there is none, empty if there is one."""
+        """Look for a server again and again; return why there is none, empty if there is one.
+
+        Without a time it is looked for until there is one, or the process is told to end.
+        """
         end_s = None if within_s is None else time.monotonic() + within_s
         while True:
             left_s = _LOOK_EVERY_S if end_s is None else end_s - time.monotonic()
             why = self._introduction.find_out(self.connection, timeout_s=max(min(left_s, 5.0), _ANSWER_WITHIN_S))
-            if not why or (end_s is not None and time.monotonic() >= end_s):
+            is_late = end_s is not None and (time.monotonic() >= end_s or self._introduction.is_refused)
+            is_over = is_late or self._termination.is_asked_for
+            if not why or is_over:
                 return why
             time.sleep(min(0.1, max(left_s, 0.0)))
 
@@ -166,9 +176,16 @@ class Attachment:
         """
         self._standing = standing
         loop = self._loop
-        if loop is None:
+        if loop is None or self._termination.is_asked_for:
             return ON
         self.background.runs(False)
+        with self._termination.noticed():
+            order = self._obey(loop)
+        if self._termination.is_asked_for:
+            say("SIGTERM: the training goes on to its end, and is not stopped any more")
+        return order
+
+    def _obey(self, loop: CommandLoop) -> Order:
         while True:
             try:
                 order = loop.stand(self.where)
@@ -176,6 +193,9 @@ class Attachment:
                 self._leave(str(error))
                 return ON
             except LostError as error:
+                if self._termination.is_asked_for:
+                    self.background.runs(True)
+                    return ON
                 if self._returns(str(error)):
                     continue
                 return ON
@@ -205,9 +225,10 @@ class Attachment:
         patience = "" if within_s is None else f" {within_s:g} s"
         say(f"lost the debug server at {self.connection.address} ({why}); the training waits for it{patience}")
         if not self._find(within_s) and self._announce(run_at_start=False):
-            say(f"attached to the debug server at {self.connection.address}")
+            self._report_attached()
             return True
-        say("the training goes on without the debug server, and attaches again when it is back")
+        if not self._termination.is_asked_for:
+            say("the training goes on without the debug server, and attaches again when it is back")
         self.background.absent()
         return False
 

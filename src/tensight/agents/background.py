@@ -26,6 +26,8 @@ LOOK_EVERY_S = 2.0
 """How often it is looked whether there is a server, again or at last; more often at first, for one that is starting."""
 
 _LOOK_SOON_S, _SOON_FOR_S = 0.2, 10.0
+_REFUSED_S = 30.0
+"""The same of a server that asks for an access token which the process does not have."""
 
 MOST_HITS = 100_000
 """That wait to be sent."""
@@ -72,6 +74,7 @@ class Background(threading.Thread):
         self.is_back = False
         self._wake = threading.Event()
         self._over = self._is_attached = self._runs = self._rests = False
+        self._was_attached = False
         self._hits: list[WatchpointHit] = []
         self._notices: deque[bytes] = deque(maxlen=_MOST_NOTICES)
         self._offering, self._sending = threading.Lock(), threading.Lock()
@@ -86,7 +89,7 @@ class Background(threading.Thread):
         self.is_lost = self.is_back = False
         self._failed_beats = self._failed_polls = 0
         self._beat_s = self._poll_s = time.monotonic()
-        self._is_attached = True
+        self._is_attached = self._was_attached = True
         self._wake.set()
 
     def absent(self) -> None:
@@ -173,7 +176,9 @@ class Background(threading.Thread):
         """Do what is due; return after how many seconds to look again."""
         if not self._is_attached:
             if not self.is_back:
-                self.is_back = not self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
+                self._look()
+            if self._introduction.is_refused:
+                return _REFUSED_S
             return _LOOK_SOON_S if time.monotonic() < self._look_soon_until_s else LOOK_EVERY_S
         if time.monotonic() >= self._beat_s:
             self._beat()
@@ -187,6 +192,13 @@ class Background(threading.Thread):
             self._telemetry.send_offered(self._connection)
             self.send_hits()
         return POLL_EVERY_S
+
+    def _look(self) -> None:
+        """Look whether there is a server; one that refuses the process has that said once."""
+        why = self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
+        self.is_back = not why
+        if self._was_attached and self._introduction.is_refused:
+            say_once(self._introduction.absence(self._connection, why))
 
     def _poll(self) -> None:
         epoch = self._epoch

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.agents.introduction import ANSWER_WITHIN_S
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import report, say_once
 from tensight.wire import MOST_NAME, text
 from tensight.wire.debugger_pb2 import EventReply, ViewCMD
 
@@ -165,8 +165,11 @@ class CommandLoop:
     def _obey(self, reply: EventReply) -> Order | None:
         kind = reply.WhichOneof("cmd")
         if kind == "exit":
-            say(text(reply.message) or "terminated from the debug server")
+            if reply.message or not self.is_ours:
+                report(text(reply.message) or "terminated from the debug server")
             raise Terminated(0)
+        if reply.message:
+            report(text(reply.message))
         if kind == "set_cmd":
             self._set_watchpoint(reply.set_cmd)
         elif kind == "view_cmd":

@@ -77,6 +77,11 @@ class Outcome(NamedTuple):
         return f"{self.code} {self.details}".strip()[:_MOST_WORDS]
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the server asks for an access token, or for another one."""
+        return self.code == "UNAUTHENTICATED"
+
+    @property
     def is_unknown_call(self) -> bool:
         """Whether the server is one that does not have the call."""
         return self.code == "UNIMPLEMENTED"
@@ -101,6 +106,7 @@ class Connection:
         self._channel = _channel(settings, self.address)
         self._gate = ForkGate(is_needed=not _imported_by_us)
         self._epoch = 0
+        self._holds = True
         self._calls: dict[str, Any] = {}
         metadata = [(PROCESS_KEY_METADATA, key)] if key else []
         if settings.token:
@@ -175,6 +181,10 @@ class Connection:
         """Give up the calls that wait at this moment: the server is taken to be gone."""
         self._epoch += 1
 
+    def hold_no_more(self) -> None:
+        """Give up calls that may take for ever, now and from now on; may be called by a signal handler."""
+        self._holds = False
+
     def close(self) -> None:
         """Close the connection; nothing can be called any more."""
         self._calls = {}
@@ -219,7 +229,8 @@ class Connection:
             with _uninterrupted():
                 call.add_done_callback(lambda _: ended.release())
             while not ended.acquire(timeout=_SLICE_S):
-                if epoch != self._epoch or (end_s is not None and time.monotonic() >= end_s):
+                is_late = not self._holds if end_s is None else time.monotonic() >= end_s
+                if is_late or epoch != self._epoch:
                     self.cancel(call)
                     return Outcome(None, "CANCELLED", "no answer came in time")
             with _uninterrupted():
@@ -231,23 +242,26 @@ class Connection:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off what Ctrl-C does until the block ends.
+    """Put off what Ctrl-C does, and SIGTERM where it is handled in Python, until the block ends.
 
     gRPC holds locks that an exception in the middle of its code would leave locked, and whoever needs them next would
     wait for ever.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread() or not before:
         yield
         return
-    put_off: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: put_off.append((number, frame)))
+    put_off: dict[int, FrameType | None] = {}
+    for number in before:
+        signal.signal(number, put_off.__setitem__)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if put_off:
-            before(*put_off[-1])
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in before.keys() & put_off.keys():
+            before[number](number, put_off[number])
 
 
 def _outcome(call: Any) -> Outcome:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from tensight.agents.commands import Terminated
 from tensight.agents.endings import is_interactive, uncaught
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import report, say_once
+from tensight.agents.termination import is_of_handler
 from tensight.agents.workers import pool_of_worker
 from tensight.errors import TensightError
 
@@ -100,7 +101,7 @@ class TrainingDebugger(ABC):
             if other.is_left_alone:
                 other._leave()
             elif self._takes_over(other):
-                say("debugging begins anew; what it began with before is debugged no more")
+                report("debugging begins anew; what it began with before is debugged no more")
                 other.close()
         if any(type(other) is type(self) for other in active_debuggers()):
             say_once("this training is being debugged already; debugging it a second time is left out")
@@ -187,11 +188,13 @@ class TrainingDebugger(ABC):
             with suppress(KeyboardInterrupt):
                 self.close()
             if ends_here and is_interactive():
-                say("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
+                report("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
             raise
 
     def _give_up(self, error: Exception) -> None:
         """Let the training go on without us."""
+        if is_of_handler(error):
+            raise error
         why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
         say_once(f"debugging ends here and the training goes on: {why}")
         self.close()

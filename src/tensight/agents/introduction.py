@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from tensight import __version__
 from tensight.agents.graph_messages import SourceTexts, execution_order, graph_chunks, graph_message, graph_number
 from tensight.agents.notices import say
+from tensight.agents.run_names import run_name
+from tensight.agents.settings import DEFAULT_PORT
 from tensight.wire import PROTOCOL, encoded, text
 from tensight.wire.debugger_pb2 import Abilities, ContentHash, EventReply, Metadata, Process
 from tensight.wire.telemetry_pb2 import PollRequest
@@ -52,6 +54,8 @@ class Introduction:
         Unique for the life of the process.
     is_ours : bool
         Whether the server is Tensight's; the original's understands less.
+    is_refused : bool
+        Whether the server that was found last asks for an access token that the process does not have.
     programs : list of Program
         Those that the server has been told of, or will be.
     looks_closer : bool
@@ -69,6 +73,7 @@ class Introduction:
     ) -> None:
         self.key = uuid.uuid4().hex
         self.is_ours = True
+        self.is_refused = False
         self.programs: list[Program] = []
         self.looks_closer = False
         self._settings = settings
@@ -86,10 +91,30 @@ class Introduction:
     def find_out(self, connection: Connection, *, timeout_s: float, wait_for_ready: bool = False) -> str:
         """Find out which server there is; return why none answers, empty if one does."""
         outcome = connection.call("Poll", PollRequest(), timeout_s=timeout_s, wait_for_ready=wait_for_ready)
+        self.is_refused = outcome.is_refused
+        if outcome.is_refused:
+            return self._refusal
         if outcome.reply is None and not outcome.is_unknown_call:
             return outcome.problem
         self.is_ours = outcome.reply is not None
         return ""
+
+    def absence(self, connection: Connection, why: str) -> str:
+        """Return in words that no server answers, or that the one there refuses the process."""
+        if self.is_refused:
+            return f"the debug server at {connection.address} {why}"
+        hint = ""
+        if "TENSIGHT_PORT" in os.environ and self._settings.port == DEFAULT_PORT:
+            hint = "; TENSIGHT_PORT is the port of the page, and TENSIGHT_DEBUGGER_PORT that for trainings"
+        return f"no debug server at {connection.address} ({why}){hint}"
+
+    @property
+    def _refusal(self) -> str:
+        """What is wrong with the access token, and where the right one is."""
+        where = "in the file that the server named when it was started"
+        if self._settings.token:
+            return f"refuses the access token of this training (TENSIGHT_TOKEN, or token=…); the right one is {where}"
+        return f"needs an access token, and this training has none: set TENSIGHT_TOKEN to the one {where}"
 
     def announce(self, connection: Connection, step: int, *, run_at_start: bool) -> str:
         """Say who the process is, and send all graphs; return why that was refused, empty if it was not."""
@@ -178,7 +203,7 @@ class Introduction:
         framework, settings = self._framework, self._settings
         return Process(
             key=self.key.encode(),
-            job=encoded(settings.job),
+            job=encoded(" ".join(settings.job.split("\n")) or f"{run_name()}\n{settings.run or self.key}"),
             rank=framework.rank,
             world_size=framework.world_size,
             framework=encoded(framework.name),

@@ -17,8 +17,8 @@ _STARTED_BY = os.getppid()
 """As the process begins; who started it may end before."""
 
 
-def as_one_job(settings: AgentSettings, of: Framework, meetings: Sequence[Sequence[str]]) -> AgentSettings:
-    """Return settings with a name of the run that all its ranks come to, unless it has one.
+def as_one_run(settings: AgentSettings, of: Framework, meetings: Sequence[Sequence[str]]) -> AgentSettings:
+    """Return settings with what tells the run from others, which all its ranks come to, unless they have it.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def as_one_job(settings: AgentSettings, of: Framework, meetings: Sequence[Sequen
         Environment variables that say where ranks find each other; the first of which one is set count. Without any
         those are one run which the same process of the same machine started.
     """
-    if settings.job or of.world_size == 1:
+    if settings.job or settings.run or of.world_size == 1:
         return settings
     found = ("-".join(filter(None, map(os.environ.get, names))) for names in meetings)
     place = next(filter(None, found), "") or f"{socket.gethostname()}-{_STARTED_BY}"
-    return replace(settings, job=f"{of.name}-{place}")
+    return replace(settings, run=f"{of.name}-{place}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import report, say, say_once
 from tensight.agents.recorded_names import recorded_names
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
@@ -210,7 +210,7 @@ class Recorder:
         self.folder = folder
         self.is_on = True
         what = f"the last {self._ring} steps" if self._ring else "all steps"
-        say(f"{what} are recorded in {folder}")
+        report(f"{what} are recorded in {folder}")
 
     def _learn(self, rank: RankRecorder, program: Program) -> None:
         known = self._graphs.get(program.number)
@@ -424,5 +424,6 @@ def _default_name(settings: AgentSettings, framework: Framework) -> str:
     """Return a name that all ranks of a run find by themselves."""
     if framework.world_size == 1:
         return f"tensight-recording-{time.strftime('%Y%m%d-%H%M%S')}"
-    run = settings.job or os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT") or "run"
+    names = (settings.job, settings.run, os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("MASTER_PORT"))
+    run = next(filter(None, names), "run")
     return "tensight-recording-" + "".join(letter if letter.isalnum() else "-" for letter in run)[:100]

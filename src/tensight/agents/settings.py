@@ -57,7 +57,11 @@ class AgentSettings:
     partial_memory : bool
         Keep only what is watched.
     job : str
-        Name of the run; ranks with one name form one session.
+        Name of the run, if a person has chosen one; ranks with one name form one session.
+    run : str
+        What tells this run from others of its name; processes that have it in common form one session.
+    quiet : bool
+        Whether lines on stderr about the ordinary course of debugging are left out: attached, stopped, goes on.
 
     Raises
     ------
@@ -81,6 +85,8 @@ class AgentSettings:
     memory_budget_bytes: int | None = None
     partial_memory: bool = False
     job: str = ""
+    run: str = ""
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be done, before the training has begun."""
@@ -155,8 +161,8 @@ def as_variables(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 
 _VARIABLES: dict[str, tuple[str, ...]] = {
-    "host": ("TENSIGHT_HOST", "MS_DEBUGGER_HOST"),
-    "port": ("TENSIGHT_PORT", "MS_DEBUGGER_PORT"),
+    "host": ("TENSIGHT_DEBUGGER_HOST", "TENSIGHT_HOST", "MS_DEBUGGER_HOST"),
+    "port": ("TENSIGHT_DEBUGGER_PORT", "MS_DEBUGGER_PORT"),
     "token": ("TENSIGHT_TOKEN",),
     "certificates": ("TENSIGHT_CERTIFICATES",),
     "on_disconnect": ("TENSIGHT_ON_DISCONNECT",),
@@ -170,6 +176,8 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "memory_budget_bytes": ("TENSIGHT_MEMORY_BUDGET",),
     "partial_memory": ("TENSIGHT_PARTIAL_MEMORY", "MS_DEBUGGER_PARTIAL_MEM"),
     "job": ("TENSIGHT_JOB",),
+    "run": ("TENSIGHT_RUN",),
+    "quiet": ("TENSIGHT_QUIET",),
 }
 
 
@@ -185,7 +193,7 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 
 
 def _value(field: str, name: str, text: str) -> object:
-    if field in ("break_at_start", "recommended", "partial_memory"):
+    if field in ("break_at_start", "recommended", "partial_memory", "quiet"):
         return text.strip().lower() in _YES
     if field in ("port", "memory_budget_bytes"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):

@@ -18,6 +18,7 @@ FLAGS = {
     "--break-at-start": "break_at_start",
     "--recommended": "recommended",
     "--partial-memory": "partial_memory",
+    "--quiet": "quiet",
 }
 VALUES: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
     "--host": ("host", str, ()),

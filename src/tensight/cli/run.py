@@ -81,7 +81,10 @@ def run(
         bool | None, typer.Option("--partial-memory", help="Keep only values of what is watched.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the run. (default: the script and a number)")
+        str | None, typer.Option(metavar="NAME", help="Name of the run. (default: the script's name)")
+    ] = None,
+    quiet: Annotated[
+        bool | None, typer.Option("--quiet", help="Say on stderr only what is wrong, not that it stops or goes on.")
     ] = None,
 ) -> None:
     """Run a training script under the debugger, unchanged: everything after its name is its own."""
@@ -99,5 +102,6 @@ def run(
         "memory_budget_bytes": None if memory_budget is None else size_bytes(memory_budget),
         "partial_memory": partial_memory,
         "job": job,
+        "quiet": quiet,
     }
     start_training([script, *(arguments or ())], chosen, module=module)

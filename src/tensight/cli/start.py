@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,10 +105,14 @@ def _lines(ready: Ready) -> Iterator[str]:
     yield f"  workspace                    {record.workspace}"
     if record.debugger is not None:
         host, _, port = record.debugger.rpartition(":")
+        token = (
+            "" if ready.debugger_token_file is None else f"TENSIGHT_TOKEN=$(cat {quote(ready.debugger_token_file)}) "
+        )
         yield "To debug a training on this machine, on PyTorch or MindSpore, start it with"
-        yield f"  tensight run --host {host} --port {port} train.py"
-        yield "and one on MindSpore 1.1 to 2.3, with the debugger client that is in it, with"
-        yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port}"
+        yield f"  {token}tensight run --host {host} --port {port} train.py"
+        if not token:
+            yield "and one on MindSpore 1.1 to 2.3, with the debugger client that is in it, with"
+            yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port}"
     if ready.new_token is not None:
         yield f"Access token, shown only now: {ready.new_token}"
     if ready.token_file is not None:

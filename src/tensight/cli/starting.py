@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import site
+import socket
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -41,22 +41,16 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     from tensight.agents.settings import AgentSettings, as_variables
 
     command = list(command)
-    job = chosen.get("job") or os.environ.get("TENSIGHT_JOB") or (None if _is_one_of_several() else _name_of(command))
-    chosen = {**chosen, "job": job}
+    # All its processes have it, and no other run.
+    chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{socket.gethostname()}"}
     # What cannot be used is refused here, in words, and not by a line in the training's output.
     AgentSettings.from_environment(**chosen)
     _become(command_line(command, module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
 
 
 def _is_one_of_several() -> bool:
-    """Whether others of its run are started, too, so that a name with our number would keep them apart."""
+    """Whether others of its run are started, too, so that our number would keep them apart."""
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in _SIZES)
-
-
-def _name_of(command: list[str]) -> str:
-    """Return a name for a run that all its processes have, and no other run: that of the script with our number."""
-    script = next((word for word in command if word.endswith(SCRIPT_SUFFIXES)), command[0])
-    return f"{Path(script).stem}-{os.getpid()}"
 
 
 def command_line(command: list[str], *, module: bool = False) -> list[str]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tensight.server.occupancy import Announcement
 
 LOOK_EVERY_S = 0.5
+
+_JOB = "selftest"
 NOTICED_WITHIN_S = 10.0
 LINES_SHOWN = 12
 _WHERE = "run tensight of the environment that the training has"
@@ -158,7 +160,7 @@ def measure_debugged(
     """
     with tempfile.TemporaryDirectory(prefix="tensight-selftest-") as folder, own_server(Path(folder)) as server:
         host, _, port = (server.debugger or "").rpartition(":")
-        choices = {"host": host, "port": int(port), "capture": capture, "recommended": True}
+        choices = {"host": host, "port": int(port), "capture": capture, "recommended": True, "job": _JOB}
         following = _Following(server)
         try:
             measured = _measure(command, steps, {"TENSIGHT_DEBUG": "1", **as_variables(choices)}, on_step)
@@ -198,7 +200,7 @@ class _Following:
     def _session(self, server: Server) -> Session | None:
         while not self._over.is_set():
             with contextlib.suppress(WaitError):
-                return server.wait_for_session(LOOK_EVERY_S)
+                return server.wait_for_session(LOOK_EVERY_S, name=_JOB)
         return None
 
 

@@ -67,6 +67,7 @@ class Connection:
         self, url: str, token: str | None = None, *, verify: Verify = True, certificate: Certificate | None = None
     ) -> None:
         self.url, host = _clean(url)
+        self._token_from = "token=…" if token is not None else f"the variable {TOKEN_VARIABLE}"
         token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
         headers = {"User-Agent": f"tensight/{__version__}"}
         if token:
@@ -164,8 +165,10 @@ class Connection:
                 f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is no answer "
                 f"of a Tensight server; {hint}"
             )
-        if code == "unauthorized" and "Authorization" not in response.request.headers:
-            message += f"; give it with token=… or in the variable {TOKEN_VARIABLE}"
+        if code == "unauthorized":
+            has_token = "Authorization" in response.request.headers
+            hint = f"it came from {self._token_from}" if has_token else f"give it with token=… or in {TOKEN_VARIABLE}"
+            message = f"{self.url}: {message.partition(':')[0]}; {hint}"
         # A path says nothing that the caller does not know.
         if where and not where.startswith("/") and where not in message:
             message = f"{where}: {message}"

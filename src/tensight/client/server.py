@@ -204,14 +204,15 @@ class Server:
         return Session(self._connection, found[0])
 
     def wait_for_session(self, timeout_s: float | None = None, *, name: str = "") -> Session:
-        """Wait until a training process is attached, and return its session.
+        """Wait until a training process attaches, and return its session.
 
         Parameters
         ----------
         timeout_s : float, optional
             Seconds; by default for ever.
         name : str
-            Of the job; any by default.
+            Of the run, ``train`` for ``train.py``: its session is returned at once if the training is attached already.
+            Without a name only a training counts that attaches after this call; for others see `session`.
 
         Raises
         ------
@@ -227,15 +228,22 @@ class Server:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         events = self.events()
         events.skip()
+        live = [record for record in self._records() if _is_attached(record)]
+        earlier = {record.id for record in live}
         while True:
-            for record in self._records():
-                if record.capabilities.live and not record.state.has_ended and name in ("", record.name):
+            for record in live:
+                if record.name == name or (not name and record.id not in earlier):
                     return Session(self._connection, record)
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
-                what = f"of the name {name!r} " if name else ""
-                raise WaitError(f"no training process {what}has attached to {self.url} within {timeout_s:g} s")
+                raise WaitError(self._nobody_came(name, timeout_s, live))
             events.next(left)
+            live = [record for record in self._records() if _is_attached(record)]
+
+    def _nobody_came(self, name: str, timeout_s: float | None, live: list[SessionRecord]) -> str:
+        what = f"of the name {name!r} " if name else ""
+        said = f"no training process {what}has attached to {self.url} within {timeout_s:g} s"
+        return f"{said}; attached before: {_names(live)}: server.session(NAME) returns one" if live else said
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
         """Return what happens to the sessions of the server, event by event.
@@ -280,6 +288,10 @@ class Server:
 
     def _repr_html_(self) -> str:
         return "".join(map(session_html, self._records())) or "<p>no sessions</p>"
+
+
+def _is_attached(record: SessionRecord) -> bool:
+    return record.capabilities.live and not record.state.has_ended
 
 
 def _names(records: list[SessionRecord]) -> str:

@@ -29,6 +29,9 @@ COOKIE = "tensight_token"
 SUBPROTOCOL = "bearer."
 """Before the token, in the header by which a page names the protocols of a WebSocket: it can send no other header."""
 
+NO_ACCESS = "this server needs its access token, which is in the file that it named when it was started"
+WRONG_ACCESS = "the access token is not that of this server, which is in the file that it named when it was started"
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
@@ -150,12 +153,12 @@ class Access:
         if is_same(connection.cookies.get(COOKIE, ""), self._cookie):
             return
         offered = (name for name in connection.scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL))
-        if any(is_same(name.removeprefix(SUBPROTOCOL), token) for name in offered):
+        offered_tokens = [name.removeprefix(SUBPROTOCOL) for name in offered]
+        if any(is_same(one, token) for one in offered_tokens):
             return
-        raise UnauthorizedError(
-            "this server wants its token, which it printed when it was started: send the header "
-            "'Authorization: Bearer TOKEN', or log in"
-        )
+        if given or offered_tokens:
+            raise UnauthorizedError(WRONG_ACCESS)
+        raise UnauthorizedError(f"{NO_ACCESS}: send the header 'Authorization: Bearer TOKEN', or log in")
 
     async def _with_whole_body(self, headers: Headers, receive: Receive) -> Receive:
         """Read the body of a request that changes something; it must be short, and JSON.

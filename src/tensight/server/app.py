@@ -31,7 +31,7 @@ from tensight.server.memory import prepare_memory
 from tensight.server.occupancy import Announcement, Ready, WorkspaceLock
 from tensight.server.settings import Settings
 from tensight.server.tls import Tls, load_tls
-from tensight.sessions.online import Attachments, OnlineSettings
+from tensight.sessions.online import Attachments, OnlineSettings, PageAddress
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 
@@ -97,10 +97,10 @@ class _Process:
         settings = self._settings
         with open_socket(settings.host, settings.port, "--port") as http_socket:
             try:
-                debugger = await self._open_debugger() if settings.enable_debugger else None
+                port = http_socket.getsockname()[1]
+                debugger = await self._open_debugger(self._page(port)) if settings.enable_debugger else None
                 self._http = http = self._http_server(debugger)
                 await http.start(http_socket)
-                port = http_socket.getsockname()[1]
                 record = self._record(port, debugger)
                 self._lock.announce(record)
                 logger.info("ready", extra={"http": record.http, "debugger": record.debugger, "pid": record.pid})
@@ -110,7 +110,16 @@ class _Process:
                 await self._close()
         logger.info("ended")
 
-    async def _open_debugger(self) -> str:
+    def _page(self, port: int) -> PageAddress:
+        """Return where people look at sessions."""
+        return PageAddress(
+            here=self._http_address(reachable_host(self._settings.host), port),
+            elsewhere=self._http_elsewhere(port) or "",
+            machine=socket.gethostname(),
+            is_local=is_loopback(self._settings.host),
+        )
+
+    async def _open_debugger(self, page: PageAddress) -> str:
         """Let training processes attach, and return where."""
         settings = self._settings
         bounds = OnlineSettings()
@@ -121,6 +130,7 @@ class _Process:
             most_drawn_nodes=drawn,
             most_nodes=max(bounds.most_nodes, drawn),
             most_nodes_of_a_process=max(bounds.most_nodes_of_a_process, 2 * drawn),
+            page=page,
         )
         self._attachments = Attachments(self._workspace, self._sessions, settings=bounds)
         token = self._grpc_token
@@ -178,16 +188,21 @@ class _Process:
     def _ready(self, record: Announcement, port: int) -> Ready:
         settings = self._settings
         tokens = [token for token in (self._http_token, self._grpc_token) if token is not None]
-        for_all = reachable_host(settings.host) != settings.host
         return Ready(
             record,
-            http_elsewhere=self._http_address(socket.gethostname(), port) if for_all else None,
+            http_elsewhere=self._http_elsewhere(port),
             token_file=str(tokens[0].file) if tokens else None,
             new_token=next((token.text for token in tokens if token.new), None),
             in_the_clear=self._tls is None and not (is_loopback(settings.host) and is_loopback(settings.attach_host)),
             token_was_open=any(token.was_open for token in tokens),
             workspace_is_open=is_open_to_others(settings.workspace),
+            debugger_token_file=None if self._grpc_token is None else str(self._grpc_token.file),
         )
+
+    def _http_elsewhere(self, port: int) -> str | None:
+        """Return the address for other machines; None if it is the one for this machine."""
+        for_all = reachable_host(self._settings.host) != self._settings.host
+        return self._http_address(socket.gethostname(), port) if for_all else None
 
     def _http_address(self, host: str, port: int) -> str:
         scheme = "http" if self._tls is None else "https"

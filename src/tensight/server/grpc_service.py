@@ -162,11 +162,14 @@ class DebuggerService:
         if self._expected is not None:
             shown = metadata.get(TOKEN_METADATA, "")
             if not hmac.compare_digest(shown.encode() if isinstance(shown, str) else shown, self._expected):
-                logger.warning("a call without the access token was refused", extra={"peer": peer})
-                await context.abort(
-                    grpc.StatusCode.UNAUTHENTICATED,
-                    f"this server needs its access token, as the call's metadata {TOKEN_METADATA}: Bearer TOKEN",
+                which = "with a wrong access token" if shown else "without the access token"
+                logger.warning("a call %s was refused", which, extra={"peer": peer})
+                problem = (
+                    "the access token is not that of this server"
+                    if shown
+                    else f"this server needs its access token, as the call's metadata {TOKEN_METADATA}: Bearer TOKEN"
                 )
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
         key = metadata.get(PROCESS_KEY_METADATA, "")
         return Caller(peer=peer, process_key=key[:LONGEST_PROCESS_KEY] if isinstance(key, str) else "")
 

@@ -89,6 +89,8 @@ class Ready:
         Other users of the machine could read the token file until now.
     workspace_is_open : bool
         Other users of the machine can enter the workspace.
+    debugger_token_file : str or None
+        File with the access token that training processes must show, None if they need none.
     """
 
     record: Announcement
@@ -98,6 +100,7 @@ class Ready:
     in_the_clear: bool
     token_was_open: bool = False
     workspace_is_open: bool = False
+    debugger_token_file: str | None = None
 
 
 class WorkspaceLock:

@@ -56,7 +56,11 @@ SESSION_ERRORS = documented(NotFoundError)
 
 _ERROR_SCHEMA = {"$ref": f"#/components/schemas/{ErrorReply.__name__}"}
 _EXAMPLES_OF_ERRORS = {
-    401: ("unauthorized", "this server wants its token, which it printed when it was started", ""),
+    401: (
+        "unauthorized",
+        "this server needs its access token, which is in the file that it named when it was started",
+        "",
+    ),
     403: ("forbidden", "a page of 'https://example.org' may not use this server; open the server's own page", ""),
     404: ("not_found", "there is no session '7'; list the sessions to see which there are", "/api/v1/sessions/7"),
     409: ("wrong_state", "watchpoints can be changed while the run is paused; it is running", ""),

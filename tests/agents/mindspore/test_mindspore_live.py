@@ -76,7 +76,12 @@ def start(style: str, version: str, server: RunningServer, job: str, folder: Pat
         options = ("--job", job, "--break-at-start")
         return Run(version, "--style", style, folder=folder, server=server, options=options)
     host, port = address(server)
-    variables = {"TENSIGHT_HOST": host, "TENSIGHT_PORT": port, "TENSIGHT_JOB": job, "TENSIGHT_BREAK_AT_START": "1"}
+    variables = {
+        "TENSIGHT_DEBUGGER_HOST": host,
+        "TENSIGHT_DEBUGGER_PORT": port,
+        "TENSIGHT_JOB": job,
+        "TENSIGHT_BREAK_AT_START": "1",
+    }
     return Run(version, "--style", style, folder=folder, variables=variables)
 
 

@@ -26,8 +26,8 @@ def test_workers_are_left_alone_and_processes_that_train_are_debugged(
         environment = {
             **inherited,
             "TENSIGHT_DEBUG": "1",
-            "TENSIGHT_HOST": host,
-            "TENSIGHT_PORT": port,
+            "TENSIGHT_DEBUGGER_HOST": host,
+            "TENSIGHT_DEBUGGER_PORT": port,
             "TENSIGHT_CAPTURE": capture,
             "TENSIGHT_RECOMMENDED": "1",
             "PYTHONWARNINGS": "ignore",

@@ -29,6 +29,7 @@ from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.program import TracedNode
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
+from tensight.agents.termination import is_of_handler
 from tensight.agents.traced_programs import Programs, Trace
 
 if TYPE_CHECKING:
@@ -436,5 +437,7 @@ class CellCapture:
             return None
 
     def _give_up(self, error: Exception) -> None:
+        if is_of_handler(error):
+            raise error
         self.stop()
         say_once(f"cells are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")

@@ -22,7 +22,7 @@ from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
-from tensight.agents.mindspore.surroundings import as_one_job, framework, is_rank, live_instances, optimizers_in
+from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.mindspore.written_parameters import WrittenParameters
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import Oversights
@@ -132,7 +132,7 @@ class Debugger(TrainingDebugger):
         """Make the agent, if that is still to be done: something is about to run, so device and rank are known."""
         if self._agent is None:
             found = framework()
-            settings = as_one_job(self._settings, found)
+            settings = as_one_run(self._settings, found)
             self._reader = BothReaders()
             self._agent = self._agent_of(
                 settings, found, self._reader, script=" ".join(sys.orig_argv), stops_at_nodes=True, cursor=True

@@ -101,6 +101,6 @@ def is_rank() -> bool:
     return os.environ.get("MS_ROLE") not in _ONLY_SERVE
 
 
-def as_one_job(settings: AgentSettings, of: Framework) -> AgentSettings:
+def as_one_run(settings: AgentSettings, of: Framework) -> AgentSettings:
     """Return settings with a name of the run that all its ranks come to: where they found each other."""
-    return meeting.as_one_job(settings, of, _MEETINGS)
+    return meeting.as_one_run(settings, of, _MEETINGS)

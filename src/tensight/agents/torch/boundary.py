@@ -17,6 +17,8 @@ import torch
 import torch.fx._symbolic_trace as fx_tracing
 from torch.optim import optimizer as optimizer_hooks
 
+from tensight.agents.termination import is_of_handler
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -128,7 +130,9 @@ class Boundary:
             return None
 
     def failed(self, error: Exception) -> None:
-        """Note an exception of ours."""
+        """Note an exception of ours; one that a signal handler of the training has raised goes its way."""
+        if is_of_handler(error):
+            raise error
         # Where even that fails nobody can be told.
         with contextlib.suppress(Exception):
             self._on_error(error)

@@ -18,7 +18,7 @@ from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.endings import at_end
 from tensight.agents.feeding import feeding
-from tensight.agents.meeting import as_one_job
+from tensight.agents.meeting import as_one_run
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import UPDATES, Oversights
 from tensight.agents.reader import Framework
@@ -187,7 +187,7 @@ class Debugger(TrainingDebugger):
     def _attach(self, first: nn.Module) -> None:
         names = Names()
         framework = _framework(first)
-        settings = as_one_job(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
+        settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
         atexit.unregister(self.close_at_exit)

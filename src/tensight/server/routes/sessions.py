@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from tensight.errors import DumpError
-from tensight.server.access import COOKIE, cookie_value, is_same
+from tensight.server.access import COOKIE, WRONG_ACCESS, cookie_value, is_same
 from tensight.server.errors import UnauthorizedError, documented
 from tensight.server.event_stream import LONGEST_WAIT_S
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
@@ -111,7 +111,7 @@ async def log_in(context: Context, login: Login, request: Request) -> Response:
     if token is None:
         return response
     if not is_same(login.token, token):
-        raise UnauthorizedError("this is not the token of the server; it was printed when the server was started")
+        raise UnauthorizedError(WRONG_ACCESS)
     response.set_cookie(
         COOKIE,
         cookie_value(token),

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tensight.sessions.online.attachments import Attachments
-from tensight.sessions.online.settings import Caller, OnlineSettings
+from tensight.sessions.online.settings import Caller, OnlineSettings, PageAddress
 
-__all__ = ["Attachments", "Caller", "OnlineSettings"]
+__all__ = ["Attachments", "Caller", "OnlineSettings", "PageAddress"]

@@ -96,6 +96,8 @@ class Conductor:
                 self._advance_once()
         finally:
             self._is_advancing = False
+        if self._run is None:
+            self._session.terminal.stopped()
         self._session.announce()
 
     def _advance_once(self) -> None:
@@ -140,6 +142,7 @@ class Conductor:
             return
         self._has_begun = True
         self._run = Steps(None)
+        self._session.terminal.goes_on(self._run)
         if gathers:
             patience_s = self._session.settings.gather_within_s
             self._gathering = asyncio.get_running_loop().call_later(patience_s, self._gathered)
@@ -170,6 +173,7 @@ class Conductor:
         """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
         if self._run is not None and self._run.trains:
             self.stop()
+            self._session.terminal.stops_at_hits()
 
     def watch_anew(self) -> None:
         """Note that the processes must be told what to watch before they go on."""
@@ -183,6 +187,9 @@ class Conductor:
     def _tell(self, process: TrainingProcess, *, may_leave: bool) -> None:
         if process.wants_exit:
             process.exit()
+            return
+        if process.lines:
+            process.reply(wire.ok(process.lines.popleft()))
             return
         if process.queue:
             process.set_state(State.SENDING)
@@ -396,6 +403,7 @@ class Conductor:
         self.stops_for_every = False
         self._has_begun = True
         self._run = run
+        self._session.terminal.goes_on(run)
         for process in self._session.live:
             if run.trains:
                 process.questions.refuse(StateError("the training goes on; look at values while it stands still"))

@@ -58,13 +58,16 @@ class Identity:
     key : str
         Unique for the life of the process; empty for MindSpore's own client, as everything below.
     job : str
+        What processes of one run have in common; empty if it has one.
+    called : str
+        The name of the run.
     rank, world_size : int
     framework, framework_version : str
     process_id : int or None
     machine : str
         Name of its machine.
     script : str
-        What it runs: the name of a file or of a module.
+        What it runs: the name of a file, without its ending, or of a module.
     abilities : Abilities
     run_at_start : bool
         Its training goes on at once, unless a person stops it.
@@ -77,6 +80,7 @@ class Identity:
     backend: str
     key: str = ""
     job: str = ""
+    called: str = ""
     rank: int = 0
     world_size: int = 1
     framework: str = "mindspore"
@@ -117,7 +121,7 @@ class Identity:
     @property
     def name(self) -> str:
         """What its session is called."""
-        return self.job or self.script or f"{self.framework or 'training'}-{self.device or self.rank}"
+        return self.called or self.script or f"{self.framework or 'training'}-{self.device or self.rank}"
 
     def place(self, address: str) -> Device:
         """Return where it runs, as a dump says it; `address` is the host and port that it calls from."""
@@ -152,12 +156,14 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         version = wire.text(message.ms_version, _LONGEST_NAME)
         return Identity(caller.host, device, backend, framework_version=version, key=caller.process_key)
     process = message.process
+    called, _, job = wire.text(process.job, _LONGEST_COMMAND).partition("\n")
     return Identity(
         host=caller.host,
         device=device,
         backend=backend,
         key=caller.process_key or wire.text(process.key, _LONGEST_NAME),
-        job=wire.text(process.job, _LONGEST_NAME),
+        job=job or called,
+        called=called[:_LONGEST_NAME],
         rank=min(max(process.rank, 0), _MOST_RANKS),
         world_size=min(max(process.world_size, 1), _MOST_RANKS),
         framework=wire.text(process.framework, _LONGEST_NAME),
@@ -176,7 +182,7 @@ def _script_of(command_line: str) -> str:
     words = command_line.split()
     for word in words:
         if word.endswith(".py"):
-            return os.path.basename(word)[:_LONGEST_NAME]
+            return os.path.basename(word).removesuffix(".py")[:_LONGEST_NAME]
     modules = [module for option, module in itertools.pairwise(words) if option == "-m" and module != "tensight"]
     return modules[0][:_LONGEST_NAME] if modules else ""
 

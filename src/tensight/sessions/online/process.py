@@ -103,6 +103,8 @@ class TrainingProcess:
         The place from which it was last let go.
     queue : deque of EventReply
         Commands that it gets before anything else.
+    lines : deque of str
+        For its terminal, which it gets before that.
     recording : Lock
         Held while its recorder works.
     """
@@ -132,6 +134,7 @@ class TrainingProcess:
         self.has_unchecked = False
         self.released: int | None = None
         self.queue: deque[EventReply] = deque()
+        self.lines: deque[str] = deque()
         self.recording = asyncio.Lock()
         self.executions = Executions()
         self.is_connected = True
@@ -272,7 +275,7 @@ class TrainingProcess:
             return wire.exit_command("the training is done")
         if self._wants_exit:
             self.end(State.TERMINATED, "")
-            return wire.exit_command(_TERMINATED)
+            return self._exit_command()
         if self.state is not State.MISMATCH and self._expects_graphs and not self.graphs.graphs:
             return wire.failed("no graph has arrived; send the graph before asking for commands")
         if not self.is_live:
@@ -398,16 +401,26 @@ class TrainingProcess:
         if waiting is not None and not waiting.done():
             waiting.set_result(command)
 
+    def tell(self, line: str) -> None:
+        """Have the process write a line to its terminal, as soon as it asks what to do; only for our agents."""
+        self.lines.append(line)
+        if self.is_waiting:
+            self.session.advance()
+
     def exit(self) -> None:
         """Have the process end the training as soon as it asks what to do."""
         self._wants_exit = True
         self.queue.clear()
         if self.is_waiting:
-            self.reply(wire.exit_command(_TERMINATED))
+            self.reply(self._exit_command())
             self.end(State.TERMINATED, "")
         elif self.is_live:
             self.remark = "ends as soon as it asks what to do"
             self.set_state(self.state, self.remark)
+
+    def _exit_command(self) -> EventReply:
+        """Return the command to end the training; the first of its processes says so at the terminal."""
+        return wire.exit_command(_TERMINATED if self.rank == min(self.session.processes) else "")
 
     @property
     def wants_exit(self) -> bool:

@@ -51,21 +51,25 @@ class Steps(Run):
         The step, as all ranks count it together; None for no end.
     stands_always : bool
         Whether every process asks after each step whether to go on.
+
+    Attributes
+    ----------
+    target : int or None
     """
 
     def __init__(self, target: int | None, *, stands_always: bool = False) -> None:
         super().__init__()
-        self._target = target
+        self.target = target
         self._stands_always = stands_always
 
     def until(self, target: int) -> Steps:
         """Return the same run, with its end there if that comes before its own."""
-        nearer = target if self._target is None else min(self._target, target)
+        nearer = target if self.target is None else min(self.target, target)
         return Steps(nearer, stands_always=self._stands_always)
 
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command for one step; a process that counts steps and can be paused is told all of them."""
-        left = None if self._target is None else self._target - process.done
+        left = None if self.target is None else self.target - process.done
         if left is not None and left <= 0:
             return None
         can = process.identity.abilities

@@ -22,6 +22,7 @@ from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
 from tensight.sessions.online.reported_hits import ReportedHits
 from tensight.sessions.online.shown_step import ShownStep
+from tensight.sessions.online.terminal import Terminal
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.origin_records import effects_of, origin_records
 from tensight.sessions.overview import overview
@@ -101,6 +102,8 @@ class OnlineSession(Session):
     reported : ReportedHits
     shown : ShownStep
         Which step people see.
+    terminal : Terminal
+        Tells the training's own terminal what happens.
     is_closing : bool
         The server shuts down, or the session is closed: what breaks off now is no news.
     """
@@ -133,6 +136,7 @@ class OnlineSession(Session):
         self.reported = ReportedHits(self, workspace, self._complain)
         self.shown = ShownStep(self)
         self.conductor = Conductor(self)
+        self.terminal = Terminal(self)
         self.inspection = Inspection(self, writers)
         self.texts: dict[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
@@ -545,6 +549,7 @@ class OnlineSession(Session):
         for process in self.processes.values():
             process.stop_timers()
         await self.conductor.close()
+        self.terminal.close()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._finish(self._ending)
         self.changed()

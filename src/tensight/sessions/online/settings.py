@@ -6,6 +6,34 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class PageAddress:
+    """Where people look at the sessions of a server.
+
+    Attributes
+    ----------
+    here : str
+        Address of the server's pages on its machine, with the prefix of its paths.
+    elsewhere : str
+        The same for other machines; empty if `here` is for all, or if only this machine reaches it.
+    machine : str
+        Host name of the server's machine.
+    is_local : bool
+        Whether only this machine reaches it.
+    """
+
+    here: str
+    elsewhere: str
+    machine: str
+    is_local: bool
+
+    def of(self, session_id: str, machine: str) -> str:
+        """Return the address of a session's page, for who works on a machine."""
+        is_here = machine == self.machine
+        address = f"{(not is_here and self.elsewhere) or self.here}/?run={session_id}"
+        return f"{address} on {self.machine}" if self.is_local and not is_here else address
+
+
+@dataclass(frozen=True, slots=True)
 class OnlineSettings:
     """What a training process may cost, and how long the server waits for it.
 
@@ -40,6 +68,8 @@ class OnlineSettings:
         A graph with more nodes is listed and searched, but not drawn.
     heartbeat_second_s : float
         How long a second of a heartbeat's period is; tests make it short.
+    page : PageAddress or None
+        Where people look at sessions; without it nothing is told to the terminals of trainings.
     """
 
     lost_after_s: float = 30.0
@@ -56,6 +86,7 @@ class OnlineSettings:
     most_ended: int = 16
     most_drawn_nodes: int = 100_000
     heartbeat_second_s: float = 1.0
+    page: PageAddress | None = None
 
 
 @dataclass(frozen=True, slots=True)

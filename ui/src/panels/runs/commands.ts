@@ -23,7 +23,7 @@ export function startCommands({ host, port }: Attachment) {
     atStart: `tensight run ${where} --break-at-start train.py`,
     operators: `tensight run ${where} --break-at-start --capture ops train.py`,
     recommended: `tensight run ${where} --recommended train.py`,
-    environment: `TENSIGHT_DEBUG=1 TENSIGHT_HOST=${address} TENSIGHT_PORT=${port} TENSIGHT_BREAK_AT_START=1 python train.py`,
+    environment: `TENSIGHT_DEBUG=1 TENSIGHT_DEBUGGER_HOST=${address} TENSIGHT_DEBUGGER_PORT=${port} TENSIGHT_BREAK_AT_START=1 python train.py`,
     original: `ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=${address} MS_DEBUGGER_PORT=${port} python train.py`,
   }
 }

@@ -1,0 +1,36 @@
+"""What a run is called: after its script, wherever the debugger was asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+NOTEBOOK = "notebook"
+
+_LONGEST = 100
+
+
+def run_name() -> str:
+    """Return the name of the script, the module or the notebook that this process runs; empty if it is none of them."""
+    main: Any = sys.modules.get("__main__")
+    if "ipykernel" in sys.modules and not getattr(main, "__file__", None):
+        return _notebook(main)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name not in ("__main__", "__mp_main__"):
+        return str(spec.name).removesuffix(".__main__")[:_LONGEST]
+    path = str(getattr(main, "__file__", None) or "")
+    if os.path.basename(path) == "__main__.py":
+        path = os.path.dirname(os.path.abspath(path))
+    return _stem(path)
+
+
+def _notebook(main: Any) -> str:
+    """Return the name of the notebook, as far as those who show it say it to its kernel: VS Code, and Jupyter."""
+    paths = (getattr(main, "__vsc_ipynb_file__", None), os.environ.get("JPY_SESSION_NAME"))
+    found = (_stem(str(path)) for path in paths if path and str(path).endswith(".ipynb"))
+    return next(found, NOTEBOOK)
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0][:_LONGEST]

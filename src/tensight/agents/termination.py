@@ -1,0 +1,74 @@
+"""SIGTERM, while a training is held: who ends a training does not want it to wait for a debugger.
+
+Where nothing handles the signal, the system ends the process. A script, or a trainer such as Lightning's, may handle
+it: by raising an exception, or by a note that is looked at when the batch is done; which is never, while it is held.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+_raised: list[Exception] = []
+"""By a handler of the training, in the middle of our code."""
+
+
+def is_of_handler(error: BaseException) -> bool:
+    """Whether an exception was raised by the training's own handler of SIGTERM: it is not ours to catch."""
+    return any(error is one for one in _raised)
+
+
+class Termination:
+    """Notices that the process was told to end while the training was held.
+
+    Parameters
+    ----------
+    on_signal : callable
+        Called then, before the training's own handler; it must end what holds the training.
+
+    Attributes
+    ----------
+    is_asked_for : bool
+        Whether the process was told to end. The training is to be held no more.
+    """
+
+    def __init__(self, on_signal: Callable[[], None]) -> None:
+        self._on_signal = on_signal
+        self._error: Exception | None = None
+        self.is_asked_for = False
+
+    @contextmanager
+    def noticed(self) -> Iterator[None]:
+        """Notice the signal in this block, if the training handles it in Python.
+
+        What its handler raises is raised at the end of the block: in the middle, others might catch it.
+        """
+        handler = signal.getsignal(signal.SIGTERM)
+        if threading.current_thread() is not threading.main_thread() or not callable(handler):
+            yield
+            return
+
+        def notice(number: int, frame: FrameType | None) -> None:
+            self.is_asked_for = True
+            self._on_signal()
+            try:
+                handler(number, frame)
+            except Exception as error:
+                self._error = error
+
+        signal.signal(signal.SIGTERM, notice)
+        try:
+            yield
+        finally:
+            if signal.getsignal(signal.SIGTERM) is notice:
+                signal.signal(signal.SIGTERM, handler)
+        error, self._error = self._error, None
+        if error is not None:
+            _raised[:] = [error]
+            raise error

@@ -1,0 +1,175 @@
+"""What the terminal of a training is told: where its page is, where it stops and why, and that it goes on.
+
+One process of a run is told, for the others write to the same terminal. It writes what comes with a reply that has no
+command, and asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from tensight.errors import TensightError
+from tensight.sessions.online.run_control import NextNode, PreviousNode, RunToNode, Steps
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.run_control import Run
+    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.records import NodeHits, OriginRecord
+
+STANDS_S = 0.5
+"""A stop that a program ends sooner is none that a person waits for."""
+
+HITS_EVERY_S = 1.0
+"""Stops at hits are told at once, at most so often; others when the training stands."""
+
+_MOST_NODES = 100
+"""With hits, among which the first severe one is looked for."""
+
+
+class Terminal:
+    """Tells the terminal of a session's training what happens to it.
+
+    Parameters
+    ----------
+    session : OnlineSession
+    """
+
+    def __init__(self, session: OnlineSession) -> None:
+        self._session = session
+        self._speaker: TrainingProcess | None = None
+        self._stop = 0
+        self._is_due = self._has_hits = False
+        self._told_s = -HITS_EVERY_S
+        self._timer: asyncio.TimerHandle | None = None
+
+    def greet(self, process: TrainingProcess) -> None:
+        """Tell a process that has attached where its page is."""
+        page = self._page(process)
+        if page and process.rank == 0:
+            since = f" after step {process.step}" if process.step else ""
+            process.tell(f"attached to the debug server{since}; the training can be watched at {page}")
+
+    def stops_at_hits(self) -> None:
+        """Note that hits are why the training stops."""
+        self._has_hits = True
+
+    def stopped(self) -> None:
+        """Note that nothing runs; the training may stand already."""
+        session = self._session
+        if self._is_due or self._speaker is not None or session.settings.page is None:
+            return
+        if not any(map(_stands, session.live)):
+            return
+        self._is_due = True
+        at_once = self._has_hits and session.state is State.PAUSED and time.monotonic() >= self._told_s + HITS_EVERY_S
+        wait_s = 0.0 if at_once else STANDS_S
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._tell_later, self._stop)
+
+    def goes_on(self, run: Run) -> None:
+        """Note that a run begins."""
+        if not run.trains:
+            return
+        self._stop += 1
+        self._is_due = self._has_hits = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        speaker, self._speaker = self._speaker, None
+        if speaker is not None and speaker.is_live:
+            speaker.tell(f"the training goes on{_how_far(run)}")
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- a stop ---
+
+    def _tell_later(self, stop: int) -> None:
+        self._session.later(self._tell(stop))
+
+    async def _tell(self, stop: int) -> None:
+        """Tell of a stop, unless the training has gone on meanwhile."""
+        session = self._session
+        nodes = session.shown.present_hits.page(limit=_MOST_NODES).nodes
+        first = _first_severe(nodes) if self._has_hits else None
+        origin = None if first is None else await self._first_origin()
+        standing = {process.rank: process for process in session.live if _stands(process)}
+        if stop != self._stop:
+            return
+        self._is_due = False
+        if not standing:
+            return
+        told = first.rank if first is not None else min(standing)
+        speaker = self._speaker = standing.get(told) or standing[min(standing)]
+        self._told_s = time.monotonic()
+        waits = f"the training waits at {self._page(speaker)}"
+        if first is None:
+            speaker.tell(f"stopped {_place(speaker)}; {waits}")
+            return
+        who = f"rank {told}: " if session.identity.world_size > 1 else ""
+        speaker.tell(f"{who}stopped {_place(speaker)} by {self._finding(first, origin)}")
+        line = first.line if origin is None else origin.line
+        code = "" if line is None or line.line is None else f"{line.file}:{line.lines}; "
+        speaker.tell(f"{code}{waits}")
+
+    async def _first_origin(self) -> OriginRecord | None:
+        """Return where the first anomaly of the step began; None if that is not known."""
+        session = self._session
+        if session.shown.step is not None:
+            return None
+        try:
+            origins = await session.origins()
+        except TensightError:
+            return None
+        return next((origin for origin in origins if origin.step == session.step), None) or next(iter(origins), None)
+
+    def _finding(self, first: NodeHits, origin: OriginRecord | None) -> str:
+        """Return which watchpoint hit first and on what, or where that began, if that is known."""
+        hit = next(hit for tensor in first.tensors for hit in tensor.hits if hit.hit)
+        own_name = f" ({hit.name})" if hit.name and hit.condition not in hit.name else ""
+        amount = self._session.shown.present_hits.tensors
+        if origin is not None:
+            return f"{hit.condition}{own_name} on {amount} tensor{'s' * (amount > 1)}: {origin.sentence}"
+        more = f" and {amount - 1} more" if amount > 1 else ""
+        return f"{hit.condition}{own_name} on {first.node}{more}"
+
+    def _page(self, process: TrainingProcess) -> str:
+        """Return the address of the session's page, as the machine of a process finds it."""
+        page = self._session.settings.page
+        return "" if page is None else page.of(self._session.id, process.identity.machine)
+
+
+def _stands(process: TrainingProcess) -> bool:
+    return process.state is State.PAUSED and process.identity.is_agent
+
+
+def _place(process: TrainingProcess) -> str:
+    """Return where a process stands, in words."""
+    if process.node:
+        return f"in step {process.place} at {process.node}"
+    return f"after step {process.place}" if process.place else "before the first step"
+
+
+def _how_far(run: Run) -> str:
+    """Return how far a run goes, in words; empty for one without an end."""
+    if isinstance(run, NextNode):
+        return " to the next operator"
+    if isinstance(run, (PreviousNode, RunToNode)):
+        return " to another operator"
+    if isinstance(run, Steps) and run.target is not None:
+        return f" to step {run.target}"
+    return ""
+
+
+def _first_severe(nodes: Iterable[NodeHits]) -> NodeHits | None:
+    """Return the first node with a hit of a severe watchpoint, else the first with any."""
+    found = [node for node in nodes if any(hit.hit for tensor in node.tensors for hit in tensor.hits)]
+    severe = (node for node in found if any(hit.severity == "error" for one in node.tensors for hit in one.hits))
+    return next(severe, found[0] if found else None)

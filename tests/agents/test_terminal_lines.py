@@ -1,0 +1,88 @@
+"""Lines at the terminal never disturb a training, whatever its stderr is, and begin where no other line is."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import contextmanager, redirect_stderr, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from tqdm import tqdm
+
+from tensight.agents import notices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(autouse=True)
+def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no line seem to follow one of another test."""
+    for handler in notices._logger().handlers:
+        monkeypatch.setattr(handler, "_written_s", 0.0, raising=False)
+
+
+@contextmanager
+def piped() -> Iterator[Callable[[], bytes]]:
+    """Let stderr be a pipe; what was written to it, and not read yet, is read by what this gives."""
+    reading, writing = os.pipe()
+    with open(writing, "w", encoding="ascii", errors="strict") as stderr, open(reading, "rb"), redirect_stderr(stderr):
+        yield lambda: os.read(reading, 2**20)
+
+
+def test_a_pipe_that_nobody_reads_holds_no_training() -> None:
+    with piped() as read:
+        for number in range(5_000):
+            notices.say(f"line {number} " + "x" * 100)
+        said = read().decode().splitlines()
+        assert said[0].startswith("tensight: line 0 ")
+        assert 100 < len(said) < 5_000
+        notices.say("somebody reads again")
+        assert read() == b"tensight: somebody reads again\n"
+
+
+def test_what_a_terminal_cannot_write_or_would_obey_is_written_as_escapes() -> None:
+    with piped() as read:
+        notices.say("网络 \x1b[31mred\x07\nnext\tcolumn")
+        assert read() == b"tensight: \\u7f51\\u7edc \\x1b[31mred\\x07 next\tcolumn\n"
+
+
+@pytest.mark.parametrize("stderr", ["none", "closed", "broken"])
+def test_without_a_stderr_nothing_happens(stderr: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with suppress(BrokenPipeError), open(writing, "w") as stream:
+        if stderr == "closed":
+            stream.close()
+        with redirect_stderr(None if stderr == "none" else stream):
+            notices.say("nobody is told")
+
+
+def test_a_line_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with tqdm(total=2, file=terminal, ncols=40) as bar:
+        bar.update()
+        notices.say("stopped")
+        notices.report("waits")
+    before, *lines = terminal.getvalue().split("\n")
+    assert before.startswith("\r")
+    assert lines[:2] == ["tensight: stopped", "tensight: waits"]
+    monkeypatch.setattr(notices, "_BURST_S", 0.0)
+    notices.say("the bar is gone")
+    assert terminal.getvalue().endswith("\ntensight: the bar is gone\n")
+
+
+def test_who_wants_quiet_hears_of_trouble_only(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = notices._logger()
+    level = logger.level
+    try:
+        notices.report("goes on")
+        notices.be_quiet()
+        notices.report("stopped")
+        notices.say("no debug server")
+    finally:
+        logger.setLevel(level)
+    assert capsys.readouterr().err.splitlines() == ["tensight: goes on", "tensight: no debug server"]
