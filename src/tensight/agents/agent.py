@@ -439,7 +439,7 @@ class Agent:
         """Check all watchpoints on the values of the step at which the training stands, or do so once more."""
         if not self.watches.any:
             return []
-        if self.step == 0:
+        if self.columns.current_iteration < 0:
             return self.watches.check_initial(self.columns, self.retention)
         return self.watches.check_step(
             self.columns,

@@ -71,7 +71,7 @@ def comparable(block: NDArray[Any]) -> NDArray[Any]:
     if element.route is Route.MAGNITUDE:
         return magnitudes(flat)
     if element.is_bool:
-        return np.ascontiguousarray(flat).view(np.uint8) != 0
+        return np.asarray(np.ascontiguousarray(flat).view(np.uint8) != 0)
     if element.route in (Route.FLOAT16, Route.BFLOAT16):
         with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
             return np.asarray(flat, dtype=np.float32)

@@ -36,6 +36,8 @@ function isPressed(keys: string, event: KeyboardEvent): boolean {
 }
 
 function isTyping(target: EventTarget | null): boolean {
+  // A choice keeps the focus after a click, and takes no letters.
+  if (target instanceof HTMLInputElement && ['radio', 'checkbox'].includes(target.type)) return false
   return (
     target instanceof HTMLElement &&
     (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))

@@ -1,9 +1,9 @@
 import { ActionIcon, Button, TextInput, Tooltip } from '@mantine/core'
 import { IconArrowBackUp } from '@tabler/icons-react'
-import { useState, type KeyboardEvent } from 'react'
+import { useState, type KeyboardEvent, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { count } from '~/parts/numbers'
-import { defaultEntries, parseEntries, parseEntry } from './slices'
+import { parseEntries, parseEntry } from './slices'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 
@@ -11,9 +11,13 @@ import { tensorTexts } from './texts'
 export function Dimensions(props: {
   shape: readonly number[]
   entries: readonly string[]
+  /** The slice that is shown if none is chosen. */
+  first: readonly string[]
   onApply: (entries: string[] | null) => void
+  /** What stands behind the boxes. */
+  children: ReactNode
 }) {
-  const { shape, entries, onApply } = props
+  const { shape, entries, first, onApply } = props
   const { t } = useTranslation(tensorTexts)
   const [typed, setTyped] = useState<readonly string[]>(entries)
   const [shown, setShown] = useState(entries)
@@ -25,9 +29,7 @@ export function Dimensions(props: {
   const parsed = parseEntries(typed, shape)
   const problem = 'key' in parsed ? parsed : null
   const isChanged = typed.some((text, dimension) => text.trim() !== entries[dimension])
-  const isFirst = defaultEntries(shape).every((text, dimension) => text === entries[dimension])
-  if (shape.length === 0) return null
-
+  const isFirst = first.every((text, dimension) => text === entries[dimension])
   const apply = (texts: readonly string[]) => {
     if (!('key' in parseEntries(texts, shape))) onApply(texts.map((text) => text.trim()))
   }
@@ -75,29 +77,34 @@ export function Dimensions(props: {
           />
         </Tooltip>
       ))}
-      <Button
-        size="compact-sm"
-        fz="sm"
-        variant="default"
-        disabled={!isChanged || problem !== null}
-        onClick={() => apply(typed)}
-      >
-        {t('apply')}
-      </Button>
-      <Tooltip label={isChanged ? t('revert') : t('reset')}>
-        <ActionIcon
-          size={26}
+      {shape.length > 0 && (
+        <Button
+          size="compact-sm"
+          fz="sm"
           variant="default"
-          aria-label={isChanged ? t('revert') : t('reset')}
-          disabled={!isChanged && isFirst}
-          onClick={() => {
-            if (isChanged) setTyped(entries)
-            else onApply(null)
-          }}
+          disabled={!isChanged || problem !== null}
+          onClick={() => apply(typed)}
         >
-          <IconArrowBackUp size={16} />
-        </ActionIcon>
-      </Tooltip>
+          {t('apply')}
+        </Button>
+      )}
+      {shape.length > 0 && (
+        <Tooltip label={isChanged ? t('revert') : t('reset')}>
+          <ActionIcon
+            size={26}
+            variant="default"
+            aria-label={isChanged ? t('revert') : t('reset')}
+            disabled={!isChanged && isFirst}
+            onClick={() => {
+              if (isChanged) setTyped(entries)
+              else onApply(null)
+            }}
+          >
+            <IconArrowBackUp size={16} />
+          </ActionIcon>
+        </Tooltip>
+      )}
+      {props.children}
       {problem && (
         <span role="alert" className={styles.problem}>
           {t(`sliceError.${problem.key}`, { dimension: problem.dimension, ...problem.values })}

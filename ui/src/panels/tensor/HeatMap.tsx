@@ -4,7 +4,7 @@ import { useEffect, useRef, useState, type KeyboardEvent, type PointerEvent } fr
 import { useTranslation } from 'react-i18next'
 import { Failure } from '~/parts/Notice'
 import { short } from '~/parts/numbers'
-import { drawPicture, ticks, under } from './drawing'
+import { drawPicture, over, ticks, under } from './drawing'
 import { exactText } from './formats'
 import type { Grid } from './grid'
 import { Legend } from './Legend'
@@ -21,9 +21,18 @@ const MOST_CELLS = 512
 /** Sizes of pictures are asked for in such steps, so that moving a border does not ask for a new one each pixel. */
 const SIZE_STEP = 64
 
+const LEAST_MARK = 13
+
 interface Cell {
   row: number
   column: number
+}
+
+interface Box {
+  left: number
+  top: number
+  width: number
+  height: number
 }
 
 /** A slice as a picture: colours for finite values, marks for NaN and infinities; a dragged rectangle is zoomed to. */
@@ -34,6 +43,8 @@ export function HeatMap(props: {
   dtype: string
   /** Largest magnitude of the whole tensor: what the colours reach to. Null: not known. */
   largest: number | null
+  /** The element that is marked, where it is in the slice. */
+  marked: Cell | null
   onOpen: (row: number, column: number) => void
   onZoom: (from: Cell, to: Cell) => void
 }) {
@@ -142,7 +153,7 @@ export function HeatMap(props: {
     } else if (event.key === 'Enter' && cell) open(cell)
     else if (event.key === 'Escape') setDrag(null)
   }
-  const boxOf = (from: Cell, to: Cell) => ({
+  const boxOf = (from: Cell, to: Cell): Box => ({
     left: LEFT + Math.min(from.column, to.column) * cellWidth,
     top: TOP + Math.min(from.row, to.row) * cellHeight,
     width: (Math.abs(from.column - to.column) + 1) * cellWidth,
@@ -150,7 +161,15 @@ export function HeatMap(props: {
   })
   // Of a single dimension: which one it is.
   const dimension = grid.indexOf(0, 0).findIndex((index, place) => index !== grid.indexOf(0, 1)[place])
-  const number = cell ? cells?.[cell.row * shownColumns + cell.column] : undefined
+  const marked =
+    props.marked && data && !isPlaceholderData
+      ? {
+          row: over(props.marked.row, shownRows, rows),
+          column: over(props.marked.column, shownColumns, columns),
+        }
+      : null
+  const told = cell ?? marked
+  const number = told ? cells?.[told.row * shownColumns + told.column] : undefined
   return (
     <div className="fill">
       <div
@@ -175,6 +194,9 @@ export function HeatMap(props: {
           const at = cellUnder(event)
           if (cell?.row !== at.row || cell.column !== at.column) setCell(at)
           if (drag) setDrag({ from: drag.from, to: at })
+        }}
+        onPointerLeave={() => {
+          if (!drag) setCell(null)
         }}
         onPointerUp={() => {
           if (drag && (drag.from.row !== drag.to.row || drag.from.column !== drag.to.column)) {
@@ -208,6 +230,13 @@ export function HeatMap(props: {
                 {grid.isWrapped ? '' : grid.rowLabel(row)}
               </span>
             ))}
+            {marked && (
+              <div
+                className={styles.marked}
+                data-testid="marked-element"
+                style={atLeast(boxOf(marked, marked), LEAST_MARK)}
+              />
+            )}
             {cell && <div className={styles.outline} style={boxOf(cell, cell)} />}
             {drag && <div className={styles.dragged} style={boxOf(drag.from, drag.to)} />}
           </>
@@ -217,15 +246,15 @@ export function HeatMap(props: {
       </div>
       <Legend largest={largest} palette={palette} />
       <div className={styles.bar} aria-live="polite" data-testid="element-bar">
-        {cell && number !== undefined ? (
+        {told && number !== undefined ? (
           <>
             <span className="mono">
-              [{indexText(indexAt(elementAt(cell)), indexAt(lastAt(cell)))}] ={' '}
+              [{indexText(indexAt(elementAt(told)), indexAt(lastAt(told)))}] ={' '}
               <b>{exactText(props.dtype === 'bool' ? number !== 0 : number, 'float32')}</b>
             </span>
             <span className={styles.quiet}>
               {shownRows < rows || shownColumns < columns
-                ? t('largest', { count: rowOf(cell.row).count * columnOf(cell.column).count })
+                ? t('largest', { count: rowOf(told.row).count * columnOf(told.column).count })
                 : /64|128/.test(props.dtype)
                   ? t('rounded')
                   : ''}
@@ -250,6 +279,12 @@ export function HeatMap(props: {
 function cellsFor(pixels: number, elements: number): number {
   const room = Math.min(MOST_CELLS, Math.max(SIZE_STEP, Math.floor(pixels / SIZE_STEP) * SIZE_STEP))
   return pixels <= 0 ? 0 : Math.max(1, Math.min(elements, room))
+}
+
+/** A box around the same middle that is large enough to be seen. */
+function atLeast({ left, top, width, height }: Box, size: number): Box {
+  const [across, down] = [Math.max(width, size), Math.max(height, size)]
+  return { left: left - (across - width) / 2, top: top - (down - height) / 2, width: across, height: down }
 }
 
 function largestOf(cells: Float32Array | null): number {

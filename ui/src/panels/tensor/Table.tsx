@@ -77,12 +77,11 @@ export function Table(props: {
   }
   const isThere = (row: number, column: number) => !grid.isWrapped || row * 10 + column < grid.length
 
-  // Whoever comes from the picture, or comes back, finds the element in sight.
-  const [start] = useState({ top: (cell[0] - 3) * ROW, left: (cell[1] - 2) * cellWidth })
+  // Whoever comes from the picture, comes back, or goes to another element finds it in sight.
+  const [row, column] = cell
   useEffect(() => {
-    // In newer browsers it returns a promise, which is no clean-up.
-    box.current?.scrollTo(start)
-  }, [start])
+    if (box.current) bringIntoSight(box.current, [row, column], cellWidth, gutter)
+  }, [row, column, cellWidth, gutter])
 
   const failed = results.find((result) => result.error)
   if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />
@@ -92,16 +91,7 @@ export function Table(props: {
     const next = moved(event, cell, rows, columns, Math.max(1, last.row - first.row - 1))
     if (!next) return
     event.preventDefault()
-    const [row, column] = isThere(...next) ? next : cell
-    props.onCell([row, column])
-    const view = box.current
-    if (!view) return
-    const [top, left] = [row * ROW, column * cellWidth]
-    const [roomDown, roomAcross] = [view.clientHeight - HEADER - ROW, view.clientWidth - gutter - cellWidth]
-    view.scrollTo({
-      top: Math.max(top - roomDown, Math.min(view.scrollTop, top)),
-      left: Math.max(left - roomAcross, Math.min(view.scrollLeft, left)),
-    })
+    if (isThere(...next)) props.onCell(next)
   }
   const shownRows = Array.from(
     { length: Math.max(0, last.row - first.row + 1) },
@@ -218,6 +208,24 @@ export function Table(props: {
       )}
     </div>
   )
+}
+
+/** Scroll to a cell: no further than needed where it is near, else so that one sees what is around it. */
+function bringIntoSight(
+  view: HTMLElement,
+  [row, column]: [number, number],
+  cellWidth: number,
+  gutter: number,
+) {
+  const near = (place: number, size: number, room: number, scrolled: number, before: number) => {
+    const at = place * size
+    const nearest = Math.max(at - room + size, Math.min(scrolled, at))
+    return Math.abs(nearest - scrolled) > room ? at - before * size : nearest
+  }
+  view.scrollTo({
+    top: near(row, ROW, view.clientHeight - HEADER, view.scrollTop, 3),
+    left: near(column, cellWidth, view.clientWidth - gutter, view.scrollLeft, 2),
+  })
 }
 
 function ValueCell(props: {

@@ -136,6 +136,11 @@ export function ticks(elements: number, elementSize: number, room: number): numb
   return Array.from({ length: Math.ceil(elements / step) }, (_, place) => place * step)
 }
 
+/** The cell of a picture under which an element is, as `under` cuts it. */
+export function over(element: number, cells: number, length: number): number {
+  return Math.ceil(((element + 1) * cells) / length) - 1
+}
+
 /** The first element under a cell of a picture, as the server cuts it, and how many there are. */
 export function under(cell: number, cells: number, length: number): { first: number; count: number } {
   const first = Math.floor((cell * length) / cells)

@@ -9,6 +9,11 @@ it('lays two ranges out as rows and columns, with the indices of the tensor', ()
   expect([found.rows, found.columns]).toEqual([10, 5])
   expect([found.rowLabel(1), found.columnLabel(2)]).toEqual(['11', '4'])
   expect(found.indexOf(1, 2)).toEqual([2, 11, 4])
+  expect([found.cellOf([2, 11, 4]), found.cellOf([2, 11, 5]), found.cellOf([1, 11, 4])]).toEqual([
+    [1, 2],
+    null,
+    null,
+  ])
   const part = found.part({ row: 4, column: 2, rows: 3, columns: 3 })
   expect(part.slice).toBe('[2, 14:17, 4:9:2]')
   expect(part.place(5, 4)).toBe(5)
@@ -18,6 +23,7 @@ it('wraps one range into rows of ten', () => {
   const found = grid(['3:28'], [30])
   expect([found.rows, found.columns, found.length]).toEqual([3, 10, 25])
   expect([found.rowLabel(2), found.columnLabel(4)]).toEqual(['23', '+4'])
+  expect([found.cellOf([27]), found.cellOf([28])]).toEqual([[2, 4], null])
   const part = found.part({ row: 2, column: 0, rows: 512, columns: 10 })
   expect(part.slice).toBe('[23:28]')
   expect(part.place(2, 4)).toBe(4)
@@ -27,5 +33,6 @@ it('shows a single element as one', () => {
   const found = grid(['1', '-1'], [2, 3])
   expect([found.rows, found.columns, found.length]).toEqual([1, 1, 1])
   expect(found.indexOf(0, 0)).toEqual([1, 2])
+  expect([found.cellOf([1, 2]), found.cellOf([0, 2])]).toEqual([[0, 0], null])
   expect(found.part({ row: 0, column: 0, rows: 1, columns: 1 }).slice).toBe('[1, 2]')
 })

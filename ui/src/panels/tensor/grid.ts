@@ -1,4 +1,4 @@
-import { rangeLength, rangePart, sliceText, type Entry } from './slices'
+import { rangeLength, rangePart, rangePlace, sliceText, type Entry } from './slices'
 
 /** A slice laid out in rows and columns. */
 export interface Grid {
@@ -12,6 +12,8 @@ export interface Grid {
   columnLabel: (column: number) => string
   /** Where an element is in the tensor. */
   indexOf: (row: number, column: number) => number[]
+  /** Row and column of an element of the tensor; null if the slice does not have it. */
+  cellOf: (index: readonly number[]) => [number, number] | null
   /** A rectangle of it as a slice for the server, and where in the answer an element of the rectangle lies. */
   part: (rectangle: Rectangle) => { slice: string; place: (row: number, column: number) => number }
 }
@@ -36,6 +38,17 @@ export function gridOf(entries: readonly Entry[]): Grid {
     entries.map((entry) =>
       entry.kind === 'index' ? entry.index : entry.start + (places.shift() ?? 0) * entry.step,
     )
+  /** Places in the ranges; null if the element is not in the slice. */
+  const placesOf = (index: readonly number[]): number[] | null => {
+    const places: number[] = []
+    for (const [dimension, entry] of entries.entries()) {
+      const wanted = index[dimension] ?? 0
+      const place = entry.kind === 'index' ? (entry.index === wanted ? 0 : null) : rangePlace(entry, wanted)
+      if (place === null) return null
+      if (entry.kind === 'range') places.push(place)
+    }
+    return places
+  }
   if (first && second) {
     const [rows, columns] = [rangeLength(first), rangeLength(second)]
     return {
@@ -46,6 +59,10 @@ export function gridOf(entries: readonly Entry[]): Grid {
       rowLabel: (row) => String(first.start + row * first.step),
       columnLabel: (column) => String(second.start + column * second.step),
       indexOf: (row, column) => indices([row, column]),
+      cellOf: (index) => {
+        const places = placesOf(index)
+        return places && [places[0] ?? 0, places[1] ?? 0]
+      },
       part: (part) => ({
         slice: texts([rangePart(first, part.row, part.rows), rangePart(second, part.column, part.columns)]),
         place: (row, column) => (row - part.row) * part.columns + column - part.column,
@@ -63,6 +80,10 @@ export function gridOf(entries: readonly Entry[]): Grid {
       rowLabel: (row) => String(first.start + row * WRAPPED * first.step),
       columnLabel: (column) => `${first.step < 0 ? '-' : '+'}${Math.abs(column * first.step)}`,
       indexOf: (row, column) => indices([row * WRAPPED + column]),
+      cellOf: (index) => {
+        const place = placesOf(index)?.[0]
+        return place === undefined ? null : [Math.floor(place / WRAPPED), place % WRAPPED]
+      },
       part: (part) => {
         const from = part.row * WRAPPED
         const count = Math.min(part.rows * WRAPPED, length - from)
@@ -85,6 +106,7 @@ export function gridOf(entries: readonly Entry[]): Grid {
     rowLabel: () => '',
     columnLabel: () => '',
     indexOf: () => indices([]),
+    cellOf: (index) => (placesOf(index) ? [0, 0] : null),
     part: () => one,
   }
 }

@@ -8,12 +8,15 @@ import { Advice } from '~/parts/Advice'
 import { Failure, Notice } from '~/parts/Notice'
 import { absence, Absent } from './Absent'
 import { Dimensions } from './Dimensions'
-import { gridOf } from './grid'
+import { gridOf, WRAPPED } from './grid'
 import { Heading } from './Heading'
+import { Finder } from './Finder'
 import { HeatMap } from './HeatMap'
 import { Histogram } from './Histogram'
 import { useProducer, useTensor, useTensorStatistics, type Asked } from './queries'
-import { defaultEntries, parseEntries, rangePart, sliceText, type Entry } from './slices'
+import { SliceMap } from './SliceMap'
+import { parseEntries, rangePart, sliceText, type Entry } from './slices'
+import { firstEntries, nonFinite, reached, shownEntries, useFirstElement } from './start'
 import { StatisticsPane, type Side } from './StatisticsPane'
 import { Table } from './Table'
 import styles from './tensor.module.css'
@@ -57,7 +60,8 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   const reason = absence(record, view.which, session)
   const declared = record.shape?.every((length) => length >= 0) === true ? record.shape : null
   const asked: Asked = { address: record.address, which: view.which, tolerance: view.tolerance }
-  const declaredSlice = sliceText(entriesFor(view, declared ?? []))
+  const firstOfDeclared = useFirstElement(asked, view, reason === null ? declared : null, record.statistics)
+  const declaredSlice = sliceText(shownEntries(view, declared ?? [], firstOfDeclared))
   const { sides, statistics, isLoading, error } = useSides(
     record,
     view,
@@ -66,7 +70,21 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   )
   // A dimension that is known only at run time is told with the value.
   const shape = declared ?? statistics?.shape ?? null
-  const entries = entriesFor(view, shape ?? [])
+  const found = useFirstElement(asked, view, reason === null ? shape : null, statistics)
+  const first = declared ? firstOfDeclared : found
+  const entries = shownEntries(view, shape ?? [], first)
+  const parsed = parseEntries(entries, shape ?? [])
+  const grid = 'key' in parsed ? null : gridOf(parsed)
+  const cell = view.cell ?? (grid && first ? grid.cellOf(first) : null)
+  const goTo = (index: readonly number[]) => {
+    const next = reached(view, index, entries, shape ?? [])
+    const parsed = parseEntries(next, shape ?? [])
+    change(address, { entries: next, cell: 'key' in parsed ? null : gridOf(parsed).cellOf(index) })
+  }
+  const hasSlices =
+    grid !== null &&
+    !('key' in parsed) &&
+    parsed.some((entry, dimension) => entry.kind === 'index' && (shape?.[dimension] ?? 0) > 1)
   return (
     <>
       <Heading record={record} which={view.which} />
@@ -82,6 +100,9 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
               onExtent={(extent) => change(address, { extent })}
               canSlice={reason === null && declared !== null && declared.length > 0}
             />
+            {reason === null && shape && hasSlices && grid.length > 0 && (
+              <SliceMap asked={asked} shape={shape} entries={parsed} texts={entries} onGo={goTo} />
+            )}
             <section className={styles.advice} aria-label={t('hits')} data-testid="tensor-hits">
               <h3>{t('hits')}</h3>
               {record.abbreviations.length === 0 && <p className={styles.note}>{t('noHits')}</p>}
@@ -101,14 +122,22 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                   <Dimensions
                     shape={shape}
                     entries={entries}
-                    onApply={(next) => change(address, { entries: next, cell: [0, 0] })}
-                  />
+                    first={firstEntries(view, shape, first)}
+                    onApply={(next) => change(address, { entries: next, cell: next && [0, 0] })}
+                  >
+                    <Finder
+                      asked={asked}
+                      at={cell && grid ? grid.indexOf(...cell) : null}
+                      known={view.which === 'current' ? nonFinite(record.statistics) : null}
+                      onFound={goTo}
+                    />
+                  </Dimensions>
                 )}
                 <div className={styles.value}>
                   {reason !== null ? (
                     <Absent record={record} reason={reason} />
-                  ) : shape === null ? (
-                    error ? (
+                  ) : shape === null || first === undefined ? (
+                    error && shape === null ? (
                       <Failure error={error} />
                     ) : (
                       <Skeleton h="100%" />
@@ -121,6 +150,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                       dtype={record.dtype || (statistics?.dtype ?? '')}
                       shape={shape}
                       entries={entries}
+                      cell={cell}
                       statistics={statistics}
                     />
                   )}
@@ -143,13 +173,6 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
       </Group>
     </>
   )
-}
-
-/** The slice that was chosen; the first one where there is none, or where at this step it is none. */
-function entriesFor(view: TensorView, shape: readonly number[]): readonly string[] {
-  const chosen = view.entries
-  if (chosen?.length !== shape.length || 'key' in parseEntries(chosen, shape)) return defaultEntries(shape)
-  return chosen
 }
 
 /** The statistics that stand beside a value: of it, and of a difference of both sides. */
@@ -183,9 +206,10 @@ function Value(props: {
   dtype: string
   shape: readonly number[]
   entries: readonly string[]
+  cell: [number, number] | null
   statistics: Statistics | null
 }) {
-  const { address, view, asked, dtype, shape, entries, statistics } = props
+  const { address, view, asked, dtype, shape, entries, cell, statistics } = props
   const change = useTensorViews((state) => state.change)
   const parsed = parseEntries(entries, shape)
   if ('key' in parsed) return null
@@ -214,7 +238,7 @@ function Value(props: {
         grid={grid}
         dtype={dtype}
         largest={largest}
-        cell={view.cell}
+        cell={cell ?? [0, 0]}
         onCell={(cell) => change(address, { cell })}
       />
     )
@@ -226,10 +250,14 @@ function Value(props: {
       grid={grid}
       dtype={dtype}
       largest={largest}
+      marked={
+        cell &&
+        (grid.isWrapped ? { row: 0, column: cell[0] * WRAPPED + cell[1] } : { row: cell[0], column: cell[1] })
+      }
       onOpen={(row, column) =>
         change(address, {
           presentation: 'table',
-          cell: grid.isWrapped ? [Math.floor(column / 10), column % 10] : [row, column],
+          cell: grid.isWrapped ? [Math.floor(column / WRAPPED), column % WRAPPED] : [row, column],
         })
       }
       onZoom={(from, to) =>

@@ -1,7 +1,7 @@
-import { keepPreviousData, useQuery, type UseQueryOptions } from '@tanstack/react-query'
+import { keepPreviousData, queryOptions, useQuery, type UseQueryOptions } from '@tanstack/react-query'
 import { get, getRaw, type RawArray } from '~/api/client'
 import { keys, nodeTensors, path } from '~/api/queries'
-import type { Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
+import type { ElementRecord, Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
 import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
 
@@ -62,6 +62,27 @@ export function useHeatMap(asked: Asked, slice: string, rows: number, columns: n
       last && JSON.stringify(last.queryKey.slice(0, -2)) === JSON.stringify(key)
         ? keepPreviousData(before)
         : undefined,
+  })
+}
+
+export type Find = 'first' | 'largest' | 'next' | 'previous'
+
+/** Where an element is; to be given to `useQuery` or `fetchQuery`. */
+export function elementQuery(run: string, asked: Asked, find: Find, slice = '') {
+  return queryOptions({
+    queryKey: keys.step(run, 'value', query(asked), 'element', find, slice),
+    queryFn: ({ signal }) =>
+      get<ElementRecord>(path(run, '/tensor/element'), { ...query(asked), find, slice }, signal),
+  })
+}
+
+/** The map of all slices that differ where a slice has an index: three planes of at most so many cells. */
+export function useSliceMap(asked: Asked, slice: string, rows: number, columns: number) {
+  const run = useView((view) => view.run)
+  return useQuery({
+    queryKey: keys.step(run, 'value', query(asked), 'slices', slice, rows, columns),
+    queryFn: ({ signal }) =>
+      getRaw(path(run, '/tensor/slices'), { ...query(asked), slice, rows, columns }, signal),
   })
 }
 

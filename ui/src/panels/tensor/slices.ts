@@ -59,6 +59,27 @@ export function parseEntry(text: string, dimension: number, length: number): Ent
   }
 }
 
+/** Where in a range an index is; null if it is not in it. */
+export function rangePlace(range: Entry & { kind: 'range' }, index: number): number | null {
+  const place = (index - range.start) / range.step
+  return Number.isInteger(place) && place >= 0 && place < rangeLength(range) ? place : null
+}
+
+/** The slice in which an element is: the one that is shown where it has the element, else one like it. */
+export function entriesAt(
+  index: readonly number[],
+  shown: readonly string[],
+  shape: readonly number[],
+): string[] {
+  return shown.map((text, dimension) => {
+    const place = index[dimension] ?? 0
+    const entry = parseEntry(text, dimension, shape[dimension] ?? 0)
+    if ('key' in entry) return ':'
+    if (entry.kind === 'index') return String(place)
+    return rangePlace(entry, place) === null ? ':' : text
+  })
+}
+
 /** How many elements a range has. */
 export function rangeLength(range: Entry & { kind: 'range' }): number {
   return Math.max(0, Math.ceil((range.end - range.start) / range.step))

@@ -8,14 +8,14 @@ export type Presentation = 'heat-map' | 'table' | 'histogram'
 export interface TensorView {
   which: Which
   presentation: Presentation
-  /** One entry for each dimension; null: the slice that is shown first. */
+  /** One entry for each dimension; null: the slice of the element at which the tensor opens. */
   entries: string[] | null
   /** Of a difference: what is within this share of the largest one counts as none. */
   tolerance: number
   /** What statistics and histogram are of. */
   extent: 'tensor' | 'slice'
-  /** Row and column of the slice at which the table stands. */
-  cell: [number, number]
+  /** Row and column of the slice that is marked; null: of the element at which the tensor opens. */
+  cell: [number, number] | null
 }
 
 const FIRST: TensorView = {
@@ -24,7 +24,7 @@ const FIRST: TensorView = {
   entries: null,
   tolerance: 0,
   extent: 'tensor',
-  cell: [0, 0],
+  cell: null,
 }
 
 const REMEMBERED = 'tensight.numbers'

@@ -1,0 +1,97 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { IconArrowBarToUp, IconChevronDown, IconChevronUp, IconTarget } from '@tabler/icons-react'
+import { notifications } from '@mantine/notifications'
+import { useEffect, useMemo, useRef, useState } from 'react'
+import { useTranslation } from 'react-i18next'
+import { ActionButton } from '~/parts/ActionButton'
+import type { Action } from '~/state/actions'
+import { useView } from '~/state/store'
+import { useActions } from '~/state/useActions'
+import { elementQuery, type Asked, type Find } from './queries'
+import styles from './tensor.module.css'
+import { tensorTexts } from './texts'
+
+const FINDS: { find: Find; keys: string }[] = [
+  { find: 'first', keys: 'shift+A' },
+  { find: 'previous', keys: 'shift+B' },
+  { find: 'next', keys: 'shift+N' },
+  { find: 'largest', keys: 'shift+M' },
+]
+const ICONS = {
+  first: <IconTarget size={15} />,
+  previous: <IconChevronUp size={15} />,
+  next: <IconChevronDown size={15} />,
+  largest: <IconArrowBarToUp size={15} />,
+}
+
+/** Goes to what is not finite, one after the other, and to the largest element. */
+export function Finder(props: {
+  asked: Asked
+  /** Index of the element that is marked. */
+  at: readonly number[] | null
+  /** How many elements are not finite; null where it is not known. */
+  known: number | null
+  onFound: (index: readonly number[]) => void
+}) {
+  const { asked, at, known, onFound } = props
+  const { t } = useTranslation(tensorTexts)
+  const run = useView((view) => view.run)
+  const client = useQueryClient()
+  const [nothing, setNothing] = useState('')
+  const here = at ? textOf(at) : ''
+  const position = useRef(here)
+  const turn = useRef(Promise.resolve())
+  useEffect(() => {
+    position.current = here
+  }, [here])
+  const key = JSON.stringify(asked)
+
+  const actions = useMemo<Action[]>(
+    () =>
+      FINDS.map(({ find, keys }): Action => ({
+        id: `tensor.find.${find}`,
+        label: t(`find.${find}`),
+        keys,
+        group: t('group'),
+        disabled: known === 0 && find !== 'largest' ? t('find.none') : undefined,
+        // One after the other, each from where the one before has led: keys may come faster than answers.
+        run: () => {
+          turn.current = turn.current.then(async () => {
+            const asked = JSON.parse(key) as Asked
+            const isRelative = find === 'next' || find === 'previous'
+            const wanted = find === 'first' ? 'next' : find
+            try {
+              const { index } = await client.query(
+                elementQuery(run, asked, wanted, isRelative ? position.current : ''),
+              )
+              setNothing(index ? '' : key)
+              if (!index) return
+              position.current = textOf(index)
+              onFound(index)
+            } catch (error) {
+              const message = error instanceof Error ? error.message : String(error)
+              notifications.show({ id: 'tensor.find', message, color: 'red' })
+            }
+          })
+        },
+      })),
+    [client, key, known, onFound, run, t],
+  )
+  useActions(actions)
+
+  return (
+    <div className={styles.finder} role="group" aria-label={t('find.group')} data-testid="finder">
+      <span data-alarm={known ? true : undefined}>{t(known === 0 ? 'find.finite' : 'find.odd')}</span>
+      {FINDS.map(({ find }) => (
+        <ActionButton key={find} id={`tensor.find.${find}`} icon={ICONS[find]} />
+      ))}
+      <span role="status" className={styles.quiet}>
+        {nothing === key ? t('find.none') : ''}
+      </span>
+    </div>
+  )
+}
+
+function textOf(index: readonly number[]): string {
+  return `[${index.join(', ')}]`
+}

@@ -1,0 +1,78 @@
+import { useQuery } from '@tanstack/react-query'
+import { useView } from '~/state/store'
+import type { Statistics } from '~/api/types'
+import { elementQuery, type Asked } from './queries'
+import { defaultEntries, entriesAt, parseEntries } from './slices'
+import { MOST_COLUMNS, MOST_ROWS } from './tableLayout'
+import { WRAPPED } from './grid'
+import type { TensorView } from './views'
+
+/** Elements up to which a tensor is searched for its largest one before it is shown: a tenth of a second. */
+const MOST_SEARCHED = 2 ** 27
+/** Elements on each side of one that is shown in a table, where the table cannot reach it otherwise. */
+const AROUND = 500
+
+/** How many elements are NaN or infinite; null where it is not known. */
+export function nonFinite(statistics: Statistics | null | undefined): number | null {
+  if (!statistics || statistics.partial) return null
+  return statistics.nan_count + statistics.pos_inf_count + statistics.neg_inf_count
+}
+
+/**
+ * The element at which a tensor opens: its first NaN or infinity, else its largest one; null where there is none.
+ * Undefined while it is not known, so that nothing is shown that jumps a moment later.
+ */
+export function useFirstElement(
+  asked: Asked,
+  view: TensorView,
+  shape: readonly number[] | null,
+  statistics: Statistics | null | undefined,
+): readonly number[] | null | undefined {
+  const run = useView((state) => state.run)
+  const elements = shape?.reduce((product, length) => product * length, 1) ?? 0
+  const isWorthIt = elements > 0 && (elements <= MOST_SEARCHED || (nonFinite(statistics) ?? 0) > 0)
+  const { data, isPending } = useQuery({ ...elementQuery(run, asked, 'first'), enabled: isWorthIt })
+  if (isWorthIt && isPending && view.entries === null) return undefined
+  return data?.index ?? null
+}
+
+/** The slice that is shown: what was chosen, else the one of the element at which the tensor opens. */
+export function shownEntries(
+  view: TensorView,
+  shape: readonly number[],
+  first: readonly number[] | null | undefined,
+): readonly string[] {
+  const chosen = view.entries
+  if (chosen?.length === shape.length && !('key' in parseEntries(chosen, shape))) return chosen
+  return firstEntries(view, shape, first)
+}
+
+/** The slice of the element at which a tensor opens, as if nothing had been chosen. */
+export function firstEntries(
+  view: TensorView,
+  shape: readonly number[],
+  first: readonly number[] | null | undefined,
+): readonly string[] {
+  return first ? reached(view, first, defaultEntries(shape), shape) : defaultEntries(shape)
+}
+
+/** The slice of an element, in which a table reaches it, too. */
+export function reached(
+  view: TensorView,
+  index: readonly number[],
+  shown: readonly string[],
+  shape: readonly number[],
+): string[] {
+  const entries = entriesAt(index, shown, shape)
+  if (view.presentation !== 'table') return entries
+  const parsed = parseEntries(entries, shape)
+  if ('key' in parsed) return entries
+  const ranges = parsed.flatMap((entry, dimension) => (entry.kind === 'range' ? [dimension] : []))
+  const limits = ranges.length === 1 ? [MOST_ROWS * WRAPPED] : [MOST_ROWS, MOST_COLUMNS]
+  return entries.map((text, dimension) => {
+    const [place, length] = [index[dimension] ?? 0, shape[dimension] ?? 0]
+    const limit = limits[ranges.indexOf(dimension)]
+    if (limit === undefined || place < limit) return text
+    return `${Math.max(0, place - AROUND)}:${Math.min(length, place + AROUND)}`
+  })
+}
