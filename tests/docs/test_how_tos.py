@@ -31,7 +31,7 @@ def test_debug_pytorch(follow: Follow) -> None:
         walk.begin_cell()
         walk.run("tensight run --break-at-start train.py --fault-at 5", leave=True)
         assert "came in at step 5" in walk.end_cell()
-        assert "identical" in walk.terminal()
+        assert "Bit-identical" in walk.terminal()
 
 
 def test_debug_mindspore(follow: Follow) -> None:
@@ -47,7 +47,7 @@ def test_debug_mindspore(follow: Follow) -> None:
         walk.run("tensight run --break-at-start train.py", leave=True)
         assert "began at step 6" in walk.end_cell()
         walk.set(FAULT="none")
-        assert "identical" in walk.terminal()
+        assert "Bit-identical" in walk.terminal()
 
 
 def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow) -> None:
