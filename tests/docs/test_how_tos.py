@@ -25,12 +25,17 @@ def test_debug_pytorch(follow: Follow) -> None:
         shutil.copy(walk.folder / "train.py", walk.folder / "package")
         walk.terminal()
         walk.terminal()
+        walk.run("tensight run --recommended train.py --fault-at 4")
+        walk.assert_said()
         walk.terminal()
         walk.script(before=BATCHES)
         walk.script(before=BATCHES)
         walk.begin_cell()
         walk.run("tensight run --break-at-start train.py --fault-at 5", leave=True)
         assert "came in at step 5" in walk.end_cell()
+        walk.terminal()
+        walk.terminal()
+        walk.cell()
         assert "Bit-identical" in walk.terminal()
 
 

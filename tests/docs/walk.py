@@ -93,7 +93,7 @@ class Walk:
         return tensight.connect(f"http://127.0.0.1:{self._ports['8080']}", self._environment.get("TENSIGHT_TOKEN"))
 
     def terminal(self, *, leave: str = "", finds: str = "", language: str = "sh") -> str:
-        """Run the next block in terminals, a line each; return what its last command printed.
+        """Run the next block in terminals, a line each; return what they printed.
 
         A server is left running. Where a training stops, a person lets it go on until it has ended.
 
@@ -109,7 +109,7 @@ class Walk:
         output = ""
         for command in block.commands:
             code = 1 if finds and finds in command else 0
-            output = self.run(command, leave=bool(leave and leave in command), code=code)
+            output += self.run(command, leave=bool(leave and leave in command), code=code)
         return output
 
     def run(self, command: str, *, leave: bool = False, code: int = 0) -> str:
@@ -180,21 +180,29 @@ class Walk:
         assert process.returncode == code, f"{block}: {self.errors[-4000:]}"
         return self._read(process, "out")
 
+    def assert_said(self) -> None:
+        """The last command wrote what the next block shows, but for numbers, paths and names."""
+        block = self.next()
+        written = [re.split(r"[\d/]", line)[0] for line in self.errors.splitlines()]
+        for line in block.text.splitlines():
+            beginning = re.split(r"[\d/]", line)[0]
+            assert any(each.startswith(beginning) for each in written), f"{block}: {line}\n{self.errors}"
+
     def file(self, name: str, language: str) -> None:
         """Put the next block into a file."""
         (self.folder / name).write_text(self._with_free_ports(self.next(language).text))
 
     def _prepare(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of all that is run; the server's settings are those by default, but for its ports."""
-        settings = self.folder / "home" / "settings.toml"
-        settings.parent.mkdir()
-        settings.write_text(f"port = {self._ports['8080']}\ndebugger_port = {self._ports['50051']}\n")
+        home = self.folder / "home"
+        home.mkdir()
         inherited = {name: text for name, text in os.environ.items() if not name.startswith(NOT_INHERITED)}
         return {
             **inherited,
-            "HOME": str(settings.parent),
+            "HOME": str(home),
             "TENSIGHT_CACHE_DIR": os.environ["TENSIGHT_CACHE_DIR"],
-            "TENSIGHT_CONFIG": str(settings),
+            "TENSIGHT_PORT": str(self._ports["8080"]),
+            "TENSIGHT_DEBUGGER_PORT": str(self._ports["50051"]),
             "TENSIGHT_URL": f"http://127.0.0.1:{self._ports['8080']}",
             "MASTER_PORT": str(_free_port()),
             "GLOG_v": "3",
@@ -218,7 +226,7 @@ class Walk:
             process = subprocess.Popen(
                 ["bash", "-c", command],
                 cwd=self.folder,
-                env=environment,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
