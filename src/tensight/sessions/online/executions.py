@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight.graph.steps import step_of
@@ -15,55 +15,79 @@ if TYPE_CHECKING:
     from tensight.sessions.online.rank_graphs import RankGraphs
 
 MOST_STRETCHES = 100_000
-"""Times that the graph changed; what ran after that is not told."""
+"""Times that the graph changed, as far as it is known; what ran after that is not told."""
 
-Stretch = tuple[int, int, "int | None"]
+Stretch = tuple[int, int, int]
 """The first iteration, the one after the last, and the number of the root graph that ran."""
 
 
 class Executions:
-    """The iterations of one rank, in stretches during which one graph ran."""
+    """The iterations that a rank has done, and the root graphs that are known to have run in them.
+
+    A running process says only now and then which graph it runs: what ran between is not known. Methods may be called
+    in any thread.
+    """
 
     def __init__(self) -> None:
-        self._stretches: list[Stretch] = []
+        self._lock = threading.Lock()
+        self._begin = self._end = 0
+        self._known: list[Stretch] = []
         self._unrecorded: list[Stretch] = []
+        self._unrecorded_from = 0
 
-    def add(self, first: int, end: int, root_id: int | None) -> None:
-        """Note that a root graph ran from one iteration to before another; what was noted from there on is void."""
+    def advance(self, first: int, end: int) -> None:
+        """Note that the iterations from one to before another were done; what was known from there on is void."""
         if end <= first:
             return
-        while self._stretches and self._stretches[-1][0] >= first:
-            self._stretches.pop()
-        _append(self._stretches, (first, end, root_id))
-        _append(self._unrecorded, (first, end, root_id))
+        with self._lock:
+            if self._begin == self._end:
+                self._begin = self._unrecorded_from = first
+            elif first < self._end:
+                self._known = list(_before(self._known, first))
+                self._unrecorded = list(_before(self._unrecorded, first))
+                self._unrecorded_from = min(self._unrecorded_from, first)
+            self._end = end
+
+    def note(self, iteration: int, root_id: int) -> None:
+        """Note that a root graph ran in an iteration, which may not be over."""
+        with self._lock:
+            if iteration >= 0 and self._at([iteration]) != [root_id]:
+                _put(self._known, iteration, root_id)
+                _put(self._unrecorded, iteration, root_id)
 
     def __len__(self) -> int:
-        return sum(end - first for first, end, _ in self._stretches)
+        return self._end - self._begin
 
     def page(self, offset: int, limit: int) -> list[tuple[int, int | None]]:
-        """Return some of the iterations, each with the root graph that ran."""
-        return list(islice(self._from(offset), limit))
+        """Return some of the iterations that were done, each with the root graph that ran; None if it is not known."""
+        first = self._begin + offset
+        iterations = range(first, min(first + limit, self._end))
+        return list(zip(iterations, self.at(iterations), strict=True))
 
     def at(self, iterations: Sequence[int]) -> list[int | None]:
-        """Return the root graph that ran in each of some iterations; None where that was not told."""
-        firsts = [first for first, _, _ in self._stretches]
+        """Return the root graph that ran in each of some iterations; None where it is not known."""
+        with self._lock:
+            return self._at(iterations)
+
+    def known(self) -> list[Stretch]:
+        """Return in which iterations graphs are known to have run, in order."""
+        with self._lock:
+            return list(self._known)
+
+    def unrecorded(self) -> tuple[list[Stretch], range]:
+        """Return what became known since this was asked last, and the iterations that were done since then."""
+        with self._lock:
+            stretches, self._unrecorded = self._unrecorded, []
+            done, self._unrecorded_from = range(self._unrecorded_from, self._end), self._end
+            return stretches, done
+
+    def _at(self, iterations: Sequence[int]) -> list[int | None]:
         found: list[int | None] = []
         for iteration in iterations:
-            place = bisect_right(firsts, iteration) - 1
-            is_in = place >= 0 and iteration < self._stretches[place][1]
-            found.append(self._stretches[place][2] if is_in else None)
+            place = bisect_right(self._known, iteration, key=_first) - 1
+            is_in = place >= 0 and iteration < self._known[place][1]
+            found.append(self._known[place][2] if is_in else None)
         return found
-
-    def _from(self, offset: int) -> Iterator[tuple[int, int | None]]:
-        for first, end, root_id in self._stretches:
-            for iteration in range(first + min(offset, end - first), end):
-                yield iteration, root_id
-            offset = max(offset - (end - first), 0)
-
-    def unrecorded(self) -> list[Stretch]:
-        """Return what was added since this was asked last."""
-        stretches, self._unrecorded = self._unrecorded, []
-        return stretches
 
 
 def execution_page(
@@ -82,7 +106,7 @@ def execution_page(
     """
     found = []
     for iteration, root_id in executions.page(max(offset, 0), limit):
-        root = graphs.graph_of_root(root_id)
+        root = graphs.graph_that_ran(root_id)
         family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
         found.append(
             Execution(
@@ -95,9 +119,31 @@ def execution_page(
     return ExecutionPage(total=len(executions), offset=offset, executions=tuple(found))
 
 
-def _append(stretches: list[Stretch], stretch: Stretch) -> None:
-    last = stretches[-1] if stretches else None
-    if last is not None and last[1:] == (stretch[0], stretch[2]):
-        stretches[-1] = (last[0], stretch[1], stretch[2])
-    elif len(stretches) < MOST_STRETCHES:
-        stretches.append(stretch)
+def _first(stretch: Stretch) -> int:
+    return stretch[0]
+
+
+def _before(stretches: Sequence[Stretch], end: int) -> Iterator[Stretch]:
+    """Yield what stretches say of the iterations before one."""
+    return ((first, min(last, end), root_id) for first, last, root_id in stretches if first < end)
+
+
+def _put(stretches: list[Stretch], iteration: int, root_id: int) -> None:
+    """Have stretches say what ran in an iteration."""
+    if len(stretches) >= MOST_STRETCHES:
+        return
+    place = bisect_right(stretches, iteration, key=_first)
+    begin, end = iteration, iteration + 1
+    if place and stretches[place - 1][1] > iteration:
+        # Another graph was known to have run: the stretch is cut in two.
+        first, last, other = stretches[place - 1]
+        pieces = [piece for piece in ((first, begin, other), (end, last, other)) if piece[0] < piece[1]]
+        stretches[place - 1 : place] = pieces
+        place = bisect_right(stretches, iteration, key=_first)
+    if place and stretches[place - 1][1:] == (begin, root_id):
+        begin = stretches[place - 1][0]
+        place -= 1
+        del stretches[place]
+    if place < len(stretches) and stretches[place][0] == end and stretches[place][2] == root_id:
+        end = stretches.pop(place)[1]
+    stretches.insert(place, (begin, end, root_id))

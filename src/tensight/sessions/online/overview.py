@@ -109,7 +109,7 @@ def known_steps(
 
 
 def _name(graphs: RankGraphs, root_id: int | None) -> str:
-    root = graphs.graph_of_root(root_id) if root_id is not None else None
+    root = graphs.graph_that_ran(root_id)
     return root.name if root else ""
 
 

@@ -321,23 +321,28 @@ class TrainingProcess:
         self.node = node
         if step != self.step:
             self._move(step)
+        if root_id is not None:
+            self.executions.note(self.iteration, root_id)
         hits, self._hits = self._hits, []
         await self.session.reported.take(self, hits)
 
     def _move(self, step: int) -> None:
         """Note that the process has done some steps."""
-        self.executions.add(self.step if self.step < step else max(step - 1, 0), step, self.root_id)
+        self.executions.advance(self.step if self.step < step else max(step - 1, 0), step)
         self.step = step
 
     async def record_executions(self) -> None:
         """Write down which iterations have run; whoever calls holds the lock of the recorder."""
-        stretches, roots = self.executions.unrecorded(), self.graphs.root_ids
+        stretches, done = self.executions.unrecorded()
+        roots = self.graphs.root_ids
+        if len(roots) == 1:
+            stretches = [(done.start, done.stop, roots[0])]
 
         def record() -> None:
             with storing(self.recorder.folder):
                 for first, end, root_id in stretches:
-                    for root in (root_id,) if root_id in roots else roots:
-                        self.recorder.record_executions(root, range(first, end))
+                    if root_id in roots:
+                        self.recorder.record_executions(root_id, range(first, end))
 
         if stretches:
             await to_the_end(record)

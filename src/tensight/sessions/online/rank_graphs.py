@@ -121,6 +121,12 @@ class RankGraphs:
         own = [graph for graph in self.graphs if graph.root_id == root_id]
         return next((graph for graph in own if graph.graph_id == root_id), own[0] if own else None)
 
+    def graph_that_ran(self, root_id: int | None) -> Graph | None:
+        """Return the root graph of a number; of an unknown one the only root graph, if there is only one."""
+        if root_id is None and len(self.root_ids) == 1:
+            root_id = self.root_ids[0]
+        return None if root_id is None else self.graph_of_root(root_id)
+
     @property
     def root_ids(self) -> tuple[int, ...]:
         """Numbers of the root graphs, in order."""

@@ -46,6 +46,8 @@ class StatisticsStream:
         if batch.HasField("block"):
             block = self._reader.rows(batch)
             store.add_block(self._tensors(block.tensors), block)
+            if block.tensors:
+                self._note_graph(block.iteration, block.tensors[0].graph)
         if batch.rows:
             store.add(self._rows(batch))
 
@@ -59,6 +61,12 @@ class StatisticsStream:
             if tensor not in told:
                 told[tensor] = self._meant(tensor)
         return [told[tensor] for tensor in named]
+
+    def _note_graph(self, iteration: int, name: str) -> None:
+        """Note which graph ran: an agent names the tensors of a step after the program of that step."""
+        graph = self._process.graphs.graph(name)
+        if graph is not None:
+            self._process.executions.note(iteration, graph.root_id)
 
     def _meant(self, tensor: BlockTensor) -> ToldTensor:
         process = self._process
