@@ -65,10 +65,31 @@ def test_the_tree_comes_in_pages(sick: Opened) -> None:
     assert sick.get("/tree", offset=2**31)["entries"] == []
 
 
-def test_the_graph_may_be_left_out_only_if_there_is_one(sick: Opened, healthy: Opened) -> None:
+def test_without_a_graph_all_of_a_rank_are_one_program(sick: Opened, healthy: Opened) -> None:
     assert sick.get("/tree")["graph"] == "kernel_graph_0"
-    message = healthy.refused("GET", "/tree", 422)
-    assert all(graph["name"] in message for graph in healthy.get("/graphs"))
+    root = healthy.get("/tree")
+    assert root["graph"] == ""
+    assert sum(row["nodes"] for row in root["entries"]) == healthy.get("/nodes", limit=1)["total"]
+    assert {graph["name"]: graph["steps"] for graph in healthy.get("/graphs")[:2]} == {
+        "kernel_graph0": [{"first": 1, "last": 3}],
+        "kernel_graph1": [{"first": 2, "last": 4}],
+    }
+    assert healthy.get("/level")["graph"] == "kernel_graph0"
+
+
+def test_a_node_is_taken_from_the_graph_that_ran(healthy: Opened) -> None:
+    weight = "network.hidden.weight"
+    nodes = [healthy.get("/node", name=weight, step=step) for step in (0, 1, 4)]
+    assert [node["graph"] for node in nodes] == ["kernel_graph0", "kernel_graph0", "kernel_graph1"]
+    assert nodes[0]["graphs"] == ["kernel_graph0", "kernel_graph1"]
+    named = {"name": weight, "graph": "kernel_graph0", "step": 4}
+    assert healthy.get("/node", **named)["graph"] == "kernel_graph0"
+    assert healthy.get("/node", follow=True, **named)["graph"] == "kernel_graph1"
+    (shown,) = healthy.get("/tensors", node=weight, step=4)
+    assert shown["address"] == f"0/kernel_graph1/{weight}:0@4"
+    for graph in ("", "kernel_graph0", "kernel_graph1"):
+        address = f"0/{graph}/{weight}:0@4"
+        assert healthy.get("/tensor/statistics", address=address)["address"] == shown["address"]
 
 
 def test_nodes_are_found_by_name_type_kind_and_stack(sick: Opened, inf: dict[str, Any]) -> None:

@@ -91,12 +91,16 @@ def store(tmp_path: Path) -> StatisticsStore:
 def test_a_node_of_several_graphs_has_one_row_and_ranks_are_apart(store: StatisticsStore) -> None:
     store.add([row(1.0, 0, graph="kernel_graph_0"), row(8.0, 0, rank=1)])
     store.add([row(2.0, 1, graph="kernel_graph_1"), row(3.0, 1, "b", "kernel_graph_1")])
-    found = overview(ToldSource(store, 0), {}, MAXIMUM)
+    variants = {("kernel_graph_1", "a"): "kernel_graph_0"}
+    source = ToldSource(store, 0, first_of=lambda graph, node: variants.get((graph, node), graph))
+    found = overview(source, {}, MAXIMUM)
     assert [(one.node, one.graph, one.graphs) for one in found.rows] == [
         ("a", "kernel_graph_1", ("kernel_graph_0", "kernel_graph_1")),
         ("b", "kernel_graph_1", ("kernel_graph_1",)),
     ]
     assert found.values == ((1, 2), (None, 3))
+    # Graphs that run in one step have nodes of their own.
+    assert overview(ToldSource(store, 0), {}, MAXIMUM).values == ((1, None), (None, 2), (None, 3))
     assert overview(ToldSource(store, 1), {}, MAXIMUM).values == ((8,),)
     store.close()
 

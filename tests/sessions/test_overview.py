@@ -23,6 +23,7 @@ from tensight.sessions.overview import (
     StepColumn,
     marks_of,
     overview,
+    own_graph,
     percentages,
     rounded,
 )
@@ -39,6 +40,9 @@ class Numbers:
     steps: NDArray[np.int64]
     rank: int = 0
     asked: list[str] = field(default_factory=list)
+
+    def first_of(self, graph: str, node: str) -> str:
+        return own_graph(graph, node)
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
         self.asked.append(statistic)

@@ -177,7 +177,7 @@ def test_every_selector_finds_what_it_finds_in_a_dump(dump_200: Path, dump_210_s
 def test_scopes_are_watched_in_part_in_whole_or_never() -> None:
     index = GraphIndex(NETWORK)
     nodes = WatchedNodes(index, watched(index, None, (Edit(path="Default/network/conv1"),)))
-    states = {path: nodes.of_stretch(stretch) for path, stretch in index.scopes.items()}
+    states = {path: nodes.watching.of_stretch(stretch) for path, stretch in index.scopes.items()}
     assert states == {
         "": "some",
         "Default": "some",
@@ -187,8 +187,8 @@ def test_scopes_are_watched_in_part_in_whole_or_never() -> None:
         "@parameters": "none",
         "@constants": "never",
     }
-    assert nodes.of_node(index.place["Default--data-3"]) == "never"
-    assert nodes.of_node(index.place["Default/network/conv1/Conv2D-op1"]) == "all"
+    assert nodes.watching.of_node(index.place["Default--data-3"]) == "never"
+    assert nodes.watching.of_node(index.place["Default/network/conv1/Conv2D-op1"]) == "all"
     assert nodes.count == 2
 
 

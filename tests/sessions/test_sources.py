@@ -10,6 +10,7 @@ from still_session import cpu_seconds, operator, parameter, shared_large_graph
 from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tensight.graph import Graph
+from tensight.sessions.programs import Program, Programs
 from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
 from tensight.sessions.sources import SourceIndex, Sources, frame_records, node_of_use, user_line
 
@@ -28,8 +29,12 @@ GRAPH = Graph(
 )
 
 
+def program(*graphs: Graph) -> Program:
+    return Programs().of(graphs)
+
+
 def test_files_come_with_their_lines_the_persons_own_first() -> None:
-    page = SourceIndex([GRAPH]).page("", 0, 10, {"/home/me/net.py"})
+    page = SourceIndex([program(GRAPH)]).page("", 0, 10, {"/home/me/net.py"})
     assert page == SourcePage(
         total=3,
         files=(
@@ -62,13 +67,13 @@ def test_files_come_with_their_lines_the_persons_own_first() -> None:
     ],
 )
 def test_a_query_is_a_part_of_path_line_and_code_in_any_case(query: str, files: list[str]) -> None:
-    page = SourceIndex([GRAPH]).page(query, 0, 10)
+    page = SourceIndex([program(GRAPH)]).page(query, 0, 10)
     assert [file.file for file in page.files] == files
     assert page.total == len(files)
 
 
 def test_pages_follow_each_other() -> None:
-    index = SourceIndex([GRAPH])
+    index = SourceIndex([program(GRAPH)])
     assert [index.page("", offset, 1).files[0].file.rpartition("/")[2] for offset in range(3)] == [
         "main.py",
         "net.py",
@@ -80,18 +85,21 @@ def test_pages_follow_each_other() -> None:
 
 def test_a_query_that_is_too_long_is_refused() -> None:
     with pytest.raises(InputError, match="the query has 1,001 characters"):
-        SourceIndex([GRAPH]).page("x" * 1001, 0, 10)
+        SourceIndex([program(GRAPH)]).page("x" * 1001, 0, 10)
 
 
 def test_a_node_counts_once_for_a_line_that_its_stack_has_twice() -> None:
     graph = Graph("g", [operator("A-op1", stack=(NET, MAIN, NET))])
-    lines = [line.nodes for file in SourceIndex([graph]).page("", 0, 10).files for line in file.lines]
+    lines = [line.nodes for file in SourceIndex([program(graph)]).page("", 0, 10).files for line in file.lines]
     assert lines == [1, 1]
 
 
 def test_all_ranks_count(dump_200: Path) -> None:
     (graph,) = open_dump(dump_200).graphs(0)
-    one, two = SourceIndex([graph]).page("", 0, 1000), SourceIndex([graph, graph]).page("", 0, 1000)
+    one, two = (
+        SourceIndex([program(graph)]).page("", 0, 1000),
+        SourceIndex([program(graph), program(graph)]).page("", 0, 1000),
+    )
     assert [line.nodes * 2 for file in one.files for line in file.lines] == [
         line.nodes for file in two.files for line in file.lines
     ]
@@ -99,7 +107,7 @@ def test_all_ranks_count(dump_200: Path) -> None:
 
 def test_a_real_graph_has_the_lines_that_the_graph_room_finds(dump_200: Path) -> None:
     (graph,) = open_dump(dump_200).graphs(0)
-    page = SourceIndex([graph]).page("", 0, 1000)
+    page = SourceIndex([program(graph)]).page("", 0, 1000)
     counts = {(file.file, line.line): line.nodes for file in page.files for line in file.lines}
     assert counts == {at: len(nodes) for at, nodes in graph.source_lines().items()}
 
@@ -117,14 +125,15 @@ def test_the_persons_own_line_is_marked() -> None:
 
 def test_sources_are_gathered_anew_only_for_other_graphs() -> None:
     sources = Sources()
-    first = sources.of((GRAPH,))
-    assert sources.of((GRAPH,)) is first
-    assert sources.of((GRAPH, GRAPH)) is not first
+    one = program(GRAPH)
+    first = sources.of((one,))
+    assert sources.of((one,)) is first
+    assert sources.of((one, one)) is not first
 
 
 def test_the_lines_of_a_large_graph_are_gathered_in_a_second_and_searched_in_milliseconds() -> None:
     made: list[SourceIndex] = []
-    gathered = cpu_seconds(lambda: made.append(SourceIndex([shared_large_graph()])))
+    gathered = cpu_seconds(lambda: made.append(SourceIndex([program(shared_large_graph())])))
     (index,) = made
     searched = cpu_seconds(lambda: index.page("net3.py:44 ", 0, 10))
     page = index.page("net3.py:44 ", 0, 10)

@@ -25,8 +25,6 @@ from tensight.sessions.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from tensight.client.rows import Rows
 
 
@@ -109,7 +107,7 @@ class GraphReading(SessionPart):
             Its name, or the end of it: a weight comes before the states that an optimizer keeps of it.
         rank : int
         graph : str
-            By default the one that ran last if that has it, else the first that has.
+            By default the one that ran in the step shown if that has it, else the newest that has.
 
         Raises
         ------
@@ -130,17 +128,18 @@ class GraphReading(SessionPart):
     ) -> Rows[TreeEntry]:
         """Return what is directly below a scope; at the root also the groups of parameters and constants.
 
+        Without the name of a graph all graphs of the rank are one program, which has each node once.
+
         Examples
         --------
         >>> [entry.label for entry in session.tree()]
         ['Default', 'Expand', 'Gradients', 'parameters', 'constants']
         """
-        graph = graph or self._first_graph(rank)
-        wanted = {"scope": scope, "rank": rank, "graph": graph, "watchpoint": watchpoint}
+        wanted = {"scope": scope, "rank": rank, "graph": graph or None, "watchpoint": watchpoint}
         return self._rows("tree", wanted, TreePage, lambda page: (page.total, page.entries), TREE)
 
     def level(self, scope: str = "", *, rank: int = 0, graph: str = "", limit: int = 1500) -> GraphLevel:
-        """Return a scope with the edges between its entries, as it is drawn.
+        """Return a scope with the edges between its entries, as it is drawn: by default of the graph that ran.
 
         Examples
         --------
@@ -148,8 +147,7 @@ class GraphReading(SessionPart):
         >>> len(level.entries) > 1, len(level.edges) > 1
         (True, True)
         """
-        graph = graph or self._first_graph(rank)
-        return self._get(GraphLevel, "level", rank=rank, graph=graph, scope=scope, limit=limit)
+        return self._get(GraphLevel, "level", rank=rank, graph=graph or None, scope=scope, limit=limit)
 
     def relations(self, address: object, *, hops: int = 1, limit: int = 200) -> RelationGraph:
         """Return the node of a tensor with what feeds it and what reads the tensor.
@@ -208,20 +206,6 @@ class GraphReading(SessionPart):
         wanted = {"rank": rank}
         return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
 
-    def _first_graph(self, rank: int) -> str:
-        graphs = self.graphs(rank)
-        if not graphs:
-            raise NotFoundError(f"rank {rank} of session {self.id} ({self.name}) has no graph yet")
-        return graphs[0].name
-
-    def _graphs_at(self, step: int | None, rank: int) -> Collection[str]:
-        shown = self.summary
-        # In a dump no graph is running.
-        if shown.graph and step in (None, shown.step):
-            return (shown.graph,)
-        wanted = shown.step if step is None else step
-        return next((ran.graphs or (ran.graph,) for ran in self.executions(rank) if ran.step == wanted), ())
-
     def _node_meant(self, typed: str, rank: int, graph: str = "", step: int | None = None) -> tuple[str, str]:
         """Return graph and name of the node that is meant, of several graphs the one that ran at a step.
 
@@ -230,15 +214,11 @@ class GraphReading(SessionPart):
         NotFoundError
             There is no such node, or several.
         """
-        found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None)
+        found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
         if found.total != 1:
             where = f"rank {rank} of session {self.id} ({self.name})"
             raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}")
-        graphs = found.graphs
-        if len(graphs) > 1:
-            ran = self._graphs_at(step, rank)
-            graphs = tuple(graph for graph in graphs if graph in ran) or graphs
-        return graphs[0], found.names[0]
+        return found.graphs[0], found.names[0]
 
 
 def address_of(what: object) -> str:

@@ -81,7 +81,7 @@ class Session(Running, Watching, GraphReading):
             Which output, or input, of the node.
         rank : int
         graph : str
-            By default the one that ran at the step if that has the node, else the first that has.
+            By default the one that ran at the step if that has the node, else the newest that has.
         step : int, optional
             From 1; 0 for what was there before the first step.
         io : {"output", "input"}
@@ -118,7 +118,7 @@ class Session(Running, Watching, GraphReading):
             Its name, or the end of it.
         rank : int
         graph : str
-            By default the one that ran at the step if that has it, else the first that has.
+            By default the one that ran at the step if that has it, else the newest that has.
         step : int, optional
             By default the one that is shown.
 

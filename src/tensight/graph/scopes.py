@@ -36,8 +36,8 @@ class Scope:
 
     @property
     def children(self) -> tuple[Scope, ...]:
-        """The scopes directly below, sorted by name."""
-        return tuple(self._children[name] for name in sorted(self._children))
+        """The scopes directly below, in the order of the first operators in them."""
+        return tuple(self._children.values())
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -49,7 +49,7 @@ class Scope:
         return self._children.get(name)
 
     def walk(self) -> Iterator[Scope]:
-        """Go through this scope and all below it, outer ones first, each level sorted by name."""
+        """Go through this scope and all below it, outer ones first, each level in its order."""
         waiting = [self]
         while waiting:
             scope = waiting.pop()
@@ -67,7 +67,7 @@ class Scope:
 
 
 def scope_tree(nodes: Iterable[Node]) -> Scope:
-    """Build the tree of the scopes of all operators among `nodes` and return its root."""
+    """Build the tree of the scopes of all operators among `nodes`, in their order, and return its root."""
     root = Scope("", "")
     known: dict[str, Scope] = {"": root}
     for node in nodes:

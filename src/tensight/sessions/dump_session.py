@@ -7,6 +7,7 @@ import gc
 import logging
 import threading
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tensight.errors import TensightError
@@ -23,13 +24,14 @@ from tensight.watchpoints import Platform
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from tensight.dumps import Dump
-    from tensight.graph import Graph
+    from tensight.graph import Graph, Node
+    from tensight.sessions.graph_steps import GraphSteps
     from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.recorded_run import RecordedRun
@@ -182,7 +184,13 @@ class DumpSession(Session):
         if self._run is not None:
             dump = self._run.complete(dump, self._thread.report)
             self._recorded_hits, self._texts = self._run.hits(), self._run.texts()
-        return OpenedDump(dump, report=self._thread.report, progress=self._thread.progress, cache_dir=self._cache_dir)
+        return OpenedDump(
+            dump,
+            report=self._thread.report,
+            progress=self._thread.progress,
+            first_of=lambda rank: self.program(rank).first_of,
+            cache_dir=self._cache_dir,
+        )
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, TensightError):
@@ -245,6 +253,21 @@ class DumpSession(Session):
         """Return the text of files of code that a recorded training had sent."""
         return self._texts
 
+    def execution_position(self, rank: int) -> Callable[[Node], int] | None:
+        """Return what tells where an operator of a rank stands in the order of execution."""
+        return None if self._opened is None else partial(self._opened.dump.node_position, rank)
+
+    def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
+        """Whether two graphs of a rank may run in the same step: an agent tells of each step as one graph."""
+        if self.metadata.by_agent:
+            return graph.root_id == other.root_id
+        return self._opened is None or self._opened.are_parts(rank, graph, other)
+
+    def graph_steps(self, rank: int) -> GraphSteps:
+        """Return which graphs of a rank ran in which step."""
+        self.graphs(rank)
+        return super().graph_steps(rank) if self._opened is None else self._opened.graph_steps(rank)
+
     def position(self, rank: int, graph: str, node: str) -> int | None:
         """Return the place of a node in its step, from 1; None for constants, and for unknown ones."""
         return None if self._opened is None else self._opened.position(rank, graph, node)
@@ -266,8 +289,10 @@ class DumpSession(Session):
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
         """Return the statistics of a tensor in all steps of the dump, also those after the one shown."""
-        opened = self._required()
-        return await self._thread.run(f"reading {address.node} in all steps", lambda: opened.over_steps(address))
+        opened, graphs = self._required(), self.same_node(address)
+        return await self._thread.run(
+            f"reading {address.node} in all steps", lambda: opened.over_steps(address, graphs)
+        )
 
     async def statistics_table(
         self,

@@ -6,7 +6,6 @@ nodes of a scope are watched is a difference of two sums.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,10 @@ import numpy as np
 
 from tensight.graph import EdgeKind, NodeKind, kinds
 from tensight.graph.lazily import lazily
+from tensight.graph.scopes import scope_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,7 +42,7 @@ class Stretch:
     own : int
         Where the nodes directly in it begin; the scopes in it come before them.
     scopes : tuple of Stretch
-        The scopes directly below, sorted by name.
+        The scopes directly below, in the order in which they run.
     """
 
     path: str
@@ -70,21 +70,23 @@ class EdgeArrays:
     control: NDArray[np.bool_]
 
 
-class GraphIndex:
-    """A graph with its nodes in the order of its tree.
-
-    What is needed only sometimes is computed when it is first asked for.
+class TreeIndex:
+    """Nodes in the order of their tree.
 
     Parameters
     ----------
-    graph : Graph
+    name : str
+        Of their graph; empty for nodes of several.
+    operators, parameters, constants : sequence of Node
+        Scopes stand in the order of the first operators in them. Names need not be unique.
 
     Attributes
     ----------
+    name : str
     order : tuple of Node
         Operators, scope by scope; then the parameters; then the constants.
-    place : mapping of str to int
-        The place in `order` of each node, by name.
+    operators : int
+        How many of them there are.
     root : Stretch
         The whole graph. Its own nodes are only the operators without a scope.
     groups : tuple of Stretch
@@ -93,23 +95,25 @@ class GraphIndex:
         Root, groups and scopes by path.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(
+        self, name: str, operators: Sequence[Node], parameters: Sequence[Node], constants: Sequence[Node]
+    ) -> None:
+        self.name = name
         order: list[Node] = []
         self.scopes: dict[str, Stretch] = {}
         self._taken = {"", PARAMETERS, CONSTANTS}
-        scopes = tuple(self._lay_out(scope, scope.name, order) for scope in graph.scopes.children)
+        tree = scope_tree(operators)
+        scopes = tuple(self._lay_out(scope, scope.name, order) for scope in tree.children)
         own = len(order)
-        order.extend(graph.scopes.nodes)
+        order.extend(tree.nodes)
         self.operators = len(order)
         self.groups = tuple(
             self._group(path, nodes, order)
-            for path, nodes in ((PARAMETERS, graph.parameters), (CONSTANTS, graph.constants))
+            for path, nodes in ((PARAMETERS, parameters), (CONSTANTS, constants))
             if nodes
         )
         self.root = self.scopes[""] = Stretch("", "", 0, len(order), own, scopes)
         self.order = tuple(order)
-        self.place: Mapping[str, int] = {node.name: place for place, node in enumerate(order)}
 
     def __len__(self) -> int:
         return len(self.order)
@@ -127,7 +131,7 @@ class GraphIndex:
         stretch = self.scopes[path] = Stretch(path, scope.name, start, len(order), own, scopes)
         return stretch
 
-    def _group(self, path: str, nodes: tuple[Node, ...], order: list[Node]) -> Stretch:
+    def _group(self, path: str, nodes: Sequence[Node], order: list[Node]) -> Stretch:
         start = len(order)
         order.extend(nodes)
         stretch = self.scopes[path] = Stretch(path, path.removeprefix("@"), start, len(order), start)
@@ -142,6 +146,34 @@ class GraphIndex:
     def lower_names(self) -> tuple[str, ...]:
         """The names in lower case, in order."""
         return tuple(name.lower() for name in self.names)
+
+
+class GraphIndex(TreeIndex):
+    """A graph with its nodes in the order of its tree.
+
+    What is needed only sometimes is computed when it is first asked for.
+
+    Parameters
+    ----------
+    graph : Graph
+    position : callable, optional
+        Returns where an operator stands in the order of execution, where that is known better than by the graph.
+
+    Attributes
+    ----------
+    graph : Graph
+    sequence : tuple of Node
+        All nodes: first everything that is no operator, then operators in the order of execution.
+    place : mapping of str to int
+        The place in `order` of each node, by name.
+    """
+
+    def __init__(self, graph: Graph, position: Callable[[Node], int] | None = None) -> None:
+        self.graph = graph
+        operators = graph.operators if position is None else tuple(sorted(graph.operators, key=position))
+        super().__init__(graph.name, operators, graph.parameters, graph.constants)
+        self.sequence = (*graph.parameters, *graph.constants, *operators)
+        self.place: Mapping[str, int] = {node.name: place for place, node in enumerate(self.order)}
 
     @lazily
     def file_order(self) -> tuple[int, ...]:
@@ -203,27 +235,3 @@ class GraphIndex:
 
 
 _PARAMETER_KINDS = (NodeKind.WEIGHT, NodeKind.FROZEN_WEIGHT, NodeKind.OPTIMIZER_STATE)
-
-
-class GraphIndexes:
-    """The indexes of the graphs of a session, each made when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._made: dict[Graph, GraphIndex] = {}
-        self._lock = threading.Lock()
-
-    def of(self, graph: Graph) -> GraphIndex:
-        """Return the index of a graph."""
-        index = self._made.get(graph)
-        if index is None:
-            with self._lock:
-                index = self._made.get(graph)
-                if index is None:
-                    index = self._made[graph] = GraphIndex(graph)
-        return index
-
-    def keep_only(self, graphs: Iterable[Graph]) -> None:
-        """Forget the indexes of all other graphs."""
-        kept = set(graphs)
-        with self._lock:
-            self._made = {graph: index for graph, index in self._made.items() if graph in kept}

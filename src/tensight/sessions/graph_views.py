@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +12,7 @@ from tensight.errors import InputError
 from tensight.graph import EdgeKind, Node, NodeKind, OutputSlot, parse_frame
 from tensight.graph.naming import meant, nearest
 from tensight.sessions.errors import NotFoundError
-from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, GraphIndex, Stretch
+from tensight.sessions.graph_index import CONSTANTS, PARAMETERS, GraphIndex, Stretch, TreeIndex
 from tensight.sessions.patterns import matching, require_short
 from tensight.sessions.records import (
     FoundNode,
@@ -20,6 +21,7 @@ from tensight.sessions.records import (
     NodesMeant,
     SearchPage,
     Slot,
+    StepSpan,
     TreeEntry,
     TreePage,
 )
@@ -27,18 +29,22 @@ from tensight.sessions.sources import frame_records
 from tensight.sessions.value_texts import attribute_texts, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from tensight.graph import Graph
     from tensight.sessions.hit_list import HitList
-    from tensight.sessions.selection import WatchedNodes
+    from tensight.sessions.programs import Program, ProgramIndex
+    from tensight.sessions.selection import Watching
 
 MOST_CONSUMERS = 1000
 MOST_MEANT = 20
 MOST_SLOTS = 10_000
 """Consumers, and inputs, that the record of a node lists."""
+
+MOST_SPANS = 100
+"""Stretches of steps that the record of a graph lists."""
 
 Row = Stretch | int
 """A row of the tree: a scope or group, or the place of a node."""
@@ -46,23 +52,36 @@ Row = Stretch | int
 _GROUP_KINDS: dict[str, Literal["parameters", "constants"]] = {PARAMETERS: "parameters", CONSTANTS: "constants"}
 
 
-@dataclass(frozen=True, slots=True)
-class GraphView:
-    """A graph of a rank with what is watched of it, and its hits.
+class TreeView(ABC):
+    """The rows of a tree of nodes, with what is watched of them, and their hits.
 
     Attributes
     ----------
     rank : int
-    index : GraphIndex
+    index : TreeIndex
     hits : HitList
-    watched : WatchedNodes or None
+    watching : Watching or None
         By the watchpoint that was asked about.
     """
 
+    __slots__ = ()
+
     rank: int
-    index: GraphIndex
+    index: TreeIndex
     hits: HitList
-    watched: WatchedNodes | None = None
+    watching: Watching | None
+
+    @abstractmethod
+    def shown(self, place: int) -> tuple[GraphIndex, Node]:
+        """Return the node of a place, and the graph in which it is looked at."""
+
+    @abstractmethod
+    def graphs_of(self, row: Row) -> tuple[str, ...]:
+        """Return the graphs of the program that have a row; empty if all have it."""
+
+    @abstractmethod
+    def found(self, query: NodeQuery) -> list[int]:
+        """Return the places of the nodes that match, in the order of the graphs."""
 
     def stretch(self, scope: str) -> Stretch:
         """Return a scope or group.
@@ -70,15 +89,108 @@ class GraphView:
         Raises
         ------
         NotFoundError
-            The graph has none of this path.
+            There is none of this path.
         """
         found = self.index.scopes.get(scope)
         if found is None:
+            where = f"graph {self.index.name!r}" if self.index.name else f"rank {self.rank}"
             raise NotFoundError(
-                f"graph {self.index.graph.name!r} has no scope {scope[:200]!r}; open the scopes from the root (an"
-                " empty path) down"
+                f"{where} has no scope {scope[:200]!r}; open the scopes from the root (an empty path) down"
             )
         return found
+
+    def rows(self, stretch: Stretch) -> list[Row]:
+        """Return what is directly in a scope: scopes, at the root the groups, then nodes."""
+        groups = self.index.groups if stretch is self.index.root else ()
+        own_end = self.index.operators if stretch is self.index.root else stretch.end
+        return [*stretch.scopes, *groups, *range(stretch.own, own_end)]
+
+    def row_entry(self, row: Row) -> TreeEntry:
+        """Return a row of the tree."""
+        return self.node_entry(row) if isinstance(row, int) else self._stretch_entry(row)
+
+    def node_entry(self, place: int) -> TreeEntry:
+        """Return the row of a node."""
+        index, node = self.shown(place)
+        return TreeEntry(
+            path=node.name,
+            label=node.short_name,
+            kind=kind_word(node),
+            graph=index.name,
+            graphs=self.graphs_of(place),
+            apart=self.is_apart(place),
+            type=node.type,
+            roles=index.roles(node),
+            nodes=1,
+            dynamic_shape=any(slot.shape is not None and -1 in slot.shape for slot in node.outputs),
+            watched=self.watching.of_node(place) if self.watching is not None else None,
+            hits=self._hits_of(place, node.name),
+        )
+
+    def _stretch_entry(self, stretch: Stretch) -> TreeEntry:
+        return TreeEntry(
+            path=stretch.path,
+            label=stretch.label,
+            kind=_GROUP_KINDS.get(stretch.path, "scope"),
+            graph=self.index.name,
+            graphs=self.graphs_of(stretch),
+            children=len(stretch.scopes) + stretch.end - stretch.own,
+            nodes=stretch.end - stretch.start,
+            watched=self.watching.of_stretch(stretch) if self.watching is not None else None,
+            hits=self.hits.count_below(self.rank, self.index.name, stretch.path),
+        )
+
+    def is_apart(self, place: int) -> bool:  # noqa: ARG002 - names are unique in a graph
+        """Whether other nodes of the tree have the name of this one."""
+        return False
+
+    def _hits_of(self, place: int, name: str) -> int:  # noqa: ARG002 - several nodes of one name have places of their own
+        return self.hits.count_below(self.rank, self.index.name, name)
+
+    def tree_page(self, scope: str, offset: int, limit: int) -> TreePage:
+        """Return the rows directly below a scope or group.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such scope.
+        """
+        rows = self.rows(self.stretch(scope))
+        return TreePage(
+            rank=self.rank,
+            graph=self.index.name,
+            scope=scope,
+            total=len(rows),
+            offset=offset,
+            entries=tuple(map(self.row_entry, rows[offset : offset + limit])),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView(TreeView):
+    """A graph of a rank.
+
+    Attributes
+    ----------
+    index : GraphIndex
+    """
+
+    rank: int
+    index: GraphIndex
+    hits: HitList
+    watching: Watching | None = None
+
+    def shown(self, place: int) -> tuple[GraphIndex, Node]:
+        """Return the graph and a node of it."""
+        return self.index, self.index.order[place]
+
+    def graphs_of(self, row: Row) -> tuple[str, ...]:  # noqa: ARG002 - there is only one
+        """Return that the graph has it."""
+        return ()
+
+    def found(self, query: NodeQuery) -> list[int]:
+        """Return the places of the nodes that match, in the order of the graph's file."""
+        return sorted(query.mask(self.index).nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
 
     def node(self, name: str) -> Node:
         """Return a node.
@@ -93,62 +205,20 @@ class GraphView:
         except InputError as error:
             raise NotFoundError(str(error)) from None
 
-    def rows(self, stretch: Stretch) -> list[Row]:
-        """Return what is directly in a scope: scopes, at the root the groups, then nodes."""
-        groups = self.index.groups if stretch is self.index.root else ()
-        own_end = self.index.operators if stretch is self.index.root else stretch.end
-        return [*stretch.scopes, *groups, *range(stretch.own, own_end)]
-
-    def row_entry(self, row: Row) -> TreeEntry:
-        """Return a row of the tree."""
-        return self.node_entry(row) if isinstance(row, int) else self._stretch_entry(row)
-
-    def node_entry(self, place: int) -> TreeEntry:
-        """Return the row of a node."""
-        node = self.index.order[place]
-        return TreeEntry(
-            path=node.name,
-            label=node.short_name,
-            kind=kind_word(node),
-            type=node.type,
-            roles=self.index.roles(node),
-            nodes=1,
-            dynamic_shape=any(slot.shape is not None and -1 in slot.shape for slot in node.outputs),
-            watched=self.watched.of_node(place) if self.watched is not None else None,
-            hits=self.hits.count_below(self.rank, self.index.graph.name, node.name),
-        )
-
-    def _stretch_entry(self, stretch: Stretch) -> TreeEntry:
-        return TreeEntry(
-            path=stretch.path,
-            label=stretch.label,
-            kind=_GROUP_KINDS.get(stretch.path, "scope"),
-            children=len(stretch.scopes) + stretch.end - stretch.own,
-            nodes=stretch.end - stretch.start,
-            watched=self.watched.of_stretch(stretch) if self.watched is not None else None,
-            hits=self.hits.count_below(self.rank, self.index.graph.name, stretch.path),
-        )
-
-    def tree_page(self, scope: str, offset: int, limit: int) -> TreePage:
-        """Return the rows directly below a scope or group.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such scope.
-        """
-        rows = self.rows(self.stretch(scope))
-        return TreePage(
-            rank=self.rank,
-            graph=self.index.graph.name,
-            scope=scope,
-            total=len(rows),
-            offset=offset,
-            entries=tuple(map(self.row_entry, rows[offset : offset + limit])),
-        )
-
-    def node_record(self, name: str, position: int | None) -> NodeRecord:
+    def node_record(
+        self, name: str, position: int | None, graphs: tuple[str, ...] = (), *, apart: bool = False
+    ) -> NodeRecord:
         """Return all that the graph says about a node.
+
+        Parameters
+        ----------
+        name : str
+        position : int or None
+            In the order of execution.
+        graphs : tuple of str
+            The graphs of the program that have it.
+        apart : bool
+            Whether other nodes of the program have its name.
 
         Raises
         ------
@@ -173,6 +243,8 @@ class GraphView:
             attributes=attribute_texts(node),
             value=value_text(node.value) if node.is_constant else "",
             position=position,
+            graphs=graphs or (self.index.graph.name,),
+            apart=apart,
         )
 
     def _inputs(self, node: Node) -> tuple[Slot, ...]:
@@ -194,8 +266,61 @@ class GraphView:
         return tuple(slots[:MOST_SLOTS])
 
 
-def graph_record(rank: int, graph: Graph) -> GraphRecord:
-    """Return what a session tells about a graph."""
+@dataclass(frozen=True, slots=True)
+class ProgramView(TreeView):
+    """All graphs of a rank as one program.
+
+    Attributes
+    ----------
+    program : Program
+    index : ProgramIndex
+    ran : frozenset of str
+        The graphs that ran in the step that is shown: a node that they have is looked at in them.
+    """
+
+    rank: int
+    program: Program
+    index: ProgramIndex
+    hits: HitList
+    watching: Watching | None = None
+    ran: frozenset[str] = frozenset()
+
+    def shown(self, place: int) -> tuple[GraphIndex, Node]:
+        """Return the graph in which a node is looked at, and the node that it has."""
+        return self.index.shown(place, self.ran)
+
+    def graphs_of(self, row: Row) -> tuple[str, ...]:
+        """Return the graphs that have a node, or any of a scope; empty if all have."""
+        graphs = self.index.graphs_of(row) if isinstance(row, int) else self.index.graphs_below(row.start, row.end)
+        return () if len(graphs) == len(self.program.graphs) else graphs
+
+    def found(self, query: NodeQuery) -> list[int]:
+        """Return the places of the nodes that match in any graph, in the order of the program."""
+        mask = self.index.of_graphs(map(query.mask, self.program.indexes))
+        return sorted(mask.nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
+
+    def is_apart(self, place: int) -> bool:
+        """Whether other nodes of the program have the name of this one."""
+        return self.index.is_apart(place)
+
+    def _hits_of(self, place: int, name: str) -> int:
+        if not self.is_apart(place):
+            return self.hits.count_below(self.rank, "", name)
+        return sum(self.hits.count_below(self.rank, graph, name) for graph in self.index.graphs_of(place))
+
+
+def graph_record(rank: int, graph: Graph, steps: Sequence[tuple[int, int]] = (), *, ran: bool = False) -> GraphRecord:
+    """Return what a session tells about a graph.
+
+    Parameters
+    ----------
+    rank : int
+    graph : Graph
+    steps : sequence of (int, int)
+        The first and the last of steps in which it is known to have run.
+    ran : bool
+        Whether it ran in the step that is shown.
+    """
     return GraphRecord(
         rank=rank,
         name=graph.name,
@@ -205,6 +330,9 @@ def graph_record(rank: int, graph: Graph) -> GraphRecord:
         operators=len(graph.operators),
         parameters=len(graph.parameters),
         problems=tuple(map(str, graph.problems)),
+        steps=tuple(StepSpan(first=first, last=last) for first, last in steps[:MOST_SPANS]),
+        spans=len(steps),
+        ran=ran,
     )
 
 
@@ -277,8 +405,8 @@ class NodeQuery:
         if self.kind and self.kind not in known:
             raise InputError(f"{self.kind[:80]!r} is no kind of node; there are {', '.join(known)}")
 
-    def places(self, index: GraphIndex) -> list[int]:
-        """Return the places of the nodes of a graph that match, in the order of the graph's file."""
+    def mask(self, index: GraphIndex) -> NDArray[np.bool_]:
+        """Return which nodes of a graph match, in the order of the index."""
         found = np.ones(len(index), bool)
         if self.kind:
             found &= _of_kind(index, self.kind)
@@ -291,7 +419,7 @@ class NodeQuery:
             found &= np.fromiter((node.type in matched for node in index.order), bool, len(index))
         if self.stack:
             found &= self._by_stack(index)
-        return sorted(found.nonzero()[0].tolist(), key=index.file_order.__getitem__)
+        return found
 
     def _by_stack(self, index: GraphIndex) -> NDArray[np.bool_]:
         """Search the lines first: each occurs in many stacks, and each stack at many nodes."""
@@ -319,23 +447,21 @@ def _of_kind(index: GraphIndex, word: str) -> NDArray[np.bool_]:
     return index.of_kind(NodeKind(word))
 
 
-def search_page(views: Iterable[GraphView], query: NodeQuery, offset: int, limit: int) -> SearchPage:
+def search_page(views: Iterable[TreeView], query: NodeQuery, offset: int, limit: int) -> SearchPage:
     """Return some of the nodes that match a query, in the order of the graphs."""
     total = 0
     nodes: list[FoundNode] = []
     for view in views:
-        places = query.places(view.index)
-        # Of the nodes found in all graphs this graph has those from `total` on.
+        places = view.found(query)
+        # Of the nodes found in all trees this one has those from `total` on.
         first = max(offset - total, 0)
-        nodes.extend(
-            FoundNode(rank=view.rank, graph=view.index.graph.name, entry=view.node_entry(place))
-            for place in places[first : max(offset + limit - total, 0)]
-        )
+        entries = map(view.node_entry, places[first : max(offset + limit - total, 0)])
+        nodes.extend(FoundNode(rank=view.rank, graph=entry.graph, entry=entry) for entry in entries)
         total += len(places)
     return SearchPage(total=total, offset=offset, nodes=tuple(nodes))
 
 
-def nodes_meant(graphs: Sequence[Graph], typed: str) -> NodesMeant:
+def nodes_meant(graphs: Sequence[Graph], typed: str, ran: Collection[str]) -> NodesMeant:
     """Return the nodes that a typed name may mean.
 
     Parameters
@@ -344,13 +470,15 @@ def nodes_meant(graphs: Sequence[Graph], typed: str) -> NodesMeant:
         Of one rank.
     typed : str
         As of `tensight.graph.naming.meant`.
+    ran : collection of str
+        The graphs that ran in the step: of those that have the node they come first, then the newest.
     """
-    owners = tuple(graph.name for graph in graphs if typed in graph)
-    if owners:
-        return NodesMeant(names=(typed,), total=1, graphs=owners)
-    known = {node.name for graph in graphs for node in graph.nodes}
-    names = meant(known, typed)
-    if len(names) == 1:
-        owners = tuple(graph.name for graph in graphs if names[0] in graph)
+    if any(typed in graph for graph in graphs):
+        names = [typed]
+    else:
+        known = {node.name for graph in graphs for node in graph.nodes}
+        names = meant(known, typed)
+    owners = [graph.name for graph in reversed(graphs) if len(names) == 1 and names[0] in graph]
+    owners.sort(key=lambda graph: graph not in ran)
     similar = () if names else tuple(nearest(known, typed))
-    return NodesMeant(names=tuple(names[:MOST_MEANT]), total=len(names), graphs=owners, similar=similar)
+    return NodesMeant(names=tuple(names[:MOST_MEANT]), total=len(names), graphs=tuple(owners), similar=similar)

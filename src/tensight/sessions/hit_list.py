@@ -137,7 +137,10 @@ class HitList:
         return self._groups.by_watchpoint[watchpoint]
 
     def count_below(self, rank: int, graph: str, scope: str) -> int:
-        """Return how many tensors with a hit there are at a node, below a scope, or in a group of the root."""
+        """Return how many tensors with a hit there are at a node, below a scope, or in a group of the root.
+
+        Without the name of a graph those of all graphs count.
+        """
         return self._groups.below[rank, graph, scope]
 
     def abbreviations(self, address: TensorAddress) -> tuple[str, ...]:
@@ -300,7 +303,8 @@ class _Grouped:
             amount = sum(any(hit.hit for hit in hits.values()) for hits in node.tensors.values())
             if amount:
                 for path in _paths_above(node.name, node.type):
-                    counts[node.rank, node.graph, path] += amount
+                    for graph in {node.graph, ""}:
+                        counts[node.rank, graph, path] += amount
         return counts
 
 

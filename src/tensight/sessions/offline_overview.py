@@ -25,7 +25,7 @@ from tensight.sessions.overview import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -62,11 +62,16 @@ class DumpSource:
     index : TensorIndex
         Of that dump.
     rank : int
+    first_of : callable
+        Returns for a graph and the name of a node of it the first graph in which that node is the same.
     """
 
-    def __init__(self, dump: Dump, analysis: Analysis, index: TensorIndex, rank: int) -> None:
+    def __init__(
+        self, dump: Dump, analysis: Analysis, index: TensorIndex, rank: int, first_of: Callable[[str, str], str]
+    ) -> None:
         self._analysis = analysis
         self.rank = rank
+        self.first_of = first_of
         self.tensors: list[ListedTensor] = []
         iterations = [INITIAL, *dump.iterations(rank)]
         rows = np.concatenate([index.rows_at(rank, iteration) for iteration in iterations])
@@ -74,7 +79,7 @@ class DumpSource:
         listed: list[int] = []
         steps: list[int] = []
         sizes: list[int] = []
-        found: dict[tuple[str, str, int], int] = {}
+        found: dict[tuple[str, str, str, int], int] = {}
         files = analysis.known.files
         for row in rows.tolist():
             file = files[row]
@@ -82,7 +87,7 @@ class DumpSource:
                 # A constant is the same in every step.
                 continue
             key = (file.node or file.op_name, file.io, file.slot)
-            place = found.setdefault(key, len(self.tensors))
+            place = found.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
             if place == len(self.tensors):
                 self.tensors.append(
                     ListedTensor(*key, file.graph, (file.graph,), file.op_type, position_of(dump, file))

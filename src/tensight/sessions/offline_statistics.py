@@ -11,7 +11,7 @@ from tensight.analysis.recorded_statistics import COUNTS, MEASURES, NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import DERIVED
+from tensight.sessions.statistics_pages import DERIVED, natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tensight.graph import TensorAddress
 
 _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
-    "node": lambda table, row: table.files[row].node or table.files[row].op_name,
+    "node": lambda table, row: natural(table.files[row].node or table.files[row].op_name),
     "graph": lambda table, row: table.files[row].graph,
     "type": lambda table, row: table.files[row].op_type,
     "io": lambda table, row: table.files[row].io,

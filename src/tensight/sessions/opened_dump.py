@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensight.analysis import Analysis, origins
 from tensight.errors import InputError
-from tensight.graph.steps import step_of
+from tensight.graph.steps import iteration_of, step_of
 from tensight.sessions.errors import NotFoundError, UnavailableError
+from tensight.sessions.graph_steps import GraphSteps
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
 from tensight.sessions.offline_statistics import ordered_rows, statistics_page, statistics_row
@@ -56,6 +58,8 @@ class OpenedDump:
         Told what is being done, how much of it is done, and how much there is.
     progress : callable
         Told the bytes read and to be read whenever tensors are read, from any thread; it may raise to stop that.
+    first_of : callable
+        Returns for a rank what returns for a graph and the name of a node the first graph in which it is the same.
     cache_dir : path, optional
         Where statistics are kept; by default as for the command line.
 
@@ -85,9 +89,11 @@ class OpenedDump:
         *,
         report: Callable[[str, int, int], None],
         progress: Progress,
+        first_of: Callable[[int], Callable[[str, str], str]],
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.dump = dump
+        self._first_of = first_of
         self.graphs: dict[int, tuple[Graph, ...]] = {}
         self.has_history = False
         total = len(dump.ranks)
@@ -108,6 +114,7 @@ class OpenedDump:
         self.replay = Replay(dump)
         self.problems = (*dump.problems, *self.analysis.unusable_records())
         self._executions: dict[int, Sequence[Execution]] = {}
+        self._graph_steps: dict[int, GraphSteps] = {}
         self._sources: dict[int, DumpSource] = {}
         self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
@@ -169,9 +176,16 @@ class OpenedDump:
             raise UnavailableError(f"of {address} only statistics were recorded, there are no values")
         return memory.read(owner, file)
 
-    def over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor in all steps that have it, reading those files and no others."""
-        places = self.index.occurrences(address)
+    def over_steps(self, address: TensorAddress, graphs: Sequence[str]) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor in all steps that have it, reading those files and no others.
+
+        Its node is the same in all the graphs; of a step that several have the first counts.
+        """
+        found: dict[int, tuple[TensorAddress, int]] = {}
+        for graph in graphs:
+            for place in self.index.occurrences(replace(address, graph=graph)):
+                found.setdefault(place[0].iteration, place)
+        places = [found[iteration] for iteration in sorted(found)]
         if not places and self.index.node(address.rank, address.graph, address.node) is None:
             raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
         self.analysis.statistics(np.fromiter((row for _, row in places), np.int64, len(places)))
@@ -194,12 +208,30 @@ class OpenedDump:
         key = (tuple(ranks), iteration, sort, *sorted(choice.items()))
         ordered = self._orders.get(key)
         if ordered is None:
-            rows = np.concatenate([self.index.rows_at(rank, iteration) for rank in ranks])
+            rows = np.concatenate([self._rows_at(rank, iteration) for rank in ranks])
             self.analysis.statistics(rows)
             ordered = self._orders[key] = ordered_rows(self.dump, self.table, rows, sort=sort, **choice)
             while len(self._orders) > MOST_ORDERS:
                 del self._orders[next(iter(self._orders))]
         return statistics_page(self.dump, self.table, ordered, offset, limit)
+
+    def _rows_at(self, rank: int, iteration: int) -> NDArray[np.int64]:
+        """Return the rows of an iteration; a weight that was dumped with several graphs counts with the first."""
+        rows = self.index.rows_at(rank, iteration)
+        if len(self.graphs[rank]) == 1:
+            return rows
+        first_of, files, order = self._first_of(rank), self.table.files, [graph.name for graph in self.graphs[rank]]
+        chosen: dict[tuple[object, ...], int] = {}
+        for row in rows.tolist():
+            file = files[row]
+            if file.node is None:
+                chosen[row,] = row
+                continue
+            key = (first_of(file.graph, file.node), file.node, file.io, file.slot)
+            other = chosen.setdefault(key, row)
+            if order.index(file.graph) < order.index(files[other].graph):
+                chosen[key] = row
+        return np.array(sorted(chosen.values()), np.int64)
 
     def overview(
         self, rank: int, hits: Mapping[int, Sequence[SessionHit]], choice: OverviewChoice, *, read: bool
@@ -237,7 +269,7 @@ class OpenedDump:
 
     def _source(self, rank: int) -> DumpSource:
         if rank not in self._sources:
-            self._sources[rank] = DumpSource(self.dump, self.analysis, self.index, rank)
+            self._sources[rank] = DumpSource(self.dump, self.analysis, self.index, rank, self._first_of(rank))
         return self._sources[rank]
 
     def executions(self, rank: int, offset: int, limit: int) -> ExecutionPage:
@@ -269,6 +301,21 @@ class OpenedDump:
             Execution(step=step_of(iteration), graph=names[root][0], graphs=names[root], has_data=has_data)
             for iteration, root, has_data in sorted(ran)
         ]
+
+    def graph_steps(self, rank: int) -> GraphSteps:
+        """Return which graphs of a rank ran in which step."""
+        if rank not in self._graph_steps:
+            ran: dict[int, set[str]] = {}
+            for execution in self._executed(rank):
+                ran.setdefault(iteration_of(execution.step), set()).update(execution.graphs)
+            stretches = ((iteration, iteration + 1, frozenset(ran[iteration])) for iteration in sorted(ran))
+            self._graph_steps[rank] = GraphSteps(stretches)
+        return self._graph_steps[rank]
+
+    def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
+        """Whether two graphs of a rank may run in the same step: they do, or it is not known when one of them runs."""
+        steps = self.graph_steps(rank)
+        return graph.root_id == other.root_id or not steps.are_apart(graph.name, other.name)
 
     def _names_below(self, rank: int, root: int) -> tuple[str, ...]:
         """Return the name of a root graph, then those of its sub-graphs; its number if it has no graph file."""

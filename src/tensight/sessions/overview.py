@@ -55,10 +55,10 @@ class ListedTensor(NamedTuple):
     type: str = ""
     position: int | None = None
 
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What it is called in every graph."""
-        return self.node, self.io, self.slot
+
+def own_graph(graph: str, node: str) -> str:  # noqa: ARG001 - takes the place of `Program.first_of`
+    """Return a graph: of a run with one graph, it is the first in which a node is the same."""
+    return graph
 
 
 class StepColumn(NamedTuple):
@@ -89,11 +89,14 @@ class OverviewSource(Protocol):
     tensors : list of ListedTensor
     steps : int array
         Of which statistics are known, in order.
+    first_of : callable
+        Returns for a graph and the name of a node of it the first graph in which that node is the same.
     """
 
     rank: int
     tensors: list[ListedTensor]
     steps: NDArray[np.int64]
+    first_of: Callable[[str, str], str]
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
         """Yield what is known, step by step; a step may come several times in a row."""
@@ -151,7 +154,8 @@ def overview(
         `unread` and `unread_bytes` of the record.
     """
     found = {step: own for step, of in hits.items() if (own := [one for one in of if _is_of(one, source.rank)])}
-    tensors = [*source.tensors, *_only_hit(source.tensors, found)]
+    keys = {_key(one, source): place for place, one in enumerate(source.tensors)} if found or choice.locate else {}
+    tensors = [*source.tensors, *_only_hit(keys, found, source)]
     chosen = _in_order(tensors, choice.query)
     total = len(chosen)
     chosen = chosen[choice.offset : choice.offset + choice.limit]
@@ -162,11 +166,10 @@ def overview(
         if choice.first_step <= column.step <= choice.last_step:
             picture.add(column)
     picture.flush()
-    places = {one.key: place for place, one in enumerate(tensors)} if found else {}
     for step, own in found.items():
         if not choice.first_step <= step <= choice.last_step:
             continue
-        picture.hit(step, sorted({places[one.node, one.io, one.slot] for one in own}))
+        picture.hit(step, sorted({keys[_key(one, source)] for one in own}))
     first = picture.first()
     return Overview(
         statistic=choice.statistic,
@@ -180,7 +183,7 @@ def overview(
         first=None
         if first is None
         else _place(tensors[chosen[first[0]]], source.rank, picture.row(first[0]), first[1]),
-        located=tuple(_located(tensors, chosen, picture, source.rank, choice.locate)),
+        located=tuple(_located(tensors, chosen, picture, keys, source, choice.locate)),
         **unread,
     )
 
@@ -189,20 +192,29 @@ def _is_of(hit: SessionHit, rank: int) -> bool:
     return hit.hit.hit and hit.rank == rank
 
 
-def _only_hit(known: Sequence[ListedTensor], hits: Mapping[int, Sequence[SessionHit]]) -> list[ListedTensor]:
-    """Return the tensors that hit and of which no statistics are known."""
-    if not hits:
-        return []
-    keys = {one.key for one in known}
-    further: dict[tuple[str, str, int], ListedTensor] = {}
+_Key = tuple[str, str, str, int]
+"""A tensor of a rank: the first graph in which its node is the same, node, io and slot."""
+
+
+def _key(tensor: ListedTensor | SessionHit | TensorAddress, source: OverviewSource) -> _Key:
+    return source.first_of(tensor.graph, tensor.node), tensor.node, tensor.io, tensor.slot
+
+
+def _only_hit(
+    keys: dict[_Key, int], hits: Mapping[int, Sequence[SessionHit]], source: OverviewSource
+) -> list[ListedTensor]:
+    """Return the tensors that hit and of which no statistics are known, adding their places to `keys`."""
+    known = len(keys)
+    further: list[ListedTensor] = []
     for step in sorted(hits):
         for hit in hits[step]:
-            key = (hit.node, hit.io, hit.slot)
-            if key not in keys:
-                before = further.get(key)
-                graphs = tuple(dict.fromkeys((*(before.graphs if before else ()), hit.graph)))
-                further[key] = ListedTensor(*key, hit.graph, graphs, hit.type, hit.position)
-    return list(further.values())
+            place = keys.setdefault(_key(hit, source), known + len(further)) - known
+            if place == len(further):
+                further.append(ListedTensor(hit.node, hit.io, hit.slot, hit.graph, (), hit.type, hit.position))
+            if place >= 0:
+                graphs = tuple(dict.fromkeys((*further[place].graphs, hit.graph)))
+                further[place] = further[place]._replace(graphs=graphs)
+    return further
 
 
 def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
@@ -222,18 +234,23 @@ def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
 
 
 def _located(
-    tensors: Sequence[ListedTensor], chosen: Sequence[int], picture: _Picture, rank: int, addresses: Sequence[str]
+    tensors: Sequence[ListedTensor],
+    chosen: Sequence[int],
+    picture: _Picture,
+    keys: Mapping[_Key, int],
+    source: OverviewSource,
+    addresses: Sequence[str],
 ) -> Iterator[OverviewPlace]:
     """Yield where tensors are pictured."""
     wanted = {}
     for text in addresses:
         address = TensorAddress.parse(text)
-        if address.rank == rank:
-            wanted[address.node, address.io, address.slot] = text.rpartition("@")[0]
+        place = keys.get(_key(address, source)) if address.rank == source.rank else None
+        if place is not None:
+            wanted[place] = text.rpartition("@")[0]
     for index, place in enumerate(chosen) if wanted else ():
-        tensor = tensors[place]
-        if tensor.key in wanted:
-            yield OverviewPlace(address=wanted[tensor.key], node=tensor.node, row=picture.row(index))
+        if place in wanted:
+            yield OverviewPlace(address=wanted[place], node=tensors[place].node, row=picture.row(index))
 
 
 def _address(tensor: ListedTensor, rank: int) -> str:

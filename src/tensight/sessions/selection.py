@@ -161,6 +161,45 @@ def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class Watching:
+    """How far the nodes of a tree are watched.
+
+    Attributes
+    ----------
+    amounts, possible : ndarray of int64, shape (nodes,)
+        In how many graphs each node is watched, and could be, in the order of the tree.
+    """
+
+    amounts: NDArray[np.int64]
+    possible: NDArray[np.int64]
+
+    @cached_property
+    def count(self) -> int:
+        """How many nodes are watched."""
+        return int(np.count_nonzero(self.amounts))
+
+    @cached_property
+    def _sums(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        amounts, possible = (np.concatenate(([0], np.cumsum(one))) for one in (self.amounts, self.possible))
+        return amounts, possible
+
+    def of_stretch(self, stretch: Stretch) -> Watched:
+        """Return how far a scope is watched."""
+        amount, possible = (int(sums[stretch.end] - sums[stretch.start]) for sums in self._sums)
+        return _how_far(amount, possible)
+
+    def of_node(self, place: int) -> Watched:
+        """Return whether a node is watched."""
+        return _how_far(int(self.amounts[place]), int(self.possible[place]))
+
+
+def _how_far(amount: int, possible: int) -> Watched:
+    if not possible:
+        return "never"
+    return "none" if not amount else "all" if amount == possible else "some"
+
+
+@dataclass(frozen=True, eq=False)
 class WatchedNodes:
     """What a watchpoint watches of one graph.
 
@@ -187,23 +226,6 @@ class WatchedNodes:
         return int(np.count_nonzero(self.mask))
 
     @cached_property
-    def _sums(self) -> NDArray[np.int64]:
-        return np.concatenate(([0], np.cumsum(self.mask)))
-
-    @cached_property
-    def _possible(self) -> NDArray[np.int64]:
-        return np.concatenate(([0], np.cumsum(self.index.watchable)))
-
-    def of_stretch(self, stretch: Stretch) -> Watched:
-        """Return how far a scope is watched."""
-        possible = int(self._possible[stretch.end] - self._possible[stretch.start])
-        if not possible:
-            return "never"
-        amount = int(self._sums[stretch.end] - self._sums[stretch.start])
-        return "none" if not amount else "all" if amount == possible else "some"
-
-    def of_node(self, place: int) -> Watched:
-        """Return whether a node is watched."""
-        if not self.index.watchable[place]:
-            return "never"
-        return "all" if self.mask[place] else "none"
+    def watching(self) -> Watching:
+        """How far its nodes and scopes are watched."""
+        return Watching(self.mask.astype(np.int64), self.index.watchable.astype(np.int64))

@@ -11,16 +11,28 @@ import gc
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from tensight.graph.steps import iteration_of
 from tensight.sessions.conditions import condition_records, unavailable_because
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.events import EventLog
-from tensight.sessions.graph_index import GraphIndexes
 from tensight.sessions.graph_pictures import graph_level, relation_graph
-from tensight.sessions.graph_views import GraphView, NodeQuery, graph_record, nodes_meant, require_page, search_page
+from tensight.sessions.graph_steps import GraphSteps
+from tensight.sessions.graph_views import (
+    GraphView,
+    NodeQuery,
+    ProgramView,
+    graph_record,
+    nodes_meant,
+    require_page,
+    search_page,
+)
 from tensight.sessions.hit_list import HitList
+from tensight.sessions.programs import ProgramIndex, Programs
 from tensight.sessions.records import Capabilities, State
 from tensight.sessions.sources import Sources
 from tensight.sessions.watchpoint_list import SessionWatchpoint, WatchpointList, watchpoint_record
@@ -28,15 +40,16 @@ from tensight.tensors.views import compute_view
 from tensight.watchpoints import condition, recommended_watchpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from tensight.errors import TensightError
-    from tensight.graph import Graph, TensorAddress
-    from tensight.sessions.graph_index import GraphIndex
+    from tensight.graph import Graph, Node, TensorAddress
+    from tensight.sessions.graph_views import TreeView
     from tensight.sessions.overview import OverviewChoice
+    from tensight.sessions.programs import Program
     from tensight.sessions.records import (
         Command,
         ConditionRecord,
@@ -62,7 +75,6 @@ if TYPE_CHECKING:
         WatchpointSpec,
         Which,
     )
-    from tensight.sessions.selection import WatchedNodes
     from tensight.sessions.workspace import Workspace
     from tensight.tensors.views import View, ViewResult
     from tensight.watchpoints import Condition, Platform, Watchpoint
@@ -71,6 +83,9 @@ STORAGE_WARNING_EVERY_S = 60.0
 
 MOST_GRAPH_THREADS = 2
 """Of a session, that work with its graphs at the same time."""
+
+MOST_SIMILAR = 5
+"""Nodes that are named where there is none of a name."""
 
 _Result = TypeVar("_Result")
 
@@ -122,10 +137,10 @@ class Session(ABC):
         self.created = time.time()
         self.events = EventLog()
         self.lock = asyncio.Lock()
-        self.graph_indexes = GraphIndexes()
+        self.programs = Programs(self._position_in, self._are_parts)
         self._graph_work = asyncio.Semaphore(MOST_GRAPH_THREADS)
         self.hit_list = HitList()
-        self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.graph_indexes, network=network)
+        self.watchpoint_list = WatchpointList(name, workspace, self.graphs, self.programs, network=network)
         self._lines_of_code = Sources()
         self._next_storage_warning = 0.0
         self._writes_refused = 0
@@ -265,7 +280,73 @@ class Session(ABC):
         """Return the text of files of code by path, as far as the training process sent them."""
         return {}
 
+    def execution_position(self, rank: int) -> Callable[[Node], int] | None:  # noqa: ARG002 - a subclass may know
+        """Return what tells where an operator of a rank stands in the order of execution; None if nothing does."""
+        return None
+
+    def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:  # noqa: ARG002 - a subclass may know
+        """Whether two graphs of a rank may run in the same step; otherwise they are variants of one program."""
+        return True
+
+    def graph_steps(self, rank: int) -> GraphSteps:  # noqa: ARG002 - a subclass may know
+        """Return which graphs of a rank ran in which step, as far as that is known."""
+        return GraphSteps(())
+
+    def shown_iteration(self, rank: int) -> int:  # noqa: ARG002 - ranks may count for themselves
+        """Return the iteration that is shown of a rank."""
+        return iteration_of(self.step)
+
     # --- what a subclass uses ---
+
+    def ran(self, rank: int, iteration: int | None = None) -> frozenset[str]:
+        """Return the names of the graphs that ran in an iteration (default: the one shown), or last before it."""
+        return self.graph_steps(rank).at(self.shown_iteration(rank) if iteration is None else iteration)
+
+    def program(self, rank: int) -> Program:
+        """Return the graphs of a rank as one program; for large ones the first question takes a second."""
+        return self.programs.of(self.graphs(rank))
+
+    def graph_of(self, rank: int, node: str, graph: str = "", iteration: int | None = None) -> str:
+        """Return the graph in which a node is meant at an iteration (default: the one shown).
+
+        Of the variants of a program that have the node it is the one that ran.
+
+        Parameters
+        ----------
+        rank : int
+        node : str
+        graph : str
+            One of its graphs; by default any.
+        iteration : int, optional
+
+        Raises
+        ------
+        NotFoundError
+            There is no such rank, or no graph has such a node and none was named.
+        """
+        found = self.program(rank).graph_for(node, self.ran(rank, iteration), graph)
+        if not found:
+            if not self.graphs(rank):
+                raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
+            raise NotFoundError(f"no graph of rank {rank} has a node {node[:200]!r}{self._similar(rank, node)}")
+        return found
+
+    def _similar(self, rank: int, name: str) -> str:
+        """Return a hint at nodes whose names contain a text; empty if there are none."""
+        nodes = (node.name for graph in reversed(self.graphs(rank)) for node in graph.nodes)
+        found = dict.fromkeys(islice((one for one in nodes if name.lower() in one.lower()), MOST_SIMILAR))
+        return f"; some that contain it: {', '.join(found)}" if found else "; search for a part of its name"
+
+    def meant(self, address: TensorAddress) -> TensorAddress:
+        """Return an address with the graph that ran in its step, of the variants in which its node is the same."""
+        ran = self.ran(address.rank, address.iteration)
+        return replace(address, graph=self.program(address.rank).graph_for(address.node, ran, address.graph))
+
+    def same_node(self, address: TensorAddress) -> tuple[str, ...]:
+        """Return the graphs in which the node of an address is the same, its own first."""
+        program = self.program(address.rank)
+        names = program.names_of(program.entry(address.graph, address.node))
+        return tuple(dict.fromkeys((address.graph, *reversed(names))))
 
     async def graphs_changed(self) -> None:
         """Work out what the watchpoints watch.
@@ -280,7 +361,7 @@ class Session(ABC):
 
     def forget_graphs(self) -> None:
         """Let go of what was worked out of graphs, which is large; for a session that is being closed."""
-        self.graph_indexes.keep_only(())
+        self.programs.keep_only(())
         self.watchpoint_list.forget()
         self._lines_of_code = Sources()
 
@@ -311,18 +392,29 @@ class Session(ABC):
         self.warn(f"{who}{error}{remark}")
         return True
 
-    def graph_view(self, rank: int, graph: str, watchpoint: int | None = None) -> GraphView:
+    def graph_view(self, rank: int, graph: str = "", watchpoint: int | None = None) -> GraphView:
         """Return a graph as it is looked at; takes a second for a large one that nobody has looked at yet.
+
+        Without a name it is the graph that ran in the step shown; of several of that step the largest.
 
         Raises
         ------
         NotFoundError
             There is no such rank, graph or watchpoint.
         """
-        views = self._views(rank, graph, watchpoint)
-        if not views:
+        graphs = self.graphs(rank)
+        if not graphs:
             raise NotFoundError(f"rank {rank} has no graph yet")
-        return views[0]
+        if not graph:
+            ran = self.ran(rank)
+            graph = max((one for one in graphs if one.name in ran), key=len, default=graphs[-1]).name
+        number = next((number for number, one in enumerate(graphs) if one.name == graph), None)
+        if number is None:
+            raise NotFoundError(f"there is no graph {graph[:200]!r} in rank {rank}; ask for the list of graphs")
+        watching = None
+        if watchpoint is not None:
+            watching = self.watchpoint_list.watched(self.watchpoint_list.get(watchpoint), rank)[number].watching
+        return GraphView(rank, self.programs.index(graphs[number]), self.hit_list, watching)
 
     # --- what follows from graphs, watchpoints and hits ---
 
@@ -343,9 +435,14 @@ class Session(ABC):
     async def graph_records(self, rank: int | None = None) -> tuple[GraphRecord, ...]:
         """Return the graphs of a rank, or of all."""
         ranks = self.ranks if rank is None else (rank,)
-        return await self._of_graphs(
-            lambda: tuple(graph_record(one, graph) for one in ranks for graph in self.graphs(one))
-        )
+
+        def records() -> Iterator[GraphRecord]:
+            for one in ranks:
+                steps, ran = self.graph_steps(one), self.ran(one)
+                for graph in self.graphs(one):
+                    yield graph_record(one, graph, steps.of(graph.name), ran=graph.name in ran)
+
+        return await self._of_graphs(lambda: tuple(records()))
 
     async def tree(
         self,
@@ -357,9 +454,12 @@ class Session(ABC):
         offset: int = 0,
         limit: int = 1000,
     ) -> TreePage:
-        """Return the rows directly below a scope; below the root also the groups of parameters and constants."""
+        """Return the rows directly below a scope; below the root also the groups of parameters and constants.
+
+        Without the name of a graph they are those of the program.
+        """
         require_page(offset, limit)
-        return await self._of_graphs(lambda: self.graph_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
+        return await self._of_graphs(lambda: self._tree_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
 
     async def search(
         self,
@@ -382,16 +482,39 @@ class Session(ABC):
 
         return await self._of_graphs(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
 
-    async def nodes_meant(self, name: str, rank: int = 0, graph: str = "") -> NodesMeant:
-        """Return the nodes of a rank, or of one of its graphs, that a name or a part of one may mean."""
-        return await self._of_graphs(
-            lambda: nodes_meant([view.index.graph for view in self._views(rank, graph, None)], name)
-        )
+    async def nodes_meant(self, name: str, rank: int = 0, graph: str = "", step: int | None = None) -> NodesMeant:
+        """Return the nodes of a rank, or of one of its graphs, that a name or a part of one may mean at a step."""
+        graphs = [self.graph_view(rank, graph).index.graph] if graph else self.graphs(rank)
+        ran = self.ran(rank, None if step is None else iteration_of(step))
+        return await self._of_graphs(lambda: nodes_meant(graphs, name, ran))
 
-    async def node(self, rank: int, graph: str, name: str) -> NodeRecord:
-        """Return all that the graph says about a node."""
+    async def node(
+        self, rank: int, graph: str, name: str, *, step: int | None = None, follow: bool = False
+    ) -> NodeRecord:
+        """Return all that the graph says about a node.
+
+        Parameters
+        ----------
+        rank : int
+        graph : str
+            Empty: the one that ran in the step.
+        name : str
+        step : int, optional
+            By default the one that is shown.
+        follow : bool
+            If another variant of the program ran in the step, the node is taken from that.
+        """
+        if follow or not graph:
+            iteration = None if step is None else iteration_of(step)
+            graph = await self._of_graphs(lambda: self.graph_of(rank, name, graph, iteration))
         position = self.position(rank, graph, name)
-        return await self._of_graphs(lambda: self.graph_view(rank, graph).node_record(name, position))
+
+        def read() -> NodeRecord:
+            program = self.program(rank)
+            graphs, apart = program.names_of(program.entry(graph, name)), len(program.entries(name)) > 1
+            return self.graph_view(rank, graph).node_record(name, position, graphs, apart=apart)
+
+        return await self._of_graphs(read)
 
     async def level(
         self,
@@ -428,7 +551,7 @@ class Session(ABC):
         require_page(offset, limit)
         texts = self.source_texts()
         return await self._of_graphs(
-            lambda: self._lines_of_code.of(self._every_graph()).page(query, offset, limit, texts)
+            lambda: self._lines_of_code.of(tuple(map(self.program, self.ranks))).page(query, offset, limit, texts)
         )
 
     async def source_text(self, file: str) -> str:
@@ -554,27 +677,43 @@ class Session(ABC):
 
     # --- how ---
 
-    def _views(self, rank: int | None, graph: str, watchpoint: int | None) -> list[GraphView]:
-        """Return the graphs of that rank and name, or of any, with what the watchpoint watches of them."""
-        views = []
-        for one in self.ranks if rank is None else (rank,):
-            graphs = self.graphs(one)
-            watched: dict[GraphIndex, WatchedNodes] = {}
-            if watchpoint is not None:
-                found = self.watchpoint_list.watched(self.watchpoint_list.get(watchpoint), one)
-                watched = {nodes.index: nodes for nodes in found}
-            indexes = [self.graph_indexes.of(each) for each in graphs if graph in ("", each.name)]
-            views += [GraphView(one, index, self.hit_list, watched.get(index)) for index in indexes]
-        if graph and not views:
-            where = "" if rank is None else f" in rank {rank}"
-            raise NotFoundError(f"there is no graph {graph[:200]!r}{where}; ask for the list of graphs")
-        return views
+    def _tree_view(self, rank: int, graph: str, watchpoint: int | None) -> TreeView:
+        """Return a graph of a rank, or all of them as one program, with what the watchpoint watches of it."""
+        program = self.program(rank)
+        index = program.tree if program.graphs else None
+        if graph or not isinstance(index, ProgramIndex):
+            return self.graph_view(rank, graph, watchpoint)
+        watching = None
+        if watchpoint is not None:
+            watching = self.watchpoint_list.watching(self.watchpoint_list.get(watchpoint), rank)
+        return ProgramView(rank, program, index, self.hit_list, watching, self.ran(rank))
+
+    def _views(self, rank: int | None, graph: str, watchpoint: int | None) -> list[TreeView]:
+        """Return what is to be searched of that rank, or of any."""
+        ranks = [one for one in (self.ranks if rank is None else (rank,)) if self.graphs(one)]
+        if graph:
+            ranks = [one for one in ranks if any(each.name == graph for each in self.graphs(one))]
+            if not ranks:
+                where = "" if rank is None else f" in rank {rank}"
+                raise NotFoundError(f"there is no graph {graph[:200]!r}{where}; ask for the list of graphs")
+        return [self._tree_view(one, graph, watchpoint) for one in ranks]
+
+    def _position_in(self, graph: Graph) -> Callable[[Node], int] | None:
+        rank = self._rank_of(graph)
+        return None if rank is None else self.execution_position(rank)
+
+    def _are_parts(self, graph: Graph, other: Graph) -> bool:
+        rank = self._rank_of(graph)
+        return rank is None or self.are_parts(rank, graph, other)
+
+    def _rank_of(self, graph: Graph) -> int | None:
+        return next((rank for rank in self.ranks if graph in self.graphs(rank)), None)
 
     def _every_graph(self) -> tuple[Graph, ...]:
         return tuple(graph for rank in self.ranks for graph in self.graphs(rank))
 
     def _resolve_watchpoints(self) -> None:
-        self.graph_indexes.keep_only(self._every_graph())
+        self.programs.keep_only(map(self.graphs, self.ranks))
         self.watchpoint_list.resolve(self.ranks)
 
     def _recommended(self) -> list[Watchpoint]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tensight.analysis import user_frame
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from tensight.graph import Graph, Node, SourceFrame
+    from tensight.sessions.programs import Program
 
 _LIBRARIES = ("site-packages", "dist-packages")
 
@@ -94,19 +96,19 @@ class SourceIndex:
 
     Parameters
     ----------
-    graphs : iterable of Graph
-        Of all ranks. A node counts once for each line of its stack.
+    programs : iterable of Program
+        Of all ranks. A node counts once for each line of its stack, in whichever graphs it is.
     """
 
-    def __init__(self, graphs: Iterable[Graph]) -> None:
-        stacks = Counter(node.stack for graph in graphs for node in graph.operators if node.stack)
+    def __init__(self, programs: Iterable[Program]) -> None:
+        stacks = Counter(found for program in programs for found in program.stacks())
         nodes: Counter[tuple[str, int]] = Counter()
         frames: dict[tuple[str, int], SourceFrame] = {}
         with_substack: set[tuple[str, int]] = set()
         # Most nodes share their stack with others.
-        for stack, amount in stacks.items():
+        for found, amount in stacks.items():
             lines = {}
-            for frame in map(parse_frame, stack):
+            for frame in map(parse_frame, chain.from_iterable(found)):
                 if frame.file and frame.line is not None:
                     lines[frame.file, frame.line] = frame
             for at, frame in lines.items():
@@ -165,13 +167,13 @@ class Sources:
     """The lines of code of a session, gathered again only when its graphs are others."""
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[Graph, ...], SourceIndex] | None = None
+        self._known: tuple[tuple[Program, ...], SourceIndex] | None = None
 
-    def of(self, graphs: tuple[Graph, ...]) -> SourceIndex:
-        """Return the lines of code of all graphs; for large ones this takes a second at first."""
+    def of(self, programs: tuple[Program, ...]) -> SourceIndex:
+        """Return the lines of code of the programs of all ranks; for large ones this takes a second at first."""
         known = self._known
-        if known is None or known[0] != graphs:
-            known = self._known = (graphs, SourceIndex(graphs))
+        if known is None or known[0] != programs:
+            known = self._known = (programs, SourceIndex(programs))
         return known[1]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.errors import InputError
 
@@ -30,3 +32,11 @@ def require_page(sort: str, offset: int, limit: int) -> None:
         raise InputError(f"the statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
     if offset < 0 or limit < 0:
         raise InputError(f"offset {offset} and limit {limit} must not be negative")
+
+
+_DIGITS = re.compile(r"[0-9]{1,18}")
+
+
+def natural(text: str) -> str:
+    """Return a text by which names sort with their numbers as numbers: 0, 1, 2, 10."""
+    return _DIGITS.sub(lambda found: found[0].lstrip("0").rjust(18, "0"), text)

@@ -13,7 +13,7 @@ from tensight.analysis.check import natural_selector
 from tensight.errors import InputError, TensightError
 from tensight.graph.fingerprint import fingerprint
 from tensight.sessions.errors import LimitError, NotFoundError, StorageError
-from tensight.sessions.graph_index import GraphIndexes
+from tensight.sessions.programs import Programs
 from tensight.sessions.records import WatchpointRecord, WatchpointSpec
 from tensight.sessions.selection import (
     NO_NODE,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tensight.graph import Graph
     from tensight.sessions.records import Edit, WatchpointChange
+    from tensight.sessions.selection import Watching
     from tensight.sessions.workspace import Workspace
     from tensight.watchpoints import Selector
 
@@ -90,8 +91,8 @@ class WatchpointList:
         Where they are kept; None keeps them nowhere.
     graphs : callable
         Returns the graphs of a rank, always the same objects until they change.
-    indexes : GraphIndexes, optional
-        Where the indexes of the graphs are.
+    programs : Programs, optional
+        Of the graphs.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class WatchpointList:
         name: str,
         workspace: Workspace | None,
         graphs: Callable[[int], tuple[Graph, ...]],
-        indexes: GraphIndexes | None = None,
+        programs: Programs | None = None,
         *,
         network: str | None = None,
     ) -> None:
@@ -117,7 +118,7 @@ class WatchpointList:
         self.problems: list[str] = []
         self._workspace = workspace
         self._graphs = graphs
-        self._indexes = indexes or GraphIndexes()
+        self._programs = programs or Programs()
         self._watchpoints: dict[int, SessionWatchpoint] = {}
         self._last_id = 0
         # What another version of Tensight wrote and this one cannot read is written back as it was.
@@ -262,16 +263,23 @@ class WatchpointList:
         with self._resolving:
             return self._known(watchpoint, rank, graphs) or self._resolve(watchpoint, rank, graphs)
 
+    def watching(self, watchpoint: SessionWatchpoint, rank: int) -> Watching:
+        """Return how far a watchpoint watches the nodes of the program of a rank."""
+        graphs = self._graphs(rank)
+        self.watched(watchpoint, rank)
+        known = self._watched.get((watchpoint.id, rank))
+        if known is not None and known.is_of(watchpoint) and known.graphs == graphs:
+            return known.watching
+        return self._programs.of(graphs).watching(self.watched(watchpoint, rank))
+
     def count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
         """Return how many nodes a watchpoint watches, all ranks together, as far as that is worked out."""
         found = (self._watched.get((watchpoint.id, rank)) for rank in ranks)
-        return sum(
-            one.count for known in found if known is not None and known.is_of(watchpoint) for one in known.watched
-        )
+        return sum(known.watching.count for known in found if known is not None and known.is_of(watchpoint))
 
     def unknown_paths(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> list[str]:
         """Return the paths in the edits of a watchpoint that no graph has; none while there are no graphs."""
-        indexes = [self._indexes.of(graph) for rank in ranks for graph in self._graphs(rank)]
+        indexes = [self._programs.index(graph) for rank in ranks for graph in self._graphs(rank)]
         unknown = [edit.path for edit in watchpoint.edits if not any(is_known(index, edit) for index in indexes)]
         return unknown if indexes else []
 
@@ -292,7 +300,7 @@ class WatchpointList:
         """Return whether a rule selects any node; so it does while there are no graphs."""
         graphs = [(graph, self._graphs(rank)) for rank in ranks for graph in self._graphs(rank)]
         return not graphs or any(
-            watched(self._indexes.of(graph), selector, (), others).any() for graph, others in graphs
+            watched(self._programs.index(graph), selector, (), others).any() for graph, others in graphs
         )
 
     def _known(
@@ -304,9 +312,10 @@ class WatchpointList:
     def _resolve(self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]) -> tuple[WatchedNodes, ...]:
         found = []
         for graph in graphs:
-            index = self._indexes.of(graph)
+            index = self._programs.index(graph)
             found.append(WatchedNodes(index, watched(index, watchpoint.base, watchpoint.edits, graphs)))
-        resolved = _Resolved(watchpoint.base, watchpoint.edits, graphs, tuple(found))
+        watching = self._programs.of(graphs).watching(found)
+        resolved = _Resolved(watchpoint.base, watchpoint.edits, graphs, tuple(found), watching)
         self._watched[watchpoint.id, rank] = resolved
         return resolved.watched
 
@@ -425,6 +434,7 @@ class _Resolved:
     edits: tuple[Edit, ...]
     graphs: tuple[Graph, ...]
     watched: tuple[WatchedNodes, ...]
+    watching: Watching
 
     def is_of(self, watchpoint: SessionWatchpoint) -> bool:
         return self.base == watchpoint.base and self.edits is watchpoint.edits

@@ -6,6 +6,7 @@ import {
   queryOptions,
   useQueryClient,
 } from '@tanstack/react-query'
+import { useCallback } from 'react'
 import { showRefusal } from '~/parts/refusal'
 import { useView, type NodeChoice } from '~/state/store'
 import { newer } from './changes'
@@ -13,6 +14,7 @@ import { change, get } from './client'
 import { keys, path } from './keys'
 import type {
   Command,
+  GraphRecord,
   Progress,
   ServerRecord,
   Session,
@@ -99,28 +101,59 @@ export function useWatchpoints() {
   })
 }
 
+/** The graphs of the rank that is shown: the variants of its program. Which of them ran depends on the step. */
+export function useGraphs() {
+  const run = useView((view) => view.run)
+  const rank = useView((view) => view.rank)
+  return useQuery({
+    queryKey: keys.step(run, 'graphs', rank),
+    queryFn: ({ signal }) => get<GraphRecord[]>(path(run, '/graphs'), { rank }, signal),
+    enabled: run !== '',
+  })
+}
+
+/**
+ * How a node is asked for: of the variants that have it, it is taken from the one that ran in the step shown, unless a
+ * person has chosen a graph.
+ */
+function asked(node: NodeChoice | null, chosen: string) {
+  return { name: node?.name, rank: node?.rank, graph: node?.graph || chosen, follow: chosen === '' }
+}
+
 /** The selected node with all that its graph says of it. */
 export function useNode() {
   const run = useView((view) => view.run)
   const node = useView((view) => view.node)
+  const chosen = useView((view) => view.graph)
   return useQuery({
-    queryKey: keys.graphs(run, 'node', node),
-    queryFn: ({ signal }) =>
-      get<NodeRecord>(path(run, '/node'), { name: node?.name, rank: node?.rank, graph: node?.graph }, signal),
+    queryKey: keys.step(run, 'node', node, chosen),
+    queryFn: ({ signal }) => get<NodeRecord>(path(run, '/node'), asked(node, chosen), signal),
     enabled: run !== '' && node !== null,
   })
 }
 
+/** Tells of a row of a list whether its node is the selected one, in whichever graph the step shown has it. */
+export function useIsSelected(): (row: { rank: number; graph: string; node: string }) => boolean {
+  const node = useView((view) => view.node)
+  const { data: record } = useNode()
+  return useCallback(
+    (row) => {
+      if (node?.name !== row.node || node.rank !== row.rank) return false
+      if (record?.name === node.name && record.rank === node.rank) return record.graphs.includes(row.graph)
+      return node.graph === '' || node.graph === row.graph
+    },
+    [node, record],
+  )
+}
+
 /** How the inputs and outputs of a node at the step that is shown are read; null: of none. */
-export function nodeTensors(run: string, node: NodeChoice | null) {
+export function nodeTensors(run: string, node: NodeChoice | null, chosen = '') {
   return queryOptions({
-    queryKey: keys.step(run, 'tensors', node),
-    queryFn: ({ signal }) =>
-      get<TensorRecord[]>(
-        path(run, '/tensors'),
-        { node: node?.name, rank: node?.rank, graph: node?.graph },
-        signal,
-      ),
+    queryKey: keys.step(run, 'tensors', node, chosen),
+    queryFn: ({ signal }) => {
+      const { name, ...where } = asked(node, chosen)
+      return get<TensorRecord[]>(path(run, '/tensors'), { node: name, ...where }, signal)
+    },
     enabled: run !== '' && node !== null,
   })
 }
@@ -129,7 +162,8 @@ export function nodeTensors(run: string, node: NodeChoice | null) {
 export function useNodeTensors() {
   const run = useView((view) => view.run)
   const node = useView((view) => view.node)
-  return useQuery(nodeTensors(run, node))
+  const chosen = useView((view) => view.graph)
+  return useQuery(nodeTensors(run, node, chosen))
 }
 
 export function useTree(scope: string, options: { offset?: number; limit?: number; enabled?: boolean } = {}) {

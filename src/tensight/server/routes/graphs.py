@@ -18,15 +18,16 @@ from tensight.server.routes.parameters import (
     AnyGraph,
     AnyRank,
     CurrentSession,
+    Follow,
     GraphName,
     Limit,
     NodeName,
     Offset,
     Rank,
     ScopePath,
+    Step,
     Text,
     Watchpoint,
-    graph_of,
 )
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import (
@@ -67,16 +68,21 @@ async def list_graphs(session: CurrentSession, rank: AnyRank = None) -> JsonResp
 async def get_tree(
     session: CurrentSession,
     rank: Rank = 0,
-    graph: GraphName = "",
+    graph: Annotated[
+        str,
+        Query(
+            max_length=LONGEST_NAME,
+            description="Only this graph; by default all of the rank as one program.",
+            examples=["kernel_graph_0"],
+        ),
+    ] = "",
     scope: ScopePath = "",
     watchpoint: Watchpoint = None,
     offset: Offset = 0,
     limit: Limit = 1000,
 ) -> JsonResponse:
     """Return the scopes and nodes directly below a scope; with a watchpoint, also how far it watches them."""
-    page = await session.tree(
-        rank, graph_of(session, rank, graph), scope, watchpoint=watchpoint, offset=offset, limit=limit
-    )
+    page = await session.tree(rank, graph, scope, watchpoint=watchpoint, offset=offset, limit=limit)
     return await json_response(page)
 
 
@@ -118,16 +124,23 @@ async def search_nodes(
 
 @router.get("/nodes/meant", response_model=NodesMeant, summary="Nodes that a name may mean")
 async def get_nodes_meant(
-    session: CurrentSession, name: NodeName, rank: Rank = 0, graph: GraphName = ""
+    session: CurrentSession, name: NodeName, step: Step, rank: Rank = 0, graph: AnyGraph = ""
 ) -> JsonResponse:
     """Return the node that a name or the end of one means; a weight before the states that an optimizer keeps of it."""
-    return await json_response(await session.nodes_meant(name, rank, graph))
+    return await json_response(await session.nodes_meant(name, rank, graph, step))
 
 
 @router.get("/node", response_model=NodeRecord, summary="Describe a node")
-async def get_node(session: CurrentSession, name: NodeName, rank: Rank = 0, graph: GraphName = "") -> JsonResponse:
+async def get_node(
+    session: CurrentSession,
+    name: NodeName,
+    step: Step,
+    rank: Rank = 0,
+    graph: GraphName = "",
+    follow: Follow = False,
+) -> JsonResponse:
     """Return all that the graph says about a node: inputs, outputs, consumers, attributes, stack."""
-    return await json_response(await session.node(rank, graph_of(session, rank, graph), name))
+    return await json_response(await session.node(rank, graph, name, step=step, follow=follow))
 
 
 @router.get(
@@ -152,8 +165,7 @@ async def get_level(
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many entries of a scope at most.")] = 1500,
 ) -> JsonResponse:
     """Return the entries of a scope, its neighbours outside, and the edges between them."""
-    name = graph_of(session, rank, graph)
-    level = await session.level(rank, name, scope, limit, opened=opened or (), beside=beside, watchpoint=watchpoint)
+    level = await session.level(rank, graph, scope, limit, opened=opened or (), beside=beside, watchpoint=watchpoint)
     return await json_response(level)
 
 

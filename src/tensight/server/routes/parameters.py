@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +13,6 @@ from starlette.requests import HTTPConnection, Request
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
 from tensight.server.event_stream import EventStreams
-from tensight.sessions.errors import NotFoundError
 from tensight.sessions.registry import Sessions
 from tensight.sessions.session import Session
 
@@ -72,8 +72,17 @@ GraphName = Annotated[
     str,
     Query(
         max_length=LONGEST_NAME,
-        description="Name of the graph; may be left out if the rank has only one.",
+        description="Name of the graph; by default the one that ran in the step.",
         examples=["kernel_graph_0"],
+    ),
+]
+Follow = Annotated[
+    bool,
+    Query(
+        description=(
+            "Take the node from the graph that ran in the step, where that is another variant of the program than the "
+            "graph that is named."
+        )
     ),
 ]
 AnyGraph = Annotated[
@@ -148,24 +157,6 @@ Slice = Annotated[
 ]
 
 
-def graph_of(session: Session, rank: int, graph: str) -> str:
-    """Return the name of a graph, which may be left out if there is only one.
-
-    Raises
-    ------
-    InputError
-        There are several.
-    """
-    if graph:
-        return graph
-    names = [one.name for one in session.graphs(rank)]
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
-    raise InputError(f"rank {rank} has {len(names)} graphs; name one of them: {', '.join(names[:10])}")
-
-
 async def _address(
     session: CurrentSession,
     address: Annotated[
@@ -175,7 +166,8 @@ async def _address(
             max_length=LONGEST_NAME,
             description=(
                 "Address of the tensor: `RANK/GRAPH/NODE:SLOT@STEP`, for an input `…:input.SLOT@STEP`. "
-                "Without `@STEP` the step that is shown."
+                "Without `@STEP` the step that is shown. The graph may be left out (`RANK//NODE:SLOT`): then it is the "
+                "one that ran in the step; so it is where another variant of the program ran in it than the one named."
             ),
             examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
         ),
@@ -184,7 +176,7 @@ async def _address(
     _, colon, end = address.rpartition(":")
     if _SLOT_AT_END.fullmatch(colon + end):
         address = f"{address}@{session.step}"
-    return TensorAddress.parse(address)
+    return await asyncio.to_thread(session.meant, TensorAddress.parse(address))
 
 
 Address = Annotated[TensorAddress, Depends(_address)]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from tensight.graph.steps import iteration_of
 from tensight.server import errors
 from tensight.server.errors import ErrorReply, documented
 from tensight.server.json_bodies import JsonResponse, json_response
@@ -16,6 +17,7 @@ from tensight.server.routes.parameters import (
     Address,
     AnyRank,
     CurrentSession,
+    Follow,
     GraphName,
     Limit,
     NodeName,
@@ -26,7 +28,6 @@ from tensight.server.routes.parameters import (
     Text,
     Tolerance,
     WhichTensor,
-    graph_of,
 )
 from tensight.server.tensor_data import (
     MEDIA_TYPES,
@@ -160,10 +161,18 @@ class TensorStatisticsRecord(Record):
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
 async def list_tensors(
-    session: CurrentSession, node: NodeName, step: Step, rank: Rank = 0, graph: GraphName = ""
+    session: CurrentSession,
+    node: NodeName,
+    step: Step,
+    rank: Rank = 0,
+    graph: GraphName = "",
+    follow: Follow = False,
 ) -> JsonResponse:
     """Return the inputs and outputs of a node with their statistics, and whether their values can be seen."""
-    return await json_response(await session.tensors_of(rank, graph_of(session, rank, graph), node, step))
+    if follow or not graph:
+        iteration = None if step is None else iteration_of(step)
+        graph = await asyncio.to_thread(session.graph_of, rank, node, graph, iteration)
+    return await json_response(await session.tensors_of(rank, graph, node, step))
 
 
 @router.get(

@@ -74,6 +74,12 @@ class Executions:
         with self._lock:
             return list(self._known)
 
+    def nearest(self, iteration: int) -> int | None:
+        """Return the root graph that ran in an iteration; where that is not known, last before it, else after it."""
+        with self._lock:
+            place = bisect_right(self._known, iteration, key=_first) - 1
+            return self._known[max(place, 0)][2] if self._known else None
+
     def unrecorded(self) -> tuple[list[Stretch], range]:
         """Return what became known since this was asked last, and the iterations that were done since then."""
         with self._lock:
@@ -107,12 +113,11 @@ def execution_page(
     found = []
     for iteration, root_id in executions.page(max(offset, 0), limit):
         root = graphs.graph_that_ran(root_id)
-        family = [graph.name for graph in graphs.graphs if root is not None and graph.root_id == root.root_id]
         found.append(
             Execution(
                 step=step_of(iteration),
                 graph=root.name if root else "",
-                graphs=tuple(family),
+                graphs=graphs.family(root.root_id) if root else (),
                 has_data=iteration in with_data,
             )
         )

@@ -421,15 +421,26 @@ class Inspection:
             abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(iteration)),
         )
 
-    async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all steps where they are known, in order."""
-        tensor = self._find(address)
+    async def statistics_over_steps(
+        self, address: TensorAddress, graphs: Sequence[str] = ()
+    ) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor at all steps where they are known, in order.
+
+        Parameters
+        ----------
+        address : TensorAddress
+        graphs : sequence of str
+            In which its node is the same; of a step that is known in several the first counts.
+        """
         store = self._session.recording.statistics
-        for key in tensor.keys:
-            rows = await asyncio.to_thread(store.history, key)
-            if rows:
-                return tuple(rows)
-        return ()
+        found: dict[int, StatisticsRow] = {}
+        for graph in graphs or (address.graph,):
+            for key in self._find(replace(address, graph=graph)).keys:
+                rows = await asyncio.to_thread(store.history, key)
+                if rows:
+                    found.update({row.step: row for row in rows if row.step not in found})
+                    break
+        return tuple(found[step] for step in sorted(found))
 
 
 def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:

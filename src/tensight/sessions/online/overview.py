@@ -9,11 +9,11 @@ import numpy as np
 from tensight.graph import TensorAddress, step_of
 from tensight.sessions.loss import find_loss
 from tensight.sessions.online.statistics_store import TensorKey
-from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn
+from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
 from tensight.sessions.timeline import KnownSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.online.process import TrainingProcess
@@ -34,18 +34,23 @@ class ToldSource:
     rank : int
     offset : int
         Steps that other ranks had done before the process of this one came.
+    first_of : callable, optional
+        Returns for a graph and the name of a node of it the first graph in which that node is the same.
     """
 
-    def __init__(self, store: StatisticsStore, rank: int, offset: int = 0) -> None:
+    def __init__(
+        self, store: StatisticsStore, rank: int, offset: int = 0, first_of: Callable[[str, str], str] = own_graph
+    ) -> None:
         self._store = store
         self._first_step = offset + step_of(0)
         self.rank = rank
+        self.first_of = first_of
         told = store.tensors_of(rank)
         self._place_of_id = np.zeros(max((row[0] for row in told), default=0) + 1, np.int64)
-        found: dict[tuple[str, str, int], int] = {}
+        found: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
         for number, graph, node, io, slot, kind, position in told:
-            place = found.setdefault((node, io, slot), len(self.tensors))
+            place = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
             if place == len(self.tensors):
                 self.tensors.append(ListedTensor(node, io, slot, graph, (graph,), kind, position))
             else:
@@ -66,6 +71,7 @@ class ToldSource:
 def known_steps(
     process: TrainingProcess,
     store: StatisticsStore,
+    source: ToldSource,
     kept: set[int],
     hits: Mapping[int, Sequence[SessionHit]],
     present: int,
@@ -76,6 +82,8 @@ def known_steps(
     ----------
     process : TrainingProcess
     store : StatisticsStore
+    source : ToldSource
+        Of the process.
     kept : set of int
         Iterations of which values are on disk.
     hits : mapping of int to sequence of SessionHit
@@ -84,7 +92,6 @@ def known_steps(
         The step at which the run stands.
     """
     first_step = process.offset + step_of(0)
-    source = ToldSource(store, process.rank, process.offset)
     at_source: set[int] = set()
     if process.is_live:
         oldest = process.iteration if process.oldest is None else process.oldest

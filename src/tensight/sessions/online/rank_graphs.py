@@ -109,10 +109,10 @@ class RankGraphs:
     def used(self, graph: str, name: str) -> Node | None:
         """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
         found = self.node(graph, name)
-        return None if found is None else node_of_use(*found, self._place)
+        return None if found is None else node_of_use(*found, self.place)
 
-    def _place(self, node: Node) -> int:
-        # What is in no order, as an operator that only hands on, comes last.
+    def place(self, node: Node) -> int:
+        """Return where a node stands in the order of execution; what is in none, as what only hands on, comes last."""
         position = self.position(node)
         return UNMATCHED if position is None else position
 
@@ -126,6 +126,10 @@ class RankGraphs:
         if root_id is None and len(self.root_ids) == 1:
             root_id = self.root_ids[0]
         return None if root_id is None else self.graph_of_root(root_id)
+
+    def family(self, root_id: int | None) -> tuple[str, ...]:
+        """Return the names of a root graph and of the graphs that belong to it."""
+        return tuple(graph.name for graph in self.graphs if graph.root_id == root_id)
 
     @property
     def root_ids(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from tensight.analysis.collectives import across_ranks
 from tensight.analysis.origin import in_causal_order
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
+from tensight.sessions.graph_steps import GraphSteps
 from tensight.sessions.online.conductor import Conductor
 from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.glance import capabilities_now, glance, message
@@ -32,13 +33,13 @@ from tensight.sessions.timeline import timeline
 from tensight.watchpoints import recommended_watchpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from tensight.graph import Graph, TensorAddress
+    from tensight.graph import Graph, Node, TensorAddress
     from tensight.sessions.online.graph_stream import ReceivedGraphs
     from tensight.sessions.online.identity import Identity
     from tensight.sessions.online.process import TrainingProcess
@@ -197,6 +198,32 @@ class OnlineSession(Session):
         graphs = self.process_of(rank).graphs
         found = graphs.node(graph, node)
         return graphs.number(found[1]) if found else None
+
+    def execution_position(self, rank: int) -> Callable[[Node], int] | None:
+        """Return what tells where an operator of a rank stands in the order of execution."""
+        return self.process_of(rank).graphs.place
+
+    def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
+        """Whether two graphs may run in the same step: an agent tells of each step as one graph."""
+        return graph.root_id == other.root_id or not self.process_of(rank).identity.is_agent
+
+    def graph_steps(self, rank: int) -> GraphSteps:
+        """Return which graphs of a rank ran in which step, as far as its process told."""
+        process = self.process_of(rank)
+        graphs, offset = process.graphs, process.offset
+        known = process.executions.known() or [
+            (0, process.step, root_id) for root_id in graphs.root_ids if len(graphs.root_ids) == 1 and process.step
+        ]
+        families = {root_id: frozenset(graphs.family(root_id)) for root_id in graphs.root_ids}
+        return GraphSteps(
+            (first + offset, end + offset, families.get(root_id, frozenset())) for first, end, root_id in known
+        )
+
+    def ran(self, rank: int, iteration: int | None = None) -> frozenset[str]:
+        """Return the names of the graphs that ran in an iteration (default: the one shown), or last before it."""
+        process = self.process_of(rank)
+        root_id = process.executions.nearest(self.iteration_of(process) if iteration is None else iteration)
+        return frozenset(process.graphs.family(root_id if root_id is not None else process.root_id))
 
     def record(self) -> SessionRecord:
         """Return the session at a glance."""
@@ -403,7 +430,7 @@ class OnlineSession(Session):
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
         """Return the statistics of a tensor at all steps where they are known, in order."""
-        return await self.inspection.statistics_over_steps(address)
+        return await self.inspection.statistics_over_steps(address, self.same_node(address))
 
     async def statistics_table(
         self,
@@ -417,28 +444,39 @@ class OnlineSession(Session):
         limit: int = 100,
     ) -> StatisticsPage:
         """Return the statistics of all tensors of a step (default: the one shown) that are known."""
-        return await asyncio.to_thread(
-            self.recording.statistics.page,
-            iteration_of(self.step if step is None else step),
-            rank=rank,
-            query=query,
-            sort=sort,
-            descending=descending,
-            offset=offset,
-            limit=limit,
-        )
+        iteration = iteration_of(self.step if step is None else step)
+
+        def read() -> StatisticsPage:
+            several = [one for one in self.ranks if len(self.graphs(one)) > 1]
+            return self.recording.statistics.page(
+                iteration,
+                rank=rank,
+                query=query,
+                sort=sort,
+                descending=descending,
+                offset=offset,
+                limit=limit,
+                programs={one: (self.program(one), self.ran(one, iteration)) for one in several},
+            )
+
+        return await asyncio.to_thread(read)
 
     async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:  # noqa: ARG002
         """Return a statistic of all tensors over all steps, as far as the process told it; there is nothing to read."""
         process, hits = self.process_of(rank), self.reported.history.snapshot()
-        store = self.recording.statistics
-        return await asyncio.to_thread(lambda: overview(ToldSource(store, rank, process.offset), hits, choice))
+        return await asyncio.to_thread(lambda: overview(self._source(process), hits, choice))
 
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
         """Return the steps of a rank."""
         process, hits = self.process_of(rank), self.reported.history.snapshot()
         kept, present, store = self.inspection.kept.iterations(), self.present_step, self.recording.statistics
-        return await asyncio.to_thread(lambda: timeline(known_steps(process, store, kept, hits, present), columns))
+        return await asyncio.to_thread(
+            lambda: timeline(known_steps(process, store, self._source(process), kept, hits, present), columns)
+        )
+
+    def _source(self, process: TrainingProcess) -> ToldSource:
+        program = self.program(process.rank)
+        return ToldSource(self.recording.statistics, process.rank, process.offset, program.first_of)
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return which graphs ran in which step."""

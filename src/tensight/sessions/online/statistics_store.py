@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,16 +21,17 @@ from tensight.graph import TensorAddress, step_of
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import MOST_ORDERS, require_page
+from tensight.sessions.statistics_pages import MOST_ORDERS, natural, require_page
 from tensight.tensors import EXPLOSION_LIMIT
 from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from tensight.sessions.programs import Program
     from tensight.sessions.records import OverviewStatistic
     from tensight.tensors import TensorStatistics
     from tensight.wire import ReceivedBlock
@@ -82,12 +84,15 @@ _SELECT_TOLD = (
     + ", ".join(f'"{name}"' for name in _NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
-_SELECT_ORDER = "SELECT tensors.id FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+_SELECT_ORDER = (
+    "SELECT tensors.id, rank, graph, node, io, slot FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
 
 _DERIVED = {
     "non_finite_count": "nan_count + neg_inf_count + pos_inf_count",
     "zero_percent": "zero_count * 1.0 / nullif(count, 0)",
     "abs_max": 'max(abs("min"), abs("max"))',
+    "node": "as_numbered(node)",
 }
 
 _TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
@@ -180,10 +185,11 @@ class StatisticsStore:
         self._most_rows = most_rows
         self._lock = threading.Lock()
         self._ids: dict[TensorKey, int] = {}
-        self._orders: dict[tuple[int, str, tuple[object, ...]], NDArray[np.int64]] = {}
+        self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
         self._version = 0
         try:
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.create_function("as_numbered", 1, natural, deterministic=True)
         except sqlite3.Error as error:
             raise self._storage_error(error) from error
         try:
@@ -273,6 +279,7 @@ class StatisticsStore:
         descending: bool = False,
         offset: int = 0,
         limit: int = 100,
+        programs: Mapping[int, tuple[Program, frozenset[str]]] = MappingProxyType({}),
     ) -> StatisticsPage:
         """Return some of the tensors of an iteration of which statistics are known, sorted.
 
@@ -287,6 +294,8 @@ class StatisticsStore:
             One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
         descending : bool
         offset, limit : int
+        programs : mapping of int to (Program, frozenset of str)
+            Of ranks with several graphs, and those that ran: a tensor that was told with several is one row.
 
         Raises
         ------
@@ -303,7 +312,7 @@ class StatisticsStore:
         direction = "DESC" if descending else "ASC"
         by = _DERIVED.get(sort, f'"{sort}"')
         order = f"ORDER BY ({by}) IS NULL, {by} {direction}, rank, position, io, slot, tensors.id"
-        ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen)
+        ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen, programs)
         wanted = ids[offset : offset + limit].tolist()
         rows = self._query(
             f"{_SELECT_PAGE} WHERE iteration = ? AND tensor IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own
@@ -315,12 +324,15 @@ class StatisticsStore:
             total=len(ids), offset=offset, rows=tuple(by_id[number] for number in wanted if number in by_id)
         )
 
-    def _ordered(self, text: str, values: tuple[object, ...]) -> NDArray[np.int64]:
+    def _ordered(
+        self, text: str, values: tuple[object, ...], programs: Mapping[int, tuple[Program, frozenset[str]]]
+    ) -> NDArray[np.int64]:
         """Return the ids of tensors in an order that is worked out once for all pages, until more is told."""
-        key = (self._version, text, values)
+        key = (self._version, text, values, tuple(programs.items()))
         ids = self._orders.get(key)
         if ids is None:
-            ids = np.array([row[0] for row in self._query(text, values)], np.int64)
+            found = self._query(text, values)
+            ids = np.array([row[0] for row in (_each_once(found, programs) if programs else found)], np.int64)
             with self._lock:
                 self._orders[key] = ids
                 while len(self._orders) > MOST_ORDERS:
@@ -461,6 +473,23 @@ def statistics_of(told: ReceivedStatistics) -> Statistics:
         **{name: count or 0 for name, count in counts.items()},
         **measures,
     )
+
+
+def _each_once(
+    found: Sequence[tuple[Any, ...]], programs: Mapping[int, tuple[Program, frozenset[str]]]
+) -> list[tuple[Any, ...]]:
+    """Return rows without those of a tensor that was told with another graph of the program, too.
+
+    Of several rows that which was told with a graph that ran stays, at the place where the first one stood.
+    """
+    chosen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in found:
+        _, rank, graph, node, *tensor = row
+        program, ran = programs.get(rank, (None, frozenset()))
+        key = (rank, graph if program is None else program.first_of(graph, node), node, *tensor)
+        if chosen.setdefault(key, row) is not row and graph in ran:
+            chosen[key] = row
+    return list(chosen.values())
 
 
 def _storable(value: object) -> object:

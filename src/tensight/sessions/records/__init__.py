@@ -6,7 +6,7 @@ finite elements) is None, never NaN. Times are seconds since 1970, in UTC.
 
 from __future__ import annotations
 
-from tensight.sessions.records.base import Io, Number, Record, Which
+from tensight.sessions.records.base import Io, Number, Record, StepSpan, Which
 from tensight.sessions.records.graphs import (
     FoundNode,
     Frame,
@@ -33,7 +33,6 @@ from tensight.sessions.records.overview import (
     OverviewPlace,
     OverviewRow,
     OverviewStatistic,
-    StepSpan,
     Timeline,
     TimelineStep,
 )

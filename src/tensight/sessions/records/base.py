@@ -70,3 +70,10 @@ class _Short:
     def __str__(self) -> str:
         value = self._value
         return value if isinstance(value, str) and not isinstance(value, Enum) else repr(self)
+
+
+class StepSpan(Record):
+    """Steps that follow each other."""
+
+    first: int
+    last: int

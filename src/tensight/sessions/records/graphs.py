@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tensight.sessions.records.base import Io, Record
+from tensight.sessions.records.base import Io, Record, StepSpan
 
 
 class Frame(Record):
@@ -42,6 +42,13 @@ class GraphRecord(Record):
     operators: int = 0
     parameters: int = 0
     problems: tuple[str, ...] = ()
+    steps: tuple[StepSpan, ...] = ()
+    """In which it is known to have run, the first 100 stretches. A stretch joins steps between which no other graph is
+    known to have run; a training tells what ran whenever it stops, and while it runs some times a second."""
+    spans: int = 0
+    """How many such stretches there are."""
+    ran: bool = False
+    """It ran in the step that is shown, or as far as is known last before it."""
 
 
 Watched = Literal["none", "some", "all", "never"]
@@ -57,6 +64,13 @@ class TreeEntry(Record):
     """The last part of the path."""
     kind: Literal["scope", "operator", "parameter", "constant", "parameters", "constants"]
     """``parameters`` and ``constants`` are the groups that hold them at the root."""
+    graph: str = ""
+    """The graph in which it is looked at: of those that have it one that ran in the step shown, else the newest. Empty
+    for a scope of the whole program."""
+    graphs: tuple[str, ...] = ()
+    """In the tree of the whole program: the graphs that have it; empty if all have it."""
+    apart: bool = False
+    """Other nodes have its name: graphs that run in one step have nodes of their own."""
     type: str = ""
     """Type of the operator."""
     roles: tuple[str, ...] = ()
@@ -77,6 +91,7 @@ class TreePage(Record):
 
     rank: int
     graph: str
+    """Empty for the whole program."""
     scope: str
     total: int
     offset: int = 0
@@ -88,11 +103,12 @@ class FoundNode(Record):
 
     rank: int
     graph: str
+    """As `TreeEntry.graph`."""
     entry: TreeEntry
 
 
 class SearchPage(Record):
-    """Nodes that match a search, in the order of the graphs."""
+    """Nodes that match a search, each once, in the order of the program."""
 
     total: int
     offset: int = 0
@@ -107,7 +123,7 @@ class NodesMeant(Record):
     total: int
     """How many it may mean."""
     graphs: tuple[str, ...] = ()
-    """The graphs that have the one that is meant, in their order."""
+    """The graphs that have the one that is meant: those that ran in the step first, then the newest."""
     similar: tuple[str, ...] = ()
     """Where nothing is meant: what is named like it."""
 
@@ -150,6 +166,10 @@ class NodeRecord(Record):
     """The value of a constant, as text."""
     position: int | None = None
     """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
+    graphs: tuple[str, ...] = ()
+    """The graphs of the program in which it is the same node, in the order in which they came."""
+    apart: bool = False
+    """As `TreeEntry.apart`."""
 
 
 class GraphEdge(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tensight.sessions.records.base import Io, Record
+from tensight.sessions.records.base import Io, Record, StepSpan
 
 OverviewStatistic = Literal[
     "abs_mean",
@@ -19,13 +19,6 @@ OverviewStatistic = Literal[
     "non_finite_percent",
 ]
 """What an overview can be coloured by; percentages are of all elements, everything else is of the finite ones."""
-
-
-class StepSpan(Record):
-    """Steps that follow each other, as one column of a picture."""
-
-    first: int
-    last: int
 
 
 class OverviewRow(Record):

@@ -108,10 +108,10 @@ function NodeChoice({ found }: { found: SearchPage['nodes'][number] }) {
       data-testid="palette-node"
       leftSection={<IconPointFilled size={15} />}
       label={entry.path.split('/').at(-1) ?? entry.path}
-      description={`${graph} · ${entry.path}`}
+      description={entry.apart ? `${graph} · ${entry.path}` : entry.path}
       rightSection={<span>{entry.type}</span>}
       onClick={() => {
-        selectNode({ rank, graph, name: entry.path })
+        selectNode({ rank, graph: entry.apart ? graph : '', name: entry.path })
         useView.getState().set({ left: 'nodes' })
       }}
     />

@@ -7,6 +7,7 @@ import { ApiError } from '~/api/client'
 import { useWatchpoints } from '~/api/queries'
 import type { GraphRecord } from '~/api/types'
 import { Failure, Notice } from '~/parts/Notice'
+import { graphThatRan, useGraphName } from '~/parts/variants'
 import { useView } from '~/state/store'
 import { Box, type BoxNode } from './Box'
 import { BoxMenu, type MenuPlace } from './BoxMenu'
@@ -28,6 +29,8 @@ import { Wires } from './Wires'
 
 const nodeTypes = { box: Box }
 
+const AS_IT_RAN = 'as it ran'
+
 interface Props {
   run: string
   rank: number
@@ -38,7 +41,10 @@ interface Props {
 /** The picture of one graph, with what can be done to it. */
 export function Drawing({ run, rank, graph, graphs }: Props) {
   const { t } = useTranslation(graphTexts)
-  const part = `${run}/${rank}/${graph}`
+  // Variants share what is open: most scopes are in all of them.
+  const part = `${run}/${rank}`
+  const variant = useView((view) => view.graph)
+  const graphName = useGraphName()
   const chosen = useView((view) => view.watchpoint)
   const { data: watchpoints } = useWatchpoints()
   // It may be deleted, also by somebody else.
@@ -233,9 +239,12 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
         <Select
           className={css['choice'] ?? ''}
           aria-label={t('choose')}
-          data={graphs.map((one) => one.name)}
-          value={graph}
-          onChange={(name) => name && set({ graph: name })}
+          data={[
+            { value: AS_IT_RAN, label: t('asItRan', { name: graphThatRan(graphs)?.name }) },
+            ...graphs.map((one) => ({ value: one.name, label: graphName(one) })),
+          ]}
+          value={variant || AS_IT_RAN}
+          onChange={(name) => set({ graph: name === AS_IT_RAN || name === null ? '' : name })}
           allowDeselect={false}
         />
       )}

@@ -2,8 +2,21 @@ import { describe, expect, it } from 'vitest'
 import type { TreeEntry } from '~/api/types'
 import { clustered, isCluster } from './groups'
 
+const IN_ALL = { graph: 'g', graphs: [], apart: false }
+
 function entry(label: string, kind: TreeEntry['kind'] = 'operator', type = ''): TreeEntry {
-  return { path: label, label, kind, type, children: 0, nodes: 1, hits: 0, roles: [], dynamic_shape: false }
+  return {
+    path: label,
+    label,
+    kind,
+    type,
+    children: 0,
+    nodes: 1,
+    hits: 0,
+    roles: [],
+    dynamic_shape: false,
+    ...IN_ALL,
+  }
 }
 
 function drawn(entries: TreeEntry[]): string[] {

@@ -3,10 +3,12 @@ import type { GraphEdge, GraphLevel, TreeEntry } from '~/api/types'
 import { boxFor, boxHolding, pictureOf, structureOf, type Shown } from './picture'
 import { reach } from './reach'
 
+const IN_ALL = { graph: 'g', graphs: [], apart: false }
+
 function entry(path: string, kind: TreeEntry['kind'] = 'operator', type = 'Add'): TreeEntry {
   const label = path.slice(path.lastIndexOf('/') + 1)
   const children = kind === 'operator' ? 0 : 1
-  return { path, label, kind, type, children, nodes: 1, hits: 0, roles: [], dynamic_shape: false }
+  return { path, label, kind, type, children, nodes: 1, hits: 0, roles: [], dynamic_shape: false, ...IN_ALL }
 }
 
 function edge(source: string, target: string, count = 1, control = false): GraphEdge {

@@ -5,6 +5,7 @@ export const graphTexts = texts(
   {
     group: 'Graph',
     choose: 'Graph',
+    asItRan: 'As it ran: {{name}}',
     loading: 'Reading the graph…',
     arranging: 'Arranging…',
     empty: 'There is no graph yet',
@@ -73,6 +74,7 @@ export const graphTexts = texts(
   {
     group: '计算图',
     choose: '计算图',
+    asItRan: '按实际运行：{{name}}',
     loading: '正在读取计算图…',
     arranging: '正在布局…',
     empty: '还没有计算图',

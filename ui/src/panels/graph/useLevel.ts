@@ -1,19 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { get } from '~/api/client'
 import { keys, path } from '~/api/queries'
-import type { GraphLevel, GraphRecord } from '~/api/types'
-import { useView } from '~/state/store'
-
-/** The graphs of the rank that is shown. */
-export function useGraphs() {
-  const run = useView((view) => view.run)
-  const rank = useView((view) => view.rank)
-  return useQuery({
-    queryKey: keys.graphs(run, 'list', rank),
-    queryFn: ({ signal }) => get<GraphRecord[]>(path(run, '/graphs'), { rank }, signal),
-    enabled: run !== '',
-  })
-}
+import type { GraphLevel } from '~/api/types'
 
 export interface LevelQuery {
   run: string

@@ -24,7 +24,8 @@ export function useSelection({ part, rank, graph, picture, layout, viewport }: D
   const stand = session?.ranks.find((one) => one.rank === rank)
   const current = stand?.graph === graph ? stand.node : ''
   const wanted = useRef('')
-  const name = node?.rank === rank && node.graph === graph ? node.name : ''
+  const isHere = node?.rank === rank && record?.name === node.name && record.graph === graph
+  const name = isHere ? node.name : ''
 
   useEffect(() => {
     wanted.current = name

@@ -1,6 +1,6 @@
 import { Select } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
-import { useSession, useWatchpoints } from '~/api/queries'
+import { useGraphs, useSession, useWatchpoints } from '~/api/queries'
 import { useConditionWords } from '~/parts/conditionWords'
 import { noFilter, type HitFilter } from './hitPages'
 import classes from './hits.module.css'
@@ -13,7 +13,8 @@ export function HitFilters({ filter, change }: { filter: HitFilter; change: (fil
   const { data: session } = useSession()
   const { data: watchpoints = [] } = useWatchpoints()
   const ranks = session?.ranks ?? []
-  const graphs = [...new Set(ranks.flatMap((one) => one.graphs))]
+  // Those of the step that is shown; variants that ran in other steps have no hits now.
+  const graphs = (useGraphs().data ?? []).flatMap((one) => (one.ran ? [one.name] : []))
   const hitting = watchpoints.filter((one) => one.hits > 0 || one.id === filter.watchpoint)
   const set = (part: Partial<HitFilter>) => {
     const next = { ...filter, ...part }

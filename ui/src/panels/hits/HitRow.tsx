@@ -1,7 +1,7 @@
 import { ActionIcon, Tooltip } from '@mantine/core'
 import { IconAlertOctagon, IconAlertTriangle, IconHelpCircle, IconTable } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
-import { useSession } from '~/api/queries'
+import { useIsSelected, useSession } from '~/api/queries'
 import type { HitRecord, NodeHits } from '~/api/types'
 import { conditionTexts } from '~/parts/conditionTexts'
 import { useConditionWords } from '~/parts/conditionWords'
@@ -16,9 +16,7 @@ export function HitRow({ hits }: { hits: NodeHits }) {
   const { t } = useTranslation(hitsTexts)
   const { data: session } = useSession()
   const selectNode = useView((view) => view.selectNode)
-  const isSelected = useView(
-    ({ node }) => node?.name === hits.node && node.graph === hits.graph && node.rank === hits.rank,
-  )
+  const isSelected = useIsSelected()(hits)
   const at = hits.node.lastIndexOf('/') + 1
   const file = hits.line?.file.split(/[/\\]/).at(-1) ?? ''
   return (

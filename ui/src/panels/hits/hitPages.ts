@@ -1,6 +1,6 @@
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query'
 import { get } from '~/api/client'
-import { keys, path } from '~/api/queries'
+import { keys, path, useIsSelected } from '~/api/queries'
 import type { HitPage, NodeHits } from '~/api/types'
 import { useView, type NodeChoice } from '~/state/store'
 
@@ -44,6 +44,7 @@ export function useHitsAt(filter: HitFilter, places: readonly number[]): Map<num
 /** Where the selected node is in the list; null if it has no hits that are listed. */
 export function usePlaceOf(node: NodeChoice | null, filter: HitFilter): number | null {
   const run = useView((view) => view.run)
+  const isSelected = useIsSelected()
   const { data } = useQuery({
     queryKey: keys.hits(run, 'place', filter, node),
     queryFn: ({ signal }) =>
@@ -52,9 +53,7 @@ export function usePlaceOf(node: NodeChoice | null, filter: HitFilter): number |
   })
   if (!data || !node) return null
   const named = data.nodes.findIndex((one) => one.node === node.name)
-  const exact = data.nodes.findIndex(
-    (one) => one.node === node.name && one.rank === node.rank && one.graph === node.graph,
-  )
+  const exact = data.nodes.findIndex(isSelected)
   // The same node of a further rank may be on the next page.
   const place = exact >= 0 ? exact : named
   return place < 0 ? null : data.offset + place

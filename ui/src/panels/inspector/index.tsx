@@ -3,12 +3,13 @@ import { IconPointer } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { API } from '~/api/client'
-import { useNode, useNodeTensors, useSession } from '~/api/queries'
+import { useGraphs, useNode, useNodeTensors, useSession } from '~/api/queries'
 import type { NodeRecord, TensorRecord } from '~/api/types'
 import { Advice } from '~/parts/Advice'
 import { CopyButton } from '~/parts/CopyButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { count } from '~/parts/numbers'
+import { useGraphName } from '~/parts/variants'
 import { useView } from '~/state/store'
 import { Follow } from './Follow'
 import styles from './inspector.module.css'
@@ -31,7 +32,7 @@ export function Inspector() {
           {t('nothingText')}
         </Notice>
       ) : (
-        <Inspected key={`${node.rank}/${node.graph}/${node.name}`} name={node.name} />
+        <Inspected key={`${node.rank}/${node.name}`} name={node.name} />
       )}
     </div>
   )
@@ -121,13 +122,33 @@ function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
             </Tooltip>
           )}
           <span className={styles.quiet}>
-            {t('rank', { rank: node.rank })} · {node.graph}
+            {t('rank', { rank: node.rank })} · <Variant node={node} />
           </span>
         </div>
       ) : (
         <Skeleton h={18} />
       )}
     </header>
+  )
+}
+
+/** The graph of the node with the steps in which it ran; of several that have it, what they are. */
+function Variant({ node }: { node: NodeRecord }) {
+  const { t } = useTranslation(inspectorTexts)
+  const { data: graphs = [] } = useGraphs()
+  const graphName = useGraphName()
+  const shown = graphs.find((one) => one.name === node.graph)
+  const own = graphs.filter((one) => node.graphs.includes(one.name))
+  if (graphs.length < 2 || shown === undefined || shown.rank !== node.rank) return node.graph
+  const total = { count: graphs.length, own: own.length }
+  return (
+    <Tooltip label={t('inGraphs', { graphs: own.map(graphName).join(', ') })} multiline maw={420}>
+      <span tabIndex={0} data-testid="node-variant" data-absent={!shown.ran || undefined}>
+        {graphName(shown)}
+        {' · '}
+        {t(!shown.ran ? 'notInStep' : own.length === graphs.length ? 'inAll' : 'inSome', total)}
+      </span>
+    </Tooltip>
   )
 }
 

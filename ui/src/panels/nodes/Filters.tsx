@@ -4,6 +4,7 @@ import { useId, type KeyboardEvent, type ReactNode, type Ref } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { GraphRecord } from '~/api/types'
 import { count } from '~/parts/numbers'
+import { useGraphName } from '~/parts/variants'
 import { useView } from '~/state/store'
 import { shortLine, type Filter, type Kind } from './filter'
 import classes from './nodes.module.css'
@@ -28,6 +29,7 @@ export function Filters({ input, filter, graphs, onChange, onDown, children }: F
   const setTree = useTreeState((tree) => tree.set)
   const graph = useView((view) => view.graph)
   const setView = useView((view) => view.set)
+  const graphName = useGraphName()
   const id = useId()
 
   const keyPressed = (event: KeyboardEvent) => {
@@ -50,6 +52,9 @@ export function Filters({ input, filter, graphs, onChange, onDown, children }: F
   if (filter.stack) {
     const line = shortLine(filter.stack)
     chips.push({ text: t('withStack', { line }), remove: () => onChange({ stack: '' }) })
+  }
+  if (graph) {
+    chips.push({ text: t('withGraph', { graph }), remove: () => setView({ graph: '' }) })
   }
   return (
     <>
@@ -132,9 +137,13 @@ export function Filters({ input, filter, graphs, onChange, onDown, children }: F
                 value={graph || ALL}
                 data={[
                   { value: ALL, label: t('allGraphs') },
-                  ...graphs.map(({ name, nodes }) => ({
-                    value: name,
-                    label: t('graphSize', { name, count: nodes, nodes: count(nodes) }),
+                  ...graphs.map((one) => ({
+                    value: one.name,
+                    label: t('graphSize', {
+                      name: graphName(one),
+                      count: one.nodes,
+                      nodes: count(one.nodes),
+                    }),
                   })),
                 ]}
                 onChange={(value) => setView({ graph: value === ALL || value === null ? '' : value })}

@@ -5,7 +5,6 @@ import {
   IconCircleDashed,
   IconFunction,
   IconMathPi,
-  IconSitemap,
   IconSnowflake,
   IconStack2,
   IconTrendingDown,
@@ -14,15 +13,14 @@ import {
   IconWeight,
   type Icon,
 } from '@tabler/icons-react'
+import type { TreeEntry } from '~/api/types'
 import classes from './nodes.module.css'
-import type { RowEntry } from './rows'
 
 /** What a row is, in one word; each has an icon and a name. */
 export type EntryKind =
-  RowEntry['kind'] | 'dynamic' | 'weight' | 'frozen' | 'state' | 'gradient' | 'activation'
+  TreeEntry['kind'] | 'dynamic' | 'weight' | 'frozen' | 'state' | 'gradient' | 'activation'
 
 const icons: Record<EntryKind, Icon> = {
-  graph: IconSitemap,
   scope: IconBox,
   parameters: IconStack2,
   constants: IconBraces,
@@ -37,7 +35,7 @@ const icons: Record<EntryKind, Icon> = {
   activation: IconWaveSine,
 }
 
-export function entryKind(entry: Pick<RowEntry, 'kind' | 'roles' | 'dynamic_shape'>): EntryKind {
+export function entryKind(entry: Pick<TreeEntry, 'kind' | 'roles' | 'dynamic_shape'>): EntryKind {
   const { kind, roles } = entry
   if (kind === 'parameter') {
     if (roles.includes('frozen_weight')) return 'frozen'

@@ -14,7 +14,7 @@ import { useTranslation } from 'react-i18next'
 import { useCommand, useSession } from '~/api/queries'
 import { watchNode } from '~/panels/watchpoints/watchNode'
 import { useView } from '~/state/store'
-import type { EntryRow } from './rows'
+import { graphOf, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
 
 export interface AskedMenu {
@@ -39,7 +39,8 @@ export function RowMenu(props: {
   const { asked } = props
   if (asked === null) return null
   const { row, x, y } = asked
-  const { entry, rank, graph } = row
+  const { entry, rank } = row
+  const graph = graphOf(row.graph, entry)
   const canStop = session?.capabilities.can_run_to_node === true && session.state === 'paused'
   const canWatch = session?.capabilities.can_edit_watchpoints === true
   const copy = (
@@ -71,7 +72,7 @@ export function RowMenu(props: {
             <Menu.Item
               leftSection={<IconTable size={14} />}
               disabled={entry.kind === 'constant'}
-              onClick={() => openTensor(`${rank}/${graph}/${entry.path}:0`)}
+              onClick={() => openTensor(`${rank}/${entry.graph}/${entry.path}:0`)}
             >
               {t('menu.tensor')}
             </Menu.Item>
@@ -101,7 +102,7 @@ export function RowMenu(props: {
                 {t('menu.openBelow')}
               </Menu.Item>
             )}
-            {entry.kind !== 'graph' && watch}
+            {watch}
             {entry.kind === 'scope' && copy}
           </>
         )}

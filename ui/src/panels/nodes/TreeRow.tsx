@@ -29,6 +29,12 @@ interface TreeRowProps {
   locked: string | undefined
   /** What of the name was searched for. */
   searched: string
+  /** In which variants of the program it is, where that is not seen from the row around it. */
+  mark: string
+  /** The same in full; empty: in all. */
+  markTitle: string
+  /** None of these ran in the step shown. */
+  isAbsent: boolean
 }
 
 export const TreeRow = memo(
@@ -68,7 +74,7 @@ function Loading({ t, row, attributes }: TreeRowProps & { row: Extract<Row, { ki
 }
 
 function Entry(props: TreeRowProps & { row: EntryRow }) {
-  const { t, row, attributes, isSelected, isHere, tick, locked, searched } = props
+  const { t, row, attributes, isSelected, isHere, tick, locked, searched, mark, markTitle, isAbsent } = props
   const { entry } = row
   const kind = entryKind(entry)
   const branch = isBranch(entry)
@@ -76,9 +82,10 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
   const below = branch && entry.nodes > 0 ? t('below', { count: entry.nodes, nodes: count(entry.nodes) }) : ''
   const name = entry.path.startsWith('@') ? t(`kind.${entry.kind}`) : entry.label || entry.path
   const title = [
-    entry.path.startsWith('@') || entry.kind === 'graph' ? name : entry.path,
+    entry.path.startsWith('@') ? name : entry.path,
     [t(`kind.${kind}`), entry.kind === 'operator' ? entry.type : ''].filter(Boolean).join(' · '),
     [below, hits].filter(Boolean).join(', '),
+    markTitle,
   ]
   return (
     <div
@@ -86,7 +93,8 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
       className={tree['row']}
       data-testid="node-row"
       data-path={entry.path}
-      data-graph={row.graph}
+      data-graph={entry.graph}
+      data-absent={isAbsent || undefined}
       data-kind={entry.kind}
       data-hits={entry.hits || undefined}
       aria-selected={isSelected}
@@ -119,6 +127,11 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
         <bdi>{note(row)}</bdi>
       </span>
       <span className={tree['end']}>
+        {mark !== '' && (
+          <span className={classes['mark']} data-testid="variant-mark">
+            {mark}
+          </span>
+        )}
         {isHere && (
           <span className={classes['here']} role="img" aria-label={t('here')} title={t('here')}>
             <IconPlayerPlayFilled size={11} />

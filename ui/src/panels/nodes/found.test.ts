@@ -16,6 +16,9 @@ function node(path: string, change: Partial<FoundNode['entry']> = {}): FoundNode
     children: 0,
     nodes: 1,
     hits: 0,
+    graph: 'g',
+    graphs: [],
+    apart: false,
   }
   return { rank: 0, graph: 'g', entry: { ...entry, dynamic_shape: false, ...change } }
 }
@@ -26,7 +29,7 @@ const nodes = [
   node('fc.weight', { kind: 'parameter', watched: 'all' }),
   node('net/fc/Relu', { watched: 'all' }),
 ]
-const shape = { rank: 0, nodes, hasGraphRows: false, closed: new Set<string>(), isStale: false }
+const shape = { rank: 0, graph: '', nodes, closed: new Set<string>(), isStale: false }
 const all = (rows: TreeLines<Row>) => Array.from({ length: rows.length }, (_, index) => rows.at(index))
 const drawn = (rows: TreeLines<Row>) =>
   rows.known().map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
@@ -43,6 +46,19 @@ test('what is found stands in its scopes as in the whole tree', () => {
   ])
 })
 
+test('scopes stand in the order of what was found in them', () => {
+  const found = ['h/2/MatMul', 'h/10/MatMul', 'h/1/Add'].map((path) => node(path))
+  expect(
+    drawn(foundTreeRows({ ...shape, nodes: found })).filter((path) => /h.\d+$/.test(String(path))),
+  ).toEqual([' h/2', ' h/10', ' h/1'])
+})
+
+test('several nodes of one name are several rows', () => {
+  const two = ['f', 'g'].map((graph) => node('net/Add', { apart: true, graph, graphs: [graph] }))
+  const rows = foundTreeRows({ ...shape, nodes: two }).known()
+  expect(new Set(rows.map((row) => row.key)).size).toBe(3)
+})
+
 test('a scope counts only what was found in it', () => {
   const [net, fc] = foundTreeRows(shape).known()
   expect(net).toMatchObject({ entry: { nodes: 3, hits: 1, watched: 'some' }, siblings: 2 })
@@ -50,12 +66,12 @@ test('a scope counts only what was found in it', () => {
 })
 
 test('a scope that was closed hides what is in it', () => {
-  const rows = foundTreeRows({ ...shape, closed: new Set(['g\nnet\n']) })
+  const rows = foundTreeRows({ ...shape, closed: new Set(['\nnet\n']) })
   expect(drawn(rows)).toEqual(['net', '@parameters', ' fc.weight'])
 })
 
 test('a list has a row for each node, also of pages that are not there yet', () => {
-  const rows = foundListRows(0, 5, new Map([[1, nodes.slice(0, 2)]]), 2, false)
+  const rows = foundListRows(0, '', 5, new Map([[1, nodes.slice(0, 2)]]), 2, false)
   expect(all(rows).map((row) => row?.kind)).toEqual(['loading', 'loading', 'entry', 'entry', 'loading'])
   expect(rows.at(2)).toMatchObject({ below: 'net/fc', nth: 3, siblings: 5 })
   expect(rows.at(4)).toMatchObject({ page: { number: 2 } })

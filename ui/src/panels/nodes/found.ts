@@ -1,21 +1,24 @@
 import type { SearchPage, TreeEntry } from '~/api/types'
 import { TreeLines } from '~/parts/treeLines'
-import { isBranch, rowKey, watchedOf, type LoadingRow, type Row, type RowEntry } from './rows'
+import { entryKey, watchedOf, type LoadingRow, type Row } from './rows'
 
 export type FoundNode = SearchPage['nodes'][number]
 
 /** A scope of the tree that has only what a search found. */
 interface Branch {
-  entry: RowEntry
+  entry: TreeEntry
   scopes: Map<string, Branch>
   nodes: FoundNode[]
 }
 
-function branch(path: string, label: string, kind: RowEntry['kind']): Branch {
+function branch(path: string, label: string, kind: TreeEntry['kind']): Branch {
   const entry = {
     path,
     label,
     kind,
+    graph: '',
+    graphs: [],
+    apart: false,
     type: '',
     roles: [],
     children: 0,
@@ -59,7 +62,7 @@ function insert(root: Branch, found: FoundNode): void {
 }
 
 /** Count what is below, and tell how far it is watched. */
-function sum(at: Branch): RowEntry {
+function sum(at: Branch): TreeEntry {
   const parts = [...[...at.scopes.values()].map(sum), ...at.nodes.map((found) => found.entry)]
   at.entry.children = parts.length
   for (const part of parts) {
@@ -70,62 +73,49 @@ function sum(at: Branch): RowEntry {
   return at.entry
 }
 
-/** As the whole tree has them: scopes by name, then parameters and constants, then nodes. */
+/** As the whole tree has them: scopes in the order of what was found in them, then parameters and constants. */
 function sorted(at: Branch): Branch[] {
   const isGroup = (one: Branch) => (one.entry.kind === 'scope' ? 0 : 1)
-  const byName = (a: Branch, b: Branch) => (a.entry.path < b.entry.path ? -1 : 1)
-  return [...at.scopes.values()].sort((a, b) => isGroup(a) - isGroup(b) || byName(a, b))
+  return [...at.scopes.values()].sort((a, b) => isGroup(a) - isGroup(b))
 }
 
 export interface FoundShape {
   rank: number
+  /** Empty: of the whole program. */
+  graph: string
   nodes: readonly FoundNode[]
-  hasGraphRows: boolean
   /** Keys of what a person has closed: all else is open. */
   closed: ReadonlySet<string>
   isStale: boolean
 }
 
 /** What a search found as a tree that has nothing else. */
-export function foundTreeRows({ rank, nodes, hasGraphRows, closed, isStale }: FoundShape): TreeLines<Row> {
-  const graphs = new Map<string, Branch>()
-  for (const found of nodes) {
-    let root = graphs.get(found.graph)
-    if (root === undefined) graphs.set(found.graph, (root = branch('', found.graph, 'graph')))
-    insert(root, found)
-  }
+export function foundTreeRows({ rank, graph, nodes, closed, isStale }: FoundShape): TreeLines<Row> {
+  const root = branch('', '', 'scope')
+  for (const found of nodes) insert(root, found)
   const rows = new TreeLines<Row>()
 
-  const addEntry = (graph: string, entry: RowEntry, at: Branch | null, where: Omit<RowPlace, 'graph'>) => {
-    const key = rowKey(graph, entry.path, isBranch(entry))
+  const addEntry = (entry: TreeEntry, at: Branch | null, where: RowPlace) => {
+    const key = entryKey(graph, entry)
     const isOpen = at === null ? null : !closed.has(key)
-    const index = rows.push({ kind: 'entry', key, rank, graph, ...where, entry, isOpen, isStale })
-    if (at !== null && isOpen) addBelow(graph, at, where.depth + 1, index)
+    const marked = entry.graphs
+    const index = rows.push({ kind: 'entry', key, rank, graph, ...where, entry, isOpen, isStale, marked })
+    if (at !== null && isOpen) addBelow(at, where.depth + 1, index)
   }
 
-  const addBelow = (graph: string, at: Branch, depth: number, parent: number) => {
+  const addBelow = (at: Branch, depth: number, parent: number) => {
     const siblings = at.entry.children
     let nth = 0
-    for (const scope of sorted(at)) {
-      addEntry(graph, scope.entry, scope, { depth, parent, nth: (nth += 1), siblings })
-    }
-    for (const found of at.nodes) {
-      addEntry(graph, found.entry, null, { depth, parent, nth: (nth += 1), siblings })
-    }
+    for (const scope of sorted(at)) addEntry(scope.entry, scope, { depth, parent, nth: (nth += 1), siblings })
+    for (const found of at.nodes) addEntry(found.entry, null, { depth, parent, nth: (nth += 1), siblings })
   }
 
-  let nth = 0
-  for (const [graph, root] of graphs) {
-    sum(root)
-    const siblings = graphs.size
-    if (hasGraphRows) addEntry(graph, root.entry, root, { depth: 0, parent: -1, nth: (nth += 1), siblings })
-    else addBelow(graph, root, 0, -1)
-  }
+  sum(root)
+  addBelow(root, 0, -1)
   return rows
 }
 
 interface RowPlace {
-  graph: string
   depth: number
   parent: number
   nth: number
@@ -135,6 +125,7 @@ interface RowPlace {
 /** What a search found one below the other, with the page of each that is not there yet. */
 export function foundListRows(
   rank: number,
+  graph: string,
   total: number,
   pages: ReadonlyMap<number, readonly FoundNode[]>,
   size: number,
@@ -143,22 +134,22 @@ export function foundListRows(
   const rows = new TreeLines<Row>()
   for (let first = 0; first < total; first += size) {
     const number = first / size
-    const place = { rank, depth: 0, parent: -1, siblings: total }
+    const place = { rank, graph, depth: 0, parent: -1, siblings: total }
     const nodes = pages.get(number)
     if (nodes === undefined) {
-      const page = { graph: '', scope: '', number }
+      const page = { graph, scope: '', number }
       rows.pushStretch(Math.min(size, total - first), (offset): LoadingRow => {
         const nth = first + offset + 1
-        return { kind: 'loading', key: `?${nth}`, graph: '', ...place, nth, page }
+        return { kind: 'loading', key: `?${nth}`, ...place, nth, page }
       })
       continue
     }
     nodes.forEach((found, index) => {
-      const { graph, entry } = found
+      const { entry } = found
       const scope = scopeOf(entry)
       const below = scope.startsWith('@') ? '' : scope
-      const extra = { nth: first + index + 1, entry, isOpen: null, isStale, below }
-      rows.push({ kind: 'entry', key: rowKey(graph, entry.path, false), graph, ...place, ...extra })
+      const extra = { nth: first + index + 1, entry, isOpen: null, isStale, marked: entry.graphs, below }
+      rows.push({ kind: 'entry', key: entryKey(graph, entry), ...place, ...extra })
     })
   }
   return rows

@@ -4,19 +4,20 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Button } from '@mantine/core'
-import { useSession } from '~/api/queries'
+import { useGraphs, useSession } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { TreeView, type TreeHandle } from '~/parts/TreeView'
+import { useVariants } from '~/parts/variants'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
 import type { Action } from '~/state/actions'
 import { Filters } from './Filters'
 import classes from './nodes.module.css'
 import { noNodeFilter, type Filter } from './filter'
-import { forgetPages, treePage, useGraphs, useTreeView } from './pages'
+import { forgetPages, treePage, useTreeView } from './pages'
 import { openBelow, openChain } from './reveal'
-import { isBranch, rowKey, type EntryRow, type Row } from './rows'
+import { graphOf, isBranch, rowKey, type EntryRow, type Row } from './rows'
 import { RowMenu, type AskedMenu } from './RowMenu'
 import { FoundStrip, TickStrip } from './Strips'
 import { nodesTexts } from './texts'
@@ -47,7 +48,7 @@ export function Nodes() {
   const [settled] = useDebouncedValue(filter, TYPING_MS)
   const view = useTreeView()
   const shown = useRows(view, settled)
-  const { rows, isFiltered, isTree, found, hasGraphRows } = shown
+  const { rows, graph, isFiltered, isTree, found } = shown
   const selection = useSelection(view, shown)
   const ticking = useTicking(view, settled, shown)
   const [menu, setMenu] = useState<AskedMenu | null>(null)
@@ -73,7 +74,7 @@ export function Nodes() {
     else setOpen([row.key], false)
   }
   const show = (row: EntryRow) =>
-    selectNode({ rank: row.rank, graph: row.graph, name: row.entry.path }, 'graph')
+    selectNode({ rank: row.rank, graph: graphOf(row.graph, row.entry), name: row.entry.path }, 'graph')
   const act = (row: Row, part: string | undefined) => {
     if (row.kind === 'failed') {
       void client.refetchQueries({ queryKey: treePage(view, row.page).queryKey, exact: true })
@@ -114,26 +115,17 @@ export function Nodes() {
         run: () => {
           const branches = rows.known().filter((row) => row.kind === 'entry' && isBranch(row.entry))
           if (isFiltered) setTree({ closed: new Set(branches.map((row) => row.key)) })
-          else
-            setTree({
-              open: new Set(
-                hasGraphRows
-                  ? []
-                  : rows
-                      .known()
-                      .slice(0, 1)
-                      .map((row) => rowKey(row.graph, '', true)),
-              ),
-            })
+          else setTree({ open: new Set([rowKey(graph, '', true)]) })
         },
       },
     ],
-    [t, node, reveal, rows, isFiltered, hasGraphRows, setTree, setView],
+    [t, node, reveal, rows, graph, isFiltered, setTree, setView],
   )
   useActions(actions)
 
   const rank = session?.ranks.find((one) => one.rank === view.rank)
-  const here = rank?.node ? rowKey(rank.graph, rank.node, false) : ''
+  const here = rank?.node ?? ''
+  const variants = useVariants()
   return (
     <div className="fill" data-testid="panel-nodes">
       <div className={classes['head']}>
@@ -202,7 +194,8 @@ export function Nodes() {
               row={row}
               attributes={attributes}
               isSelected={row.key === selection.selected}
-              isHere={row.key === here}
+              isHere={here !== '' && row.kind === 'entry' && row.isOpen === null && row.entry.path === here}
+              {...markOf(row, variants)}
               tick={row.kind === 'entry' ? ticking.tickOf(row) : null}
               locked={ticking.locked}
               searched={isFiltered ? settled.name.trim() : ''}
@@ -223,4 +216,15 @@ export function Nodes() {
       />
     </div>
   )
+}
+
+/** What a row says of the variants that have it; it is drawn anew only where that is something else. */
+function markOf(row: Row, variants: ReturnType<typeof useVariants>) {
+  const found = row.kind === 'entry' ? variants(row.entry.graphs) : null
+  const isMarked = row.kind === 'entry' && row.marked.length > 0
+  return {
+    mark: isMarked && found ? found.mark : '',
+    markTitle: found?.title ?? '',
+    isAbsent: found?.isAbsent ?? false,
+  }
 }

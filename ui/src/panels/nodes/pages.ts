@@ -8,7 +8,7 @@ import {
 import { useCallback, useMemo } from 'react'
 import { get } from '~/api/client'
 import { keys, path, useSession, useWatchpoints } from '~/api/queries'
-import type { GraphRecord, SearchPage, TreePage } from '~/api/types'
+import type { SearchPage, TreePage } from '~/api/types'
 import { useView } from '~/state/store'
 import { isFiltering, searchQuery, type Filter } from './filter'
 import type { FoundNode } from './found'
@@ -23,7 +23,6 @@ export const MOST_FOUND_IN_TREE = 3000
 // Pages as they last were. They stand in for those being read, so that a tick or a step does not empty the tree.
 const last = new Map<string, { page: TreePage; watchpoint: number | null }>()
 const IN_MEMORY_MS = 60_000
-const MOST_GRAPHS_TOLD = 20
 
 /** Whose rows are read, and with what on them. */
 export interface TreeView {
@@ -75,31 +74,16 @@ export function forgetPages(): void {
   last.clear()
 }
 
-export function useGraphs() {
-  const run = useView((view) => view.run)
-  const rank = useView((view) => view.rank)
-  return useQuery({
-    queryKey: keys.graphs(run, 'list', rank),
-    queryFn: ({ signal }) => get<GraphRecord[]>(path(run, '/graphs'), { rank }, signal),
-    enabled: run !== '',
-  })
-}
-
 /** All pages that the open scopes need. */
-export function usePages(view: TreeView, graphs: readonly GraphRecord[], enabled: boolean) {
+export function usePages(view: TreeView, graph: string, enabled: boolean) {
   const open = useTreeState((tree) => tree.open)
   const wanted = useTreeState((tree) => tree.wanted)
   const names = useMemo(() => {
-    const graphNames = graphs.map((graph) => graph.name)
-    const scopes = openScopes(open, graphNames)
-    // A graph tells its hits before it is opened.
-    if (graphs.length > 1 && graphs.length <= MOST_GRAPHS_TOLD) {
-      scopes.push(...graphNames.map((graph) => ({ graph, scope: '', number: 0 })))
-    }
+    const scopes = openScopes(open, graph)
     const visible = new Set(scopes.map(pageKey))
     const more = [...wanted.values()].filter((page) => visible.has(pageKey({ ...page, number: 0 })))
     return [...new Map([...scopes, ...more].map((page) => [pageKey(page), page])).values()]
-  }, [open, wanted, graphs])
+  }, [open, wanted, graph])
   const combine = useCallback(
     (results: UseQueryResult<TreePage>[]): ReadonlyMap<string, KnownPage> =>
       new Map(

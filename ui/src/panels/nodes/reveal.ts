@@ -2,7 +2,7 @@ import type { QueryClient } from '@tanstack/react-query'
 import type { NodeRecord } from '~/api/types'
 import { scopeOf } from './found'
 import { treePage, type TreeView } from './pages'
-import { isBranch, PAGE, rowKey, scopesTo } from './rows'
+import { entryKey, isBranch, PAGE, rowKey, scopesTo } from './rows'
 import { useTreeState } from './treeState'
 
 /** Have the page read that lists something in a scope. */
@@ -25,9 +25,18 @@ async function find(
   }
 }
 
+/** The key of the row of a node. */
+export function recordKey(graph: string, { name, kind, apart, graphs }: NodeRecord): string {
+  return entryKey(graph, { path: name, kind, apart, graphs })
+}
+
 /** Open the scopes around a node, and scroll to it. */
-export async function reveal(client: QueryClient, view: TreeView, node: NodeRecord): Promise<void> {
-  const { graph } = node
+export async function reveal(
+  client: QueryClient,
+  view: TreeView,
+  graph: string,
+  node: NodeRecord,
+): Promise<void> {
   const scope = node.kind === 'operator' ? node.scope : scopeOf({ path: node.name, kind: node.kind })
   const around = ['', ...scopesTo(scope)]
   for (const [index, inner] of around.entries()) {
@@ -35,7 +44,7 @@ export async function reveal(client: QueryClient, view: TreeView, node: NodeReco
     await find(client, view, graph, inner, next ?? node.name, next !== undefined)
   }
   const tree = useTreeState.getState()
-  const key = rowKey(graph, node.name, false)
+  const key = recordKey(graph, node)
   tree.setOpen(
     around.map((one) => rowKey(graph, one, true)),
     true,

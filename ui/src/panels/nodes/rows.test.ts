@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest'
-import type { GraphRecord, TreeEntry, TreePage } from '~/api/types'
+import type { TreeEntry, TreePage } from '~/api/types'
 import {
+  entryKey,
+  graphOf,
   openScopes,
   pageKey,
   PAGE,
@@ -16,17 +18,6 @@ function treeRows(shape: TreeShape): (Row | undefined)[] {
   return Array.from({ length: rows.length }, (_, index) => rows.at(index))
 }
 
-const graph: GraphRecord = {
-  rank: 0,
-  name: 'g',
-  graph_id: 0,
-  root_id: 0,
-  nodes: 3,
-  operators: 2,
-  parameters: 1,
-  problems: [],
-}
-
 const entry = (path: string, kind: TreeEntry['kind'], change: Partial<TreeEntry> = {}): TreeEntry => ({
   path,
   label: path.split('/').at(-1) ?? '',
@@ -37,6 +28,9 @@ const entry = (path: string, kind: TreeEntry['kind'], change: Partial<TreeEntry>
   nodes: 1,
   dynamic_shape: false,
   hits: 0,
+  graph: 'g',
+  graphs: [],
+  apart: false,
   ...change,
 })
 
@@ -47,8 +41,7 @@ function known(scope: string, entries: TreeEntry[], total = entries.length, numb
 
 const shape = (change: Partial<TreeShape>): TreeShape => ({
   rank: 0,
-  graphs: [graph],
-  hasGraphRows: false,
+  graph: 'g',
   open: new Set([rowKey('g', '', true)]),
   known: new Map(),
   ...change,
@@ -93,17 +86,26 @@ test('what could not be read says so, with the page to read again', () => {
   expect(rows[1]).toMatchObject({ kind: 'failed', message: 'the debug server does not answer', depth: 1 })
 })
 
-test('of several graphs each has a row, with the hits of its scopes', () => {
-  const hit = known('', [entry('net', 'scope', { hits: 2 }), entry('x', 'operator', { hits: 1 })])
-  const graphs = [graph, { ...graph, name: 'h' }]
-  const rows = treeRows(shape({ graphs, hasGraphRows: true, open: new Set(), known: new Map([hit]) }))
-  expect(rows.map((row) => row?.kind === 'entry' && [row.entry.label, row.entry.hits, row.isOpen])).toEqual([
-    ['g', 3, false],
-    ['h', 0, false],
+test('what not all variants have is marked where that begins', () => {
+  const [h] = [['h', 'i']]
+  const inner = known('net', [
+    entry('net/a', 'operator', { graphs: h }),
+    entry('net/b', 'operator', { graphs: ['h'] }),
   ])
+  const outer = known('', [entry('net', 'scope', { children: 2, graphs: h }), entry('x', 'operator')])
+  const rows = treeRows(shape({ open: isOpen('net'), known: new Map([outer, inner]) }))
+  expect(rows.map((row) => row?.kind === 'entry' && row.marked)).toEqual([['h', 'i'], [], ['h'], []])
+})
+
+test('several nodes of one name have keys of their own, and are chosen with their graph', () => {
+  const both = ['f', 'g'].map((graph) => entry('add', 'operator', { apart: true, graph, graphs: [graph] }))
+  expect(new Set(both.map((one) => entryKey('', one))).size).toBe(2)
+  expect(both.map((one) => graphOf('', one))).toEqual(['f', 'g'])
+  expect(entryKey('f', both[0] ?? entry('', 'operator'))).toBe(rowKey('f', 'add', false))
+  expect(graphOf('', entry('add', 'operator'))).toBe('')
 })
 
 test('a scope is read only while all around it are open', () => {
   const open = new Set([...isOpen('a', 'a/b', 'c/d'), rowKey('gone', '', true)])
-  expect(openScopes(open, ['g']).map((page) => page.scope)).toEqual(['', 'a', 'a/b'])
+  expect(openScopes(open, 'g').map((page) => page.scope)).toEqual(['', 'a', 'a/b'])
 })

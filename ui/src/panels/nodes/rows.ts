@@ -1,4 +1,4 @@
-import type { GraphRecord, TreeEntry, TreePage } from '~/api/types'
+import type { TreeEntry, TreePage } from '~/api/types'
 import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
 /** Rows of a scope that are read at once. */
@@ -6,21 +6,21 @@ export const PAGE = 500
 
 const ROWS_OF_UNKNOWN_SCOPE = 8
 
-/** What a row shows: an entry of the server's tree, or one of several graphs. */
-export type RowEntry = Omit<TreeEntry, 'kind'> & { kind: TreeEntry['kind'] | 'graph' }
-
 interface Place extends TreeLine {
   rank: number
+  /** The graph whose tree it is; empty: that of the whole program. */
   graph: string
 }
 
 export interface EntryRow extends Place {
   kind: 'entry'
-  entry: RowEntry
+  entry: TreeEntry
   /** null: there is nothing to open. */
   isOpen: boolean | null
   /** What is known of it is from before the last change, and is being read anew. */
   isStale: boolean
+  /** The graphs that have it, where those are others than of the row around it; empty: all. */
+  marked: readonly string[]
   /** In a list without its scopes: the path of the scope that has it. */
   below?: string
 }
@@ -52,7 +52,7 @@ export interface KnownPage {
   isStale: boolean
 }
 
-export function isBranch(entry: RowEntry): boolean {
+export function isBranch(entry: Pick<TreeEntry, 'kind'>): boolean {
   return entry.kind !== 'operator' && entry.kind !== 'parameter' && entry.kind !== 'constant'
 }
 
@@ -73,13 +73,27 @@ export function scopesTo(scope: string): string[] {
   return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
 }
 
+/** The key of an entry; of several nodes of one name each has its own. */
+export function entryKey(
+  graph: string,
+  entry: Pick<TreeEntry, 'path' | 'kind' | 'apart' | 'graphs'>,
+): string {
+  const own = graph === '' && entry.apart ? `\n\n${entry.graphs[0] ?? ''}` : ''
+  return rowKey(graph, entry.path, isBranch(entry)) + own
+}
+
+/** How a node is chosen: whatever graph ran has it, unless a graph was chosen, or several nodes have its name. */
+export function graphOf(graph: string, entry: Pick<TreeEntry, 'apart' | 'graph'>): string {
+  return graph === '' && entry.apart ? entry.graph : graph
+}
+
 /** The scopes whose rows can be seen: they, and all around them, are open. */
-export function openScopes(open: ReadonlySet<string>, graphs: readonly string[]): PageName[] {
+export function openScopes(open: ReadonlySet<string>, graph: string): PageName[] {
   const visible: PageName[] = []
   for (const key of open) {
-    const [graph = '', scope = ''] = key.split('\n')
+    const [of = '', scope = ''] = key.split('\n')
     const around = ['', ...scopesTo(scope)]
-    if (graphs.includes(graph) && around.every((one) => open.has(rowKey(graph, one, true)))) {
+    if (of === graph && around.every((one) => open.has(rowKey(graph, one, true)))) {
       visible.push({ graph, scope, number: 0 })
     }
   }
@@ -88,7 +102,7 @@ export function openScopes(open: ReadonlySet<string>, graphs: readonly string[])
 
 /** How far something is watched all of whose parts are known; null: that is not known of one of them. */
 export function watchedOf(
-  parts: readonly Pick<RowEntry, 'watched'>[],
+  parts: readonly Pick<TreeEntry, 'watched'>[],
 ): 'none' | 'some' | 'all' | 'never' | null {
   const seen = new Set(parts.map((part) => part.watched ?? null).filter((one) => one !== 'never'))
   if (seen.has(null)) return null
@@ -96,35 +110,19 @@ export function watchedOf(
   return seen.size === 1 ? ([...seen][0] ?? null) : 'some'
 }
 
-function graphEntry(record: GraphRecord, root: TreePage | undefined): RowEntry {
-  return {
-    path: '',
-    label: record.name,
-    kind: 'graph',
-    type: '',
-    roles: [],
-    children: root?.total ?? ROWS_OF_UNKNOWN_SCOPE,
-    nodes: record.nodes,
-    dynamic_shape: false,
-    watched: root && root.total === root.entries.length ? watchedOf(root.entries) : null,
-    hits: root?.entries.reduce((sum, entry) => sum + entry.hits, 0) ?? 0,
-  }
-}
-
 export interface TreeShape {
   rank: number
-  graphs: readonly GraphRecord[]
-  /** With a row for each graph at the top. */
-  hasGraphRows: boolean
+  /** Empty: of the whole program. */
+  graph: string
   open: ReadonlySet<string>
   known: ReadonlyMap<string, KnownPage>
 }
 
 /** The rows of the tree as they stand one below the other; what is not there yet has rows of its own, so that nothing jumps. */
-export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape): TreeLines<Row> {
+export function treeRows({ rank, graph, open, known }: TreeShape): TreeLines<Row> {
   const rows = new TreeLines<Row>()
 
-  const addScope = (graph: string, scope: string, depth: number, parent: number, expected: number) => {
+  const addScope = (scope: string, depth: number, parent: number, expected: number, around: string) => {
     let total = expected
     for (let number = 0; number * PAGE < total || number === 0; number += 1) {
       const name = { graph, scope, number }
@@ -134,7 +132,7 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
         total = state.page.total
         state.page.entries.forEach((entry, index) => {
           const place = { rank, graph, depth, parent, nth: first + index + 1, siblings: total }
-          addEntry(entry, place, state.isStale)
+          addEntry(entry, place, state.isStale, around)
         })
       } else if (state?.message !== undefined) {
         const key = `${pageKey(name)}!`
@@ -151,31 +149,15 @@ export function treeRows({ rank, graphs, hasGraphRows, open, known }: TreeShape)
     }
   }
 
-  const addEntry = (entry: RowEntry, place: Omit<Place, 'key'>, isStale: boolean) => {
-    const branch = isBranch(entry)
-    const key = rowKey(place.graph, entry.path, branch)
-    const isOpen = branch ? open.has(key) : null
-    const index = rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale })
-    if (isOpen) {
-      addScope(place.graph, entry.path, place.depth + 1, index, entry.children)
-    }
+  const addEntry = (entry: TreeEntry, place: Omit<Place, 'key'>, isStale: boolean, around: string) => {
+    const key = entryKey(graph, entry)
+    const isOpen = isBranch(entry) ? open.has(key) : null
+    const graphs = entry.graphs.join()
+    const marked = graphs === around ? [] : entry.graphs
+    const index = rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale, marked })
+    if (isOpen) addScope(entry.path, place.depth + 1, index, entry.children, graphs)
   }
 
-  graphs.forEach((record, index) => {
-    if (hasGraphRows) {
-      const place = {
-        rank,
-        graph: record.name,
-        depth: 0,
-        parent: -1,
-        nth: index + 1,
-        siblings: graphs.length,
-      }
-      const root = known.get(pageKey({ graph: record.name, scope: '', number: 0 }))
-      addEntry(graphEntry(record, root?.page), place, root?.isStale ?? true)
-    } else {
-      addScope(record.name, '', 0, -1, ROWS_OF_UNKNOWN_SCOPE)
-    }
-  })
+  addScope('', 0, -1, ROWS_OF_UNKNOWN_SCOPE, '')
   return rows
 }

@@ -25,13 +25,8 @@ export function covers(edit: Edit, row: Pick<EntryRow, 'graph' | 'entry'>): bool
   if (edit.graph !== '' && edit.graph !== row.graph) return false
   if (!isBranch(entry) && !entry.path.toLowerCase().includes(edit.containing.toLowerCase())) return false
   if (edit.path === '' || edit.path === entry.path) return true
-  if (edit.path.startsWith('@')) return !isBranch(entry) && scopeOf(rowNode(entry)) === edit.path
+  if (edit.path.startsWith('@')) return !isBranch(entry) && scopeOf(entry) === edit.path
   return entry.path.startsWith(`${edit.path}/`)
-}
-
-function rowNode(entry: EntryRow['entry']) {
-  const kind = entry.kind === 'graph' ? 'scope' : entry.kind
-  return { path: entry.path, kind }
 }
 
 /** What a row will show when the changes that are under way have been made; undefined: what it shows now. */

@@ -2,11 +2,10 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'
 import { useSession, useWatchpoints } from '~/api/queries'
 import { count } from '~/parts/numbers'
-import { useView } from '~/state/store'
 import type { Filter } from './filter'
 import { scopeOf, type FoundNode } from './found'
 import { FOUND_PAGE, foundPage, type TreeView } from './pages'
-import { isBranch, type EntryRow } from './rows'
+import { graphOf, isBranch, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
 import { expected, useTicks, type Edit } from './ticks'
 import type { Tick } from './TreeRow'
@@ -17,10 +16,9 @@ import { tell } from '~/state/messages'
 const MOST_EDITS = 10_000
 
 /** The boxes of the tree: how they stand, and what happens when one is clicked. */
-export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs, found }: Rows) {
+export function useTicking(view: TreeView, filter: Filter, { isFiltered, graph, found }: Rows) {
   const { t } = useTranslation(nodesTexts)
   const client = useQueryClient()
-  const graph = useView((one) => one.graph)
   const { data: session } = useSession()
   const { data: watchpoints } = useWatchpoints()
   const watchpoint = watchpoints?.find((one) => one.id === view.watchpoint)
@@ -55,7 +53,14 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
     allFound()
       .then((nodes) => {
         const inside = nodes?.filter((one) => within === null || isIn(one, within)) ?? []
-        tick(inside.map((one): Edit => ({ add, graph: one.graph, path: one.entry.path, containing: '' })))
+        tick(
+          inside.map(({ entry }): Edit => ({
+            add,
+            graph: graphOf(graph, entry),
+            path: entry.path,
+            containing: '',
+          })),
+        )
       })
       .catch((error: unknown) => {
         const message = error instanceof Error ? error.message : String(error)
@@ -67,7 +72,7 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
     const now = tickOf(row)
     if (locked !== undefined || now === null || now === 'never' || now === 'unknown') return
     const add = now !== 'all'
-    const whole = { add, graph: row.graph, path: row.entry.path }
+    const whole = { add, graph: graphOf(row.graph, row.entry), path: row.entry.path }
     if (!isFiltered || !isBranch(row.entry)) tick([{ ...whole, containing: '' }])
     else if (isByName) tick([{ ...whole, containing: filter.name.trim() }])
     else tickFound(add, row)
@@ -80,15 +85,13 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graphs,
     }
     const containing = isFiltered ? filter.name.trim() : ''
     // Of all graphs, also of those that come later, unless one was chosen.
-    const names = graph === '' ? [''] : graphs.map((one) => one.name)
-    tick(names.map((name): Edit => ({ add, graph: name, path: '', containing })))
+    tick([{ add, graph, path: '', containing }])
   }
 
   return { watchpoint, locked, tickOf, onTick, onTickAll }
 }
 
 function isIn(found: FoundNode, row: EntryRow): boolean {
-  if (found.graph !== row.graph) return false
   const scope = scopeOf(found.entry)
   const { path } = row.entry
   return path === '' || scope === path || scope.startsWith(`${path}/`)

@@ -2,7 +2,7 @@ import { useComputedColorScheme } from '@mantine/core'
 import { IconFlag3 } from '@tabler/icons-react'
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from 'react'
 import { useTranslation } from 'react-i18next'
-import { useSession } from '~/api/queries'
+import { useIsSelected, useSession } from '~/api/queries'
 import type { Overview } from '~/api/types'
 import { useView } from '~/state/store'
 import { sized } from './canvas'
@@ -47,7 +47,8 @@ export function HeatMap(props: Props) {
   const { data, scale, width, height, beginning, cursor, onCursor } = props
   const { t } = useTranslation(overviewTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })
-  const node = useView((view) => view.node)
+  const rank = useView((view) => view.rank)
+  const isSelected = useIsSelected()
   const { data: session } = useSession()
   const below = useRef<HTMLCanvasElement>(null)
   const above = useRef<HTMLCanvasElement>(null)
@@ -62,9 +63,9 @@ export function HeatMap(props: Props) {
   const chosen = useMemo(
     () =>
       data.rows.flatMap((row, place) =>
-        node && row.tensors === 1 && row.node === node.name && row.graphs.includes(node.graph) ? [place] : [],
+        row.tensors === 1 && isSelected({ rank, graph: row.graph, node: row.node }) ? [place] : [],
       ),
-    [data.rows, node],
+    [data.rows, rank, isSelected],
   )
 
   useEffect(() => {

@@ -24,7 +24,7 @@ const TYPING_MS = 150
 const ROW_HEIGHT = 22
 
 function isSame(node: NodeRecord | undefined, { rank, graph, entry }: FoundNode): boolean {
-  return node?.name === entry.path && node.graph === graph && node.rank === rank
+  return node?.name === entry.path && node.graphs.includes(graph) && node.rank === rank
 }
 
 /** The lines of code that made nodes, with the text around them where the training process sent it. */

@@ -47,7 +47,11 @@ test('a line that is opened lists its nodes, and says how many more there are', 
     roles: [],
     children: 0,
   }
-  const found = { rank: 0, graph: 'g', entry: { ...entry, nodes: 1, dynamic_shape: false, hits: 0 } }
+  const found = {
+    rank: 0,
+    graph: 'g',
+    entry: { ...entry, nodes: 1, dynamic_shape: false, graph: 'g', graphs: [], apart: false, hits: 0 },
+  }
   const page = { total: 3, offset: 0, nodes: [found] }
   const waiting = sourceRows({ ...nothing, openLines: new Set([name]) })
   expect(waiting.at(2)).toMatchObject({ kind: 'waiting', parent: 1, depth: 2 })

@@ -2,6 +2,7 @@ import { useElementSize, useMergedRef } from '@mantine/hooks'
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react'
 import { useRef, useState, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
+import { useIsSelected } from '~/api/queries'
 import type { StatisticsRow } from '~/api/types'
 import { useView, withoutStep } from '~/state/store'
 import { badOf, COLUMNS, WIDTH, type Column } from './columns'
@@ -28,7 +29,7 @@ export function Table({ query, total, step, onSort }: Props) {
   const merged = useMergedRef(ref, scroller)
   const [top, setTop] = useState(0)
   const [at, setAt] = useState(-1)
-  const node = useView((view) => view.node)
+  const isSelected = useIsSelected()
   const view = Math.max(0, height - HEAD)
   const sight = rowsInSight(total, ROW, top, view)
   const rows = useRows(query, sight.first, sight.last)
@@ -92,12 +93,7 @@ export function Table({ query, total, step, onSort }: Props) {
               row={row}
               top={sight.topOf(index)}
               isAt={index === at}
-              isChosen={
-                row !== undefined &&
-                node?.name === row.node &&
-                node.graph === row.graph &&
-                node.rank === row.rank
-              }
+              isChosen={row !== undefined && isSelected(row)}
               onClick={() => setAt(index)}
             />
           )
