@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_stage import until
 from running import running_server
 
 import tensight
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SCRIPT = """\
 import sys
 import torch
@@ -60,9 +61,14 @@ def two_ranks(folder: Path, *arguments: str, capture: str = "modules") -> Iterat
             "TENSIGHT_BREAK_AT_START": "1",
         }
         environment = {**inherited, **chosen, "TENSIGHT_CAPTURE": capture, "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen([sys.executable, "-m", *started, *arguments], cwd=folder, env=environment) as process:
+        with (
+            (folder / "stderr").open("w") as stderr,
+            subprocess.Popen(
+                [sys.executable, "-m", *started, *arguments], cwd=folder, env=environment, stderr=stderr
+            ) as process,
+        ):
             try:
-                session = connection.wait_for_session(PATIENCE_S)
+                session = connection.wait_for_session(PATIENCE_S, name="train")
                 for event in session.events(timeout_s=PATIENCE_S):
                     if event.kind in ("state", "rank") and len(session.summary.ranks) == 2:
                         break
@@ -75,6 +81,12 @@ def two_ranks(folder: Path, *arguments: str, capture: str = "modules") -> Iterat
             finally:
                 # A test that failed would wait for it. It ends its ranks.
                 process.terminate()
+
+
+def said(folder: Path, beginning: str) -> list[str]:
+    """Return the lines of the debugger on the stderr of both ranks that begin in some way."""
+    lines = (line.removeprefix("tensight: ") for line in (folder / "stderr").read_text().splitlines())
+    return [line for line in lines if line.startswith(beginning)]
 
 
 def test_ranks_of_one_run_are_one_session(tmp_path: Path) -> None:
@@ -95,6 +107,14 @@ def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_t
             (1, State.PAUSED, 4, ""),
         }
         assert {hit.rank for hit in session.hits() if hit.type == "addmm"} == {1}
+        stops = until(
+            lambda: said(tmp_path, "rank 1: stopped after step 4"), "one of the ranks says why they wait", PATIENCE_S
+        )
+        assert len(stops) == 1
+        assert stops[0].startswith("rank 1: stopped after step 4 by tensor_overflow on ")
+        assert "NaN came in at step 4 in input0" in stops[0]
+        assert len(said(tmp_path, "attached to the debug server; the training can be watched at http://")) == 1
+        assert not said(tmp_path, "stopped after")
         session.delete_watchpoints(*session.watchpoints())
 
 

@@ -6,15 +6,24 @@ import io
 import os
 import sys
 from contextlib import contextmanager, redirect_stderr, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_stage import PATIENCE_S, until
 from tqdm import tqdm
+from training_process import TrainingProcess
 
 from tensight.agents import notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from running import RunningServer
+
+    from tensight.client import Server, Session
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +95,50 @@ def test_who_wants_quiet_hears_of_trouble_only(capsys: pytest.CaptureFixture[str
     finally:
         logger.setLevel(level)
     assert capsys.readouterr().err.splitlines() == ["tensight: goes on", "tensight: no debug server"]
+
+
+SICK = """
+from numpy_training import *
+debugger = NumpyDebugger(Network(nan_at=3), AgentSettings.from_environment(connect_within_s=30.0))
+debugger.attach()
+debugger.train(5)
+"""
+
+
+@pytest.mark.parametrize("quiet", ["", "1"])
+def test_a_person_at_the_terminal_reads_where_the_training_can_be_watched_why_it_stops_and_that_it_goes_on(
+    agent_server: RunningServer, person: Server, tmp_path: Path, quiet: str
+) -> None:
+    host, _, port = str(agent_server.debugger).rpartition(":")
+    (tmp_path / f"sick{quiet}.py").write_text(SICK)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+        "TENSIGHT_DEBUGGER_HOST": host,
+        "TENSIGHT_DEBUGGER_PORT": port,
+        "TENSIGHT_RECOMMENDED": "1",
+        "TENSIGHT_QUIET": quiet,
+    }
+    with TrainingProcess([sys.executable, f"sick{quiet}.py"], tmp_path, environment=environment) as run:
+        session = person.wait_for_session(PATIENCE_S, name=f"sick{quiet}")
+        assert session.wait(PATIENCE_S).step == 3
+        expected = [] if quiet else expected_lines(session, f"{agent_server.url}/?run={session.id}")
+        written = tmp_path / "training.stderr"
+        until(lambda: len(written.read_text().splitlines()) >= len(expected), "the stop is told")
+        session.delete_watchpoints()
+        session.continue_()
+        outcome = run.outcome()
+    assert (outcome.code, outcome.errors) == (0, [])
+    assert outcome.notices == [*expected, *([] if quiet else ["tensight: the training goes on"])]
+
+
+def expected_lines(session: Session, page: str) -> list[str]:
+    """Return what is written when the training attaches and stops, from what a person is shown."""
+    (origin, *_), hits = session.origins(), list(session.hits())
+    first, tensors = hits[0].tensors[0].hits[0].condition, session.summary.hits
+    assert origin.line
+    return [
+        f"tensight: attached to the debug server; the training can be watched at {page}",
+        f"tensight: stopped after step 3 by {first} on {tensors} tensors: {origin.sentence}",
+        f"tensight: {origin.line.file}:{origin.line.lines}; the training waits at {page}",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -10,6 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Self
+
+
+ORDINARY = re.compile(
+    r"^tensight: (attached to the debug server|stopped |the training goes on( to |$)|terminated from the debug server)"
+    r"|the training waits at http"
+)
 
 
 @dataclass
@@ -31,6 +40,11 @@ class Outcome:
     output: list[str]
     errors: list[str]
     notices: list[str]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the debugger has said but for what happens in its ordinary course."""
+        return [line for line in self.notices if not ORDINARY.search(line)]
 
     def own(self) -> tuple[int, list[str], list[str]]:
         """What the training itself did and said."""
@@ -75,6 +89,9 @@ class TrainingProcess:
         assert self.process.stdin
         assert self.process.stdout
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()

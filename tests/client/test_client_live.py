@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -70,6 +70,38 @@ def test_a_script_waits_for_a_training_that_starts_later(live_server: RunningSer
         assert (record.state, record.step, record.capabilities.live) == (State.PAUSED, 0, True)
         session.terminate()
         assert training.finish() == 0
+
+
+def test_a_script_that_waits_gets_the_training_that_attaches_next_not_one_that_is_there(
+    live_server: RunningServer, server: Server, attach: Callable[..., tuple[Training, Session]]
+) -> None:
+    _, earlier = attach()
+    with pytest.raises(
+        WaitError, match=rf"{earlier.id} \({earlier.name}, paused\): server\.session\(NAME\) returns one"
+    ):
+        server.wait_for_session(0.1)
+    assert server.wait_for_session(60, name=earlier.name).id == earlier.id
+    found: list[Session] = []
+    begun = threading.Event()
+
+    def wait() -> None:
+        with tensight.connect(live_server.url) as own:
+            records = own._records
+
+            def look() -> Any:
+                known = records()
+                begun.set()
+                return known
+
+            own._records = look  # type: ignore[method-assign]
+            found.append(own.wait_for_session(60))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    begun.wait(60)
+    _, later = attach()
+    waiting.join(60)
+    assert [session.id for session in found] == [later.id]
 
 
 def test_a_script_runs_a_training_step_by_step_to_its_end(attach: Callable[..., tuple[Training, Session]]) -> None:

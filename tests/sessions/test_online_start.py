@@ -155,6 +155,16 @@ def test_an_agents_session_is_called_after_its_script(on_stage: Play) -> None:
     on_stage(scene)
 
 
+def test_runs_of_one_name_are_told_apart_and_processes_of_one_run_are_together(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = await stage.agent(job="train\n4711-node1", rank=0, world_size=2).attach()
+        assert await stage.agent(job="train\n4711-node1", rank=1, world_size=2).attach() is first
+        second = await stage.agent(job="train\n4712-node1").attach()
+        assert (first.name, second.name) == ("train", "train-2")
+
+    on_stage(scene)
+
+
 def test_a_hit_stops_it_for_good(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent = stage.agent(abilities=FREE, run_at_start=True)

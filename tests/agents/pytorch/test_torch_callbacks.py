@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training_process import TrainingProcess
 from transformers import Trainer as TransformersTrainer
 from transformers import TrainingArguments
 
@@ -242,6 +244,50 @@ def test_lightning_stops_where_a_watchpoint_hits(torch_server: RunningServer, tm
     # Who has made what comes from outside nobody knows; that its line is the one that reads it is said.
     assert origin.arrived
     assert origin.sentence.endswith(f"; it is read by line {origin.line.line} of {Path(__file__).name}")
+
+
+LIGHTNING_SCRIPT = """
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch.utils.data import DataLoader, TensorDataset
+import tensight.torch
+
+class Sick(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, number):
+        return torch.log(self.layer(batch[0]) - 100 * (number == 2)).sum() if number else self.layer(batch[0]).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+callbacks = [tensight.torch.LightningDebugger(recommended=True)]
+quiet = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
+trainer = Trainer(accelerator="cpu", max_epochs=1, callbacks=callbacks, **quiet)
+trainer.fit(Sick(), DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4))
+print("trained to the end")
+"""
+
+
+def test_lightning_ends_at_a_stop_when_it_is_told_to(torch_server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "sick_lightning.py").write_text(LIGHTNING_SCRIPT)
+    host, _, port = str(torch_server.debugger).rpartition(":")
+    environment = {**os.environ, "TENSIGHT_DEBUGGER_HOST": host, "TENSIGHT_DEBUGGER_PORT": port}
+    command = [sys.executable, "sick_lightning.py"]
+    with (
+        TrainingProcess(command, tmp_path, environment=environment) as run,
+        tensight.connect(torch_server.url) as person,
+    ):
+        session = person.wait_for_session(PATIENCE_S, name="sick_lightning")
+        assert session.wait(PATIENCE_S).state is State.PAUSED
+        run.process.terminate()
+        outcome = run.outcome()
+        assert session.wait(PATIENCE_S).state.has_ended
+    assert "trained to the end" not in outcome.output
+    assert any("Received SIGTERM" in line for line in outcome.errors)
+    assert outcome.complaints == ["tensight: SIGTERM: the training goes on to its end, and is not stopped any more"]
 
 
 def lines_of(function: Any) -> tuple[range, int]:

@@ -40,7 +40,7 @@ def test_workers_are_left_alone_and_processes_that_train_are_debugged(
     ended_by = "the training was ended by ValueError: after the last step"
     assert sessions == [(State.FINISHED, 4, ""), (State.FINISHED, 4, ended_by)]
     told = [line for line in ended.stderr.splitlines() if line.startswith("tensight:")]
-    attached = [line for line in told if "the training is attached" in line]
+    attached = [line for line in told if "attached to the debug server" in line]
     # A worker of the pool and one of the executor train.
     unattached = [line for line in told if "workers are not debugged, unless they ask for it" in line]
     assert (len(attached), len(unattached), len(told)) == (2, 2, 4), ended.stderr

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tensight.errors import TensightError
+from tensight.graph import TensorAddress
 from tensight.sessions.online.run_control import NextNode, PreviousNode, RunToNode, Steps
 from tensight.sessions.records import State
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 STANDS_S = 0.5
 """A stop that a program ends sooner is none that a person waits for."""
+
+ARRIVED_WITHIN_S = 5.0
+"""Ranks that are still under way when the first one stands are waited for so long."""
 
 HITS_EVERY_S = 1.0
 """Stops at hits are told at once, at most so often; others when the training stands."""
@@ -44,7 +48,7 @@ class Terminal:
         self._session = session
         self._speaker: TrainingProcess | None = None
         self._stop = 0
-        self._is_due = self._has_hits = False
+        self._is_telling = self._has_hits = False
         self._told_s = -HITS_EVERY_S
         self._timer: asyncio.TimerHandle | None = None
 
@@ -62,21 +66,27 @@ class Terminal:
     def stopped(self) -> None:
         """Note that nothing runs; the training may stand already."""
         session = self._session
-        if self._is_due or self._speaker is not None or session.settings.page is None:
+        if self._is_telling or self._speaker is not None or session.settings.page is None:
             return
         if not any(map(_stands, session.live)):
             return
-        self._is_due = True
-        at_once = self._has_hits and session.state is State.PAUSED and time.monotonic() >= self._told_s + HITS_EVERY_S
-        wait_s = 0.0 if at_once else STANDS_S
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._tell_later, self._stop)
+        wait_s = ARRIVED_WITHIN_S
+        if session.state is State.PAUSED:
+            at_once = self._has_hits and time.monotonic() >= self._told_s + HITS_EVERY_S
+            wait_s = 0.0 if at_once else STANDS_S
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() > loop.time() + wait_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = loop.call_later(wait_s, self._tell_later, self._stop)
 
     def goes_on(self, run: Run) -> None:
         """Note that a run begins."""
         if not run.trains:
             return
         self._stop += 1
-        self._is_due = self._has_hits = False
+        self._is_telling = self._has_hits = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -92,6 +102,8 @@ class Terminal:
     # --- a stop ---
 
     def _tell_later(self, stop: int) -> None:
+        self._timer = None
+        self._is_telling = True
         self._session.later(self._tell(stop))
 
     async def _tell(self, stop: int) -> None:
@@ -103,10 +115,14 @@ class Terminal:
         standing = {process.rank: process for process in session.live if _stands(process)}
         if stop != self._stop:
             return
-        self._is_due = False
+        self._is_telling = False
         if not standing:
             return
-        told = first.rank if first is not None else min(standing)
+        told = min(standing)
+        if origin is not None:
+            told = TensorAddress.parse(origin.address).rank
+        elif first is not None:
+            told = first.rank
         speaker = self._speaker = standing.get(told) or standing[min(standing)]
         self._told_s = time.monotonic()
         waits = f"the training waits at {self._page(speaker)}"
