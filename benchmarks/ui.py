@@ -164,7 +164,7 @@ def dumps(**write: Callable[[Path], object]) -> Iterator[RunningServer]:
 def opened(server: RunningServer, dump: str, step: int = 0) -> str:
     """Open a dump, and return the id of the session."""
     with tensight.connect(server.url) as person:
-        session = person.open(dump, PATIENCE_S)
+        session = person.open(dump, PATIENCE_S, resume=True)
         session.watch_recommended(accept=False)
         if step:
             session.go_to(step)

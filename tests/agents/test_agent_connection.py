@@ -137,7 +137,7 @@ def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_ope
             (dump,) = person.dumps()
             assert (dump.name, dump.title) == ("runs/1", "cut short")
             for _ in range(2):
-                opened = person.open(dump.name)
+                opened = person.open(dump.name, resume=True)
                 opened.wait(30)
                 assert (opened.name, opened.summary.total_steps) == ("cut short", 1)
                 opened.go_to(1)

@@ -35,11 +35,6 @@ def server(dump_server: RunningServer) -> Iterator[Server]:
 
 @pytest.fixture
 def session(server: Server) -> Iterator[Session]:
-    """The sick network's dump, just opened; without watchpoints of earlier tests."""
-    opened = server.open(SICK)
-    opened.delete_watchpoints()
-    opened.close()
-    opened = server.open(SICK)
-    yield opened
-    if opened.id in [each.id for each in server.sessions()]:
-        opened.close()
+    """The sick network's dump, just opened, for the test alone."""
+    with server.open(SICK) as opened:
+        yield opened

@@ -48,8 +48,6 @@ def test_everything_public_is_documented_with_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
     session = server.open(SICK)
-    session.delete_watchpoints()
-    session.go_to(0).wait(60)
     known = {
         "tensight": tensight,
         "server": server,

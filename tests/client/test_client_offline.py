@@ -44,14 +44,16 @@ def on_disk(dump: Path, node: str, iteration: int) -> np.ndarray[Any, Any]:
 
 def test_the_server_lists_dumps_and_what_opening_one_makes_of_it(server: Server, session: Session) -> None:
     (dump,) = [dump for dump in server.dumps() if dump.name == SICK]
-    assert (dump.ranks, dump.session, dump.problem) == ((0,), session.id, "")
+    assert (dump.ranks, dump.session, dump.problem) == ((0,), None, "")
     assert [each.id for each in server.sessions()] == [session.id]
 
 
 def test_a_dump_that_is_open_already_is_the_same_session(server: Server, session: Session) -> None:
-    assert server.open(SICK).id == session.id
-    assert server.session().id == session.id
-    assert server.session(session.id).id == server.session(SICK).id == session.id
+    shared = server.open(SICK, resume=True)
+    assert server.open(SICK, resume=True).id == shared.id != session.id
+    assert server.session().id == shared.id
+    assert server.session(shared.id).id == server.session(SICK).id == shared.id
+    shared.close()
 
 
 def test_a_dump_or_session_that_does_not_exist_is_refused_in_words(server: Server, session: Session) -> None:
@@ -64,9 +66,10 @@ def test_a_dump_or_session_that_does_not_exist_is_refused_in_words(server: Serve
 def test_more_dumps_than_allowed_cannot_be_open(
     server: Server, session: Session, dump_200: Path, dump_200_second: Path, dump_210_second: Path
 ) -> None:
-    others = [server.open(dump.name) for dump in (dump_200, dump_200_second)]
+    others = [server.open(dump.name, resume=True) for dump in (dump_200, dump_200_second)]
+    others.append(server.open(SICK, resume=True))
     with pytest.raises(LimitError):
-        server.open(dump_210_second.name)
+        server.open(dump_210_second.name, resume=True)
     with pytest.raises(InputError, match="3 sessions; name one"):
         server.session()
     for other in others:

@@ -33,9 +33,9 @@ def test_debug_pytorch(follow: Follow) -> None:
         walk.begin_cell()
         walk.run("tensight run --break-at-start train.py --fault-at 5", leave=True)
         assert "came in at step 5" in walk.end_cell()
+        assert "No anomaly found" in walk.terminal()
         walk.terminal()
-        walk.terminal()
-        walk.cell()
+        assert "torch" in walk.cell("of the recording")
         assert "Bit-identical" in walk.terminal()
 
 

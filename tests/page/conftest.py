@@ -109,10 +109,10 @@ def transformer(page_server: RunningServer, tmp_path_factory: pytest.TempPathFac
 def dump_run(page_server: RunningServer) -> Iterator[str]:
     """Id of the session in which the dump of the sick network is open, without watchpoints of earlier tests."""
     with tensight.connect(page_server.url) as server:
-        session = server.open(SICK)
+        session = server.open(SICK, resume=True)
         session.delete_watchpoints()
         session.close()
-        run = server.open(SICK).id
+        run = server.open(SICK, resume=True).id
         yield run
         if run in [each.id for each in server.sessions()]:
             server.session(run).close()

@@ -121,7 +121,7 @@ def main() -> None:
             session.watch_recommended()
             session.continue_()
             session.wait(WITHIN_S)
-            offline = person.open("sick-2.10.0")
+            offline = person.open("sick-2.10.0", resume=True)
             offline.watch_recommended()
             offline.continue_()
             offline.wait(WITHIN_S)

@@ -45,7 +45,7 @@ CUT_OFF = """() => {
 def hit_dump(page_server: RunningServer) -> Iterator[Session]:
     """The dump of the sick network at the step with the first infinity."""
     with tensight.connect(page_server.url) as server:
-        session = server.open("sick-2.10.0")
+        session = server.open("sick-2.10.0", resume=True)
         session.delete_watchpoints()
         session.watch("tensor_overflow")
         session.continue_()

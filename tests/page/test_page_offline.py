@@ -53,10 +53,10 @@ def opened(person: Server) -> Iterator[Callable[[str], Session]]:
     sessions = []
 
     def open_(name: str) -> Session:
-        session = person.open(name)
+        session = person.open(name, resume=True)
         session.delete_watchpoints()
         session.close()
-        sessions.append(person.open(name))
+        sessions.append(person.open(name, resume=True))
         return sessions[-1]
 
     yield open_

@@ -28,6 +28,7 @@ OPERATIONS = {
     "list_sessions": "GET /sessions",
     "open_dump": "POST /sessions",
     "get_session": "GET /sessions/{session_id}",
+    "hold_session": "GET /sessions/{session_id}/hold",
     "close_session": "DELETE /sessions/{session_id}",
     "send_command": "POST /sessions/{session_id}/command",
     "list_session_conditions": "GET /sessions/{session_id}/conditions",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import ssl
 import time
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -18,6 +20,8 @@ from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tensight.client.hold import Hold
 
 API = "/api/v1"
 TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of the variable that holds it
@@ -56,6 +60,8 @@ class Connection:
     ----------
     url : str
         Without a slash at the end.
+    hold : Hold or None
+        Of the session for which alone this connection is.
 
     Raises
     ------
@@ -67,6 +73,7 @@ class Connection:
         self, url: str, token: str | None = None, *, verify: Verify = True, certificate: Certificate | None = None
     ) -> None:
         self.url, host = _clean(url)
+        self.hold: Hold | None = None
         self._token_from = "token=…" if token is not None else f"the variable {TOKEN_VARIABLE}"
         token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
         headers = {"User-Agent": f"tensight/{__version__}"}
@@ -89,6 +96,14 @@ class Connection:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def of_session(self, hold: Hold) -> Connection:
+        """Return the same connection for the session that is held: it is let go when nothing refers to this object."""
+        own = copy.copy(self)
+        own.hold = hold
+        # At the end of the process the hold closes the session itself.
+        weakref.finalize(own, hold.let_go).atexit = False
+        return own
 
     def get(self, kind: type[T], path: str, /, *, retries: int = len(RETRY_AFTER_S), **parameters: Any) -> T:
         """Ask for a record, or for a list of records; parameters that are None are left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from tensight.client.connection import Certificate, Connection, Verify
 from tensight.client.errors import WaitError
 from tensight.client.events import Events
+from tensight.client.hold import Hold
 from tensight.client.looks import DUMPS, session_html
 from tensight.client.rows import Rows
 from tensight.client.session import Session
@@ -61,6 +63,7 @@ class Server:
     ) -> None:
         address = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
         self._connection = Connection(address, token, verify=verify, certificate=certificate)
+        self._holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         try:
             self._greeting = self._connection.get(_Greeting, "/server")
         except BaseException:
@@ -124,8 +127,12 @@ class Server:
         """
         return Rows.of(self._connection.get(list[DumpRecord], "/dumps", refresh=refresh), DUMPS)
 
-    def open(self, dump: str | DumpRecord, timeout_s: float | None = None) -> Session:
-        """Open a dump, or return the session that has it open already, as soon as its graphs have been read.
+    def open(self, dump: str | DumpRecord, timeout_s: float | None = None, *, resume: bool = False) -> Session:
+        """Open a dump, as soon as its graphs have been read.
+
+        The session is the script's own: it begins at step 0 and without watchpoints, and changes nothing that a person
+        at the page sees of the same dump. It is closed with the script, with a ``with`` block over it or the server, or
+        when nothing refers to it any more. A training that is being recorded has one session for all.
 
         Parameters
         ----------
@@ -133,6 +140,9 @@ class Server:
             Its name in `dumps`.
         timeout_s : float, optional
             Seconds; by default for ever. A large dump takes a while.
+        resume : bool
+            Join the session in which people have the dump open, at the step where it stands; if there is none, open one
+            for all, with the watchpoints that were kept of earlier ones. It stays when the script ends.
 
         Raises
         ------
@@ -141,9 +151,9 @@ class Server:
         DumpError
             It cannot be read; the message says why.
         WaitError
-            It is still being read after that time, and goes on being read.
+            It is still being read after that time; with `resume` it goes on being read.
         LimitError
-            As many dumps as the server allows are open; close one.
+            As many dumps, or sessions of scripts, as the server allows are open; close one.
 
         Examples
         --------
@@ -151,12 +161,21 @@ class Server:
         '2.10.0'
         """
         name = dump.name if isinstance(dump, DumpRecord) else dump
-        record = self._connection.send(SessionRecord, "POST", "/sessions", {"dump": name})
-        session = Session(self._connection, record)
-        record = session.wait(timeout_s)
-        if record.state is State.FAILED:
-            raise DumpError(f"{name}: {record.message}")
+        record = self._connection.send(SessionRecord, "POST", "/sessions", {"dump": name, "fresh": not resume})
+        session = self._held(record) if record.fresh else Session(self._connection, record)
+        try:
+            record = session.wait(timeout_s)
+            if record.state is State.FAILED:
+                raise DumpError(f"{name}: {record.message}")
+        except BaseException:
+            session.__exit__()
+            raise
         return session
+
+    def _held(self, record: SessionRecord) -> Session:
+        hold = Hold(self._connection, record.id)
+        self._holds.add(hold)
+        return Session(self._connection.of_session(hold), record)
 
     def sessions(self) -> list[Session]:
         """Return all sessions, the oldest first.
@@ -174,7 +193,8 @@ class Server:
         Parameters
         ----------
         which : str, optional
-            Of several sessions with one name, the newest that has not ended is meant.
+            Of several sessions with one name, the newest that has not ended is meant. One that a script has opened for
+            itself is meant by its id only.
 
         Raises
         ------
@@ -185,17 +205,18 @@ class Server:
 
         Examples
         --------
-        >>> server.session("sick-2.10.0").id == session.id
-        True
+        >>> server.session(session.id).name
+        'sick-2.10.0'
         """
         records = self._records()
         if which is None:
-            found = [record for record in records if not record.state.has_ended] or records
+            shared = [record for record in records if not record.fresh] or records
+            found = [record for record in shared if not record.state.has_ended] or shared
             if len(found) > 1:
                 raise InputError(f"there are {len(found)} sessions; name one: {_names(found)}")
         else:
             found = [record for record in records if record.id == which] or sorted(
-                (record for record in records if record.name == which),
+                (record for record in records if record.name == which and not record.fresh),
                 key=lambda record: (record.state.has_ended, -record.created),
             )
         if not found:
@@ -263,7 +284,7 @@ class Server:
         return Events(self._connection, "/events", after, timeout_s, ends=False)
 
     def close(self) -> None:
-        """Close the connections of this client; sessions on the server stay as they are.
+        """Close the connections of this client, and the sessions that it opened for itself; others stay as they are.
 
         Examples
         --------
@@ -271,6 +292,8 @@ class Server:
         ...     len(other.sessions())
         1
         """
+        for hold in list(self._holds):
+            hold.close()
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from tensight.client.events import Events
 from tensight.client.graph_reading import GraphReading, address_of
@@ -23,6 +24,9 @@ from tensight.sessions.records import (
     StatisticsRow,
     TensorRecord,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<step>@[0-9]{1,18})?", re.DOTALL)
 
@@ -201,11 +205,22 @@ class Session(Running, Watching, GraphReading):
     def close(self) -> None:
         """Close the session: a dump is no longer open, a run that has ended is no longer listed.
 
+        One that was opened fresh is closed by itself, too: at the end of a ``with`` block over it or its server, of the
+        script, or when nothing refers to it any more.
+
         Examples
         --------
         >>> session.close()
         """
         self._connection.tell("DELETE", self._path())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session if `Server.open` opened it for this script alone; one that others may use stays."""
+        if self._connection.hold is not None:
+            self._connection.hold.close()
 
     def _shown(self, step: int | None) -> int:
         return self.summary.step if step is None else step

@@ -95,6 +95,17 @@ class EventStreams:
         with self._place():
             return await self._unless_gone(log.wait_after(after, wait_s, limit), request) or log.after(after, limit)
 
+    async def wait(self, request: Request, happened: asyncio.Event, wait_s: float) -> None:
+        """Wait until something has happened, the other side leaves, or a time is over.
+
+        Raises
+        ------
+        LimitError
+            As many as allowed are waiting, or following, already.
+        """
+        with self._place():
+            await self._unless_gone(_within(happened, wait_s), request)
+
     async def follow(self, websocket: WebSocket, log: EventLog, after: int, *, until_closed: bool) -> None:
         """Send a WebSocket the events after a number, each as one JSON text, until it leaves.
 
@@ -175,6 +186,11 @@ class EventStreams:
             if len(texts) > _TEXTS_KEPT:
                 texts.popitem(last=False)
         return text
+
+
+async def _within(happened: asyncio.Event, wait_s: float) -> None:
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(happened.wait(), wait_s)
 
 
 async def _gone(connection: HTTPConnection) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
     from tensight.sessions.graph_steps import GraphSteps
     from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.lease import Lease
     from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.recorded_run import RecordedRun
     from tensight.sessions.records import (
@@ -70,6 +71,8 @@ class DumpSession(Session):
         What an online session kept beside the dump. The session then has the name, and so the watchpoints, of the job.
     cache_dir : path, optional
         Where statistics are kept; by default as for the command line.
+    lease : Lease, optional
+        Of a script, for which the session was opened: it has no watchpoints of earlier sessions and keeps none.
 
     Attributes
     ----------
@@ -77,6 +80,7 @@ class DumpSession(Session):
         The name under which the dump is listed.
     metadata : DumpMetadata
     framework : str
+    lease : Lease or None
     """
 
     def __init__(
@@ -90,8 +94,10 @@ class DumpSession(Session):
         most_drawn_nodes: int = 100_000,
         run: RecordedRun | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.dump_name = name
+        self.lease = lease
         self.metadata = dump.metadata
         self.framework = ("" if run is None else run.framework) or self.metadata.framework
         self._run = run
@@ -115,7 +121,7 @@ class DumpSession(Session):
         super().__init__(
             session_id,
             name if run is None else run.name,
-            workspace=workspace,
+            workspace=workspace if lease is None else None,
             platform=platform,
             most_drawn_nodes=most_drawn_nodes,
         )
@@ -206,6 +212,8 @@ class DumpSession(Session):
         if self._state is State.TERMINATED:
             return
         self._state, self._message = State.TERMINATED, reason
+        if self.lease is not None:
+            self.lease.ended.set()
         self._stop.set()
         self._thread.close()
         task, self._task = self._task, None

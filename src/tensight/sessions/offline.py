@@ -100,6 +100,7 @@ class OfflineSession(DumpSession):
             recommended_offered=self.watchpoint_list.recommended_offered,
             last_event=self.events.last,
             dump=self.dump_name,
+            fresh=self.lease is not None,
         )
 
     def _hints(self) -> str:

@@ -10,6 +10,7 @@ from tensight.dumps import open_dump
 from tensight.sessions.discovery import Discovery
 from tensight.sessions.errors import LimitError, NotFoundError
 from tensight.sessions.events import EventLog
+from tensight.sessions.lease import Lease
 from tensight.sessions.offline import OfflineSession
 from tensight.sessions.recorded_run import RecordedRun
 from tensight.sessions.records import DumpRecord, State
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tensight.sessions.workspace import Workspace
 
 _A_WHILE_S = 3600.0
+_LOOK_EVERY_S = 5.0
+_FRESH_FOR_EACH = 4
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +57,7 @@ class Sessions:
     mem_limit_mb : int
         Megabytes (2**20 bytes) that all open dumps together may take; `ValueMemory` says for what.
     max_offline : int
-        How many dumps may be open at once.
+        How many dumps people may have open at once, and a quarter of how many sessions of scripts there may be.
     max_sessions : int
         How many sessions there may be in all.
     most_drawn_nodes : int
@@ -95,6 +98,7 @@ class Sessions:
         self._opening = asyncio.Lock()
         self._sessions: dict[str, Session] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
+        self._leases: dict[str, asyncio.Task[None]] = {}
 
     # --- the sessions ---
 
@@ -107,6 +111,8 @@ class Sessions:
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFoundError(f"there is no session {session_id[:80]!r}; list the sessions to see which there are")
+        if session.lease is not None:
+            session.lease.use()
         return session
 
     def add(self, session: Session) -> None:
@@ -121,6 +127,8 @@ class Sessions:
         """No longer list a session, which its owner has closed; unknown ids are ignored."""
         if self._sessions.pop(session_id, None) is not None:
             self._followers.pop(session_id).cancel()
+            if session_id in self._leases:
+                self._leases.pop(session_id).cancel()
             self.events.append("closed", session=session_id, reason=reason)
 
     async def close(self, session_id: str, reason: str = "closed by a person") -> None:
@@ -161,10 +169,17 @@ class Sessions:
         """Return the dumps that can be opened, by name; `refresh` looks at the disk even if that was done just now."""
         return [self._dump_record(found) for found in await self._discovery.dumps(refresh)]
 
-    async def open_dump(self, name: str) -> Session:
+    async def open_dump(self, name: str, *, fresh: bool = False) -> Session:
         """Open a dump, or return the session that has it open.
 
         A run that is being recorded is open in the session of its training.
+
+        Parameters
+        ----------
+        name : str
+        fresh : bool
+            A session of its own, for a script, beside those that have the dump open: at step 0 and without the
+            watchpoints of earlier sessions, none of which it changes. It is closed when nobody needs it; see `Lease`.
 
         Raises
         ------
@@ -178,17 +193,36 @@ class Sessions:
         async with self._opening:
             found = await self._discovery.find(name)
             open_one = self._session_of(found)
-            if open_one is not None and open_one.state is not State.FAILED:
-                return open_one
-            if open_one is not None:
+            if open_one is not None and not (fresh and isinstance(open_one, OfflineSession)):
+                if open_one.state is not State.FAILED:
+                    return open_one
                 await self.close(open_one.id, "opened again")
-            self._require_room()
-            session = await asyncio.to_thread(self._offline_session, found)
+            if fresh:
+                await self._close_what_is_left()
+            self._require_room(fresh=fresh)
+            lease = Lease() if fresh else None
+            session = await asyncio.to_thread(self._offline_session, found, lease)
             self.add(session)
+            if lease is not None:
+                watching = self._close_when_left(session, lease)
+                self._leases[session.id] = asyncio.get_running_loop().create_task(watching)
             session.begin()
             return session
 
-    def _offline_session(self, found: FoundDump) -> OfflineSession:
+    async def _close_when_left(self, session: OfflineSession, lease: Lease) -> None:
+        """Close the session of a script that nobody needs any more."""
+        while lease.left_s > 0:
+            await asyncio.sleep(min(lease.left_s, _LOOK_EVERY_S))
+        if session.id in self._sessions:
+            await self.close(session.id, "its script has ended")
+
+    async def _close_what_is_left(self) -> None:
+        """Close the sessions of scripts that are gone, without waiting for whether they come again."""
+        for session in self._offline():
+            if session.lease is not None and not session.lease.is_held:
+                await self.close(session.id, "its script has ended")
+
+    def _offline_session(self, found: FoundDump, lease: Lease | None) -> OfflineSession:
         return OfflineSession(
             self._workspace.next_session_id(),
             found.name,
@@ -196,6 +230,7 @@ class Sessions:
             workspace=self._workspace,
             memory=self._memory,
             most_drawn_nodes=self._most_drawn_nodes,
+            lease=lease,
             run=RecordedRun(self._workspace, found.run, is_left=found.run not in self._sessions) if found.run else None,
         )
 
@@ -217,20 +252,21 @@ class Sessions:
         recording = self._sessions.get(found.run)
         if recording is not None and not recording.state.has_ended:
             return recording
-        return next((one for one in self._offline() if one.dump_name == found.name), None)
+        return next((one for one in self._offline() if one.dump_name == found.name and one.lease is None), None)
 
     def _offline(self) -> list[OfflineSession]:
         return [session for session in self._sessions.values() if isinstance(session, OfflineSession)]
 
-    def _require_room(self) -> None:
+    def _require_room(self, *, fresh: bool) -> None:
         if len(self._sessions) >= self._max_sessions:
             raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
-        offline = self._offline()
-        if len(offline) >= self._max_offline:
-            listed = ", ".join(f"{session.id} ({session.name})" for session in offline[:20])
+        open_ones = [one for one in self._offline() if (one.lease is not None) == fresh]
+        if len(open_ones) >= self._max_offline * (_FRESH_FOR_EACH if fresh else 1):
+            listed = ", ".join(f"{session.id} ({session.name})" for session in open_ones[:20])
+            what = "sessions of scripts" if fresh else "dumps"
             raise LimitError(
-                f"{len(offline)} dumps are open, which is all that --max-offline-debugger-session-num allows; "
-                f"close one of these sessions first: {listed}"
+                f"{len(open_ones)} {what} are open, which is all that --max-offline-debugger-session-num "
+                f"{self._max_offline} allows; close one of these sessions first: {listed}"
             )
 
 

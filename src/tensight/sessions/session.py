@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tensight.errors import TensightError
     from tensight.graph import Graph, Node, TensorAddress
     from tensight.sessions.graph_views import TreeView
+    from tensight.sessions.lease import Lease
     from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.programs import Program
     from tensight.sessions.records import (
@@ -729,6 +730,9 @@ class Session(ABC):
         live = self.capabilities().live
         own = self.checks_own_conditions
         return unavailable_because(condition, platform=self.platform, live=live, step=self.step, own=own)
+
+    lease: Lease | None = None
+    """Who needs the session, if it was opened for a script."""
 
     @property
     def has_agent(self) -> bool:

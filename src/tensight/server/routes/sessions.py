@@ -78,6 +78,10 @@ class OpenDump(Record):
 
     dump: str = Field(min_length=1, max_length=LONGEST_NAME)
     """Its `name` in the list of dumps."""
+    fresh: bool = False
+    """A session of its own, for a script: at step 0, without watchpoints of earlier sessions, and its own are not kept.
+    It is closed 10 s after the last who held it has left, or, if nobody ever held it, after 10 minutes in which nothing
+    was asked of it."""
 
 
 @router.get("/server", response_model=ServerRecord, summary="Describe the server")
@@ -155,8 +159,8 @@ async def list_sessions(context: Context) -> JsonResponse:
     responses=CHANGE_ERRORS | documented(NotFoundError, LimitError, DumpError, StorageError, StateError),
 )
 async def open_dump(context: Context, dump: OpenDump) -> JsonResponse:
-    """Open a dump or a recorded run as a session; one that is open already keeps its session."""
-    session = await context.sessions.open_dump(dump.dump)
+    """Open a dump or a recorded run as a session; one that is open already keeps it, unless a fresh one is wanted."""
+    session = await context.sessions.open_dump(dump.dump, fresh=dump.fresh)
     return await json_response(session.record(), 201)
 
 
@@ -169,6 +173,29 @@ async def open_dump(context: Context, dump: OpenDump) -> JsonResponse:
 async def get_session(session: CurrentSession) -> JsonResponse:
     """Return what is known of a session at a glance, and what can be done in it now."""
     return await json_response(session.record())
+
+
+@router.get(
+    "/sessions/{session_id}/hold",
+    status_code=204,
+    summary="Hold a session",
+    responses=documented(NotFoundError, StateError, LimitError),
+)
+async def hold_session(
+    context: Context,
+    session: CurrentSession,
+    request: Request,
+    wait_s: Annotated[
+        float, Query(ge=0, le=LONGEST_WAIT_S, description="Seconds after which it answers.", examples=[0])
+    ] = LONGEST_WAIT_S,
+) -> Response:
+    """Keep a session that was opened fresh open until this answers, or the connection breaks; then ask again."""
+    lease = session.lease
+    if lease is None:
+        raise StateError("only a session that was opened fresh needs to be held; others stay until they are closed")
+    with lease.held():
+        await context.streams.wait(request, lease.ended, wait_s)
+    return Response(status_code=204)
 
 
 @router.delete(

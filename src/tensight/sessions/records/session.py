@@ -143,6 +143,8 @@ class SessionRecord(Record):
     """Number of the newest event."""
     dump: str = ""
     """Name under which `DumpRecord` lists the run; empty if nothing is on disk."""
+    fresh: bool = False
+    """A script opened it for itself: it began without watchpoints, keeps none, and is closed when the script ends."""
 
 
 class DumpRecord(Record):

@@ -46,6 +46,7 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
                 <div className={classes['line']} title={one.name}>
                   {one.name}
                 </div>
+                {one.fresh && <div className={classes['note']}>{t('ofScript')}</div>}
                 {one.message && (
                   <div className={`${classes['note'] ?? ''} ${classes['short'] ?? ''}`} title={one.message}>
                     {one.message}
