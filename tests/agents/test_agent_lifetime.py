@@ -101,6 +101,18 @@ def test_without_a_server_the_training_begins_at_once_and_says_so_once(capsys: p
     )
 
 
+def test_a_port_that_is_set_for_the_page_is_not_taken_for_that_of_trainings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TENSIGHT_PORT", "1")
+    settings = AgentSettings.from_environment(host="host.invalid")
+    assert settings.port == 50051
+    debugger = NumpyDebugger(Network(), settings)
+    debugger.attach()
+    debugger.agent.close()
+    assert "TENSIGHT_PORT is the port of the page, and TENSIGHT_DEBUGGER_PORT that for" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("chosen", [{"break_at_start": True}, {"connect_within_s": 0.5}])
 def test_a_training_that_is_to_wait_for_a_server_begins_later(
     chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch

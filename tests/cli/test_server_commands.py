@@ -84,6 +84,11 @@ def test_a_new_token_is_shown_by_the_command_that_made_it(workspace: Path) -> No
     started = run("start", "--background", "--host", "0.0.0.0", "--workspace", workspace, *ANY_PORTS)  # noqa: S104
     token = (workspace / "token").read_text().strip()
     assert f"Access token, shown only now: {token}\n" in started.stdout
+    debugger = json.loads((workspace / "server.json").read_text())["debugger"]
+    host, _, port = debugger.rpartition(":")
+    # MindSpore's own client cannot show a token.
+    assert f"  TENSIGHT_TOKEN=$(cat {workspace / 'token'}) tensight run --host {host} --port {port} " in started.stdout
+    assert "ENABLE_MS_DEBUGGER" not in started.stdout
     status = json.loads(run("status", "--json", "--workspace", workspace).stdout)
     assert (status["sessions"], status["problem"]) == ([], "")
     assert token not in (workspace / "log" / "tensight.log").read_text()

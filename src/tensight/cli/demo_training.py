@@ -158,7 +158,7 @@ class _Training:
         self.on_line: Callable[[str], None] = lambda _: None
         host, _, port = address.debugger.rpartition(":")
         seen = ["--capture", "ops", "--record", "ring:5", "--record-folder", records]
-        where = ["--host", host, "--port", port, "--job", self.job, "--break-at-start"]
+        where = ["--host", host, "--port", port, "--job", self.job, "--break-at-start", "--quiet"]
         self.process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-m", "tensight", "run", *seen, *where, str(script)],
             env={**os.environ, **({} if address.token is None else {TOKEN_VARIABLE: address.token})},

@@ -17,4 +17,7 @@ test('the commands name the port always, and the host where it is another machin
   expect(startCommands({ host: 'gpu-7', port: '6000' }).original).toBe(
     'ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=gpu-7 MS_DEBUGGER_PORT=6000 python train.py',
   )
+  expect(startCommands({ host: 'gpu-7', port: '6000' }).environment).toBe(
+    'TENSIGHT_DEBUG=1 TENSIGHT_DEBUGGER_HOST=gpu-7 TENSIGHT_DEBUGGER_PORT=6000 TENSIGHT_BREAK_AT_START=1 python train.py',
+  )
 })
