@@ -15,6 +15,7 @@ from tensight.analysis.consequences import NO_EFFECTS, Effect, Effects
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
+from tensight.graph.layers import OUTSIDE, READS_UNSEEN
 from tensight.graph.node import PARAMETER
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.graph.spreading import WRITTEN_DOWN
@@ -107,6 +108,8 @@ class Origin:
     unseen : tuple of (int, int) or None
         First and last of the iterations that ran directly before, and of which nothing is known: it may have begun in
         them, as in a ring of the last steps that begins after the fault. None if there is no such iteration.
+    may_read_unseen : bool
+        True when the operator may read tensors that nobody sees, such as the targets of a loss.
     leads : bool or None
         Whether NaN or Inf, or what a watchpoint hit on, was computed from it; None where that cannot be said.
     """
@@ -125,12 +128,13 @@ class Origin:
     from_rank: int | None = None
     changed: bool = False
     unseen: tuple[int, int] | None = None
+    may_read_unseen: bool = False
     leads: bool | None = None
 
     @property
     def certain(self) -> bool:
         """Whether what is known of all inputs rules out that they show the anomaly."""
-        return not self.candidates
+        return not self.candidates and not self.may_read_unseen
 
     @property
     def user_frame(self) -> SourceFrame | None:
@@ -181,6 +185,9 @@ class Origin:
         if self.certain:
             began = "began" if self.unseen is None else "was first seen"
             return f"{self.anomaly.words} {began} at {where} ({self.anomaly.absent} went in)"
+        if not self.candidates:
+            unless = "unless it went in with targets or other tensors without gradients"
+            return f"{self.anomaly.words} began at {where}, {unless}"
         if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):
             return f"{self.anomaly.words} was first seen at {where}; not all of its inputs are known"
         return f"{self.anomaly.words} was first seen at {where}; what was recorded of its inputs leaves it open"
@@ -444,7 +451,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
             position, _, step, first = chosen
             # What is not known to have begun elsewhere may follow from the first.
             others = (birth for birth in births if birth is not chosen and not birth[3].is_meant)
-            also = tuple(birth.node.name for *_, birth in others if not birth.candidates)
+            also = tuple(birth.node.name for *_, birth in others if not birth.candidates and not birth.may_read_unseen)
             return Origin(
                 anomaly=shows.anomaly,
                 address=TensorAddress(step.rank, step.graph.name, first.shown_by, first.slot, step.iteration),
@@ -459,6 +466,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
                 also=also,
                 changed=step.was_changed(first.node),
                 unseen=step.unseen_before,
+                may_read_unseen=first.may_read_unseen,
                 leads=_leads(effects, step, first),
             )
     return None
@@ -522,6 +530,7 @@ class _Birth:
     inputs: tuple[OriginInput, ...]
     candidates: tuple[str, ...]
     is_meant: bool
+    may_read_unseen: bool
 
 
 def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
@@ -555,7 +564,13 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
     candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
     is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
-    return _Birth(node, *outputs[0], inputs, candidates, is_meant)
+    may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
+    return _Birth(node, *outputs[0], inputs, candidates, is_meant, may_read_unseen)
+
+
+def _may_read_unseen(node: Node, inputs: Sequence[OriginInput]) -> bool:
+    """Whether an operator may read what nobody sees, as the agents tell of what no module computes."""
+    return bool(node.attributes.get(READS_UNSEEN)) or any(entry.source == OUTSIDE for entry in inputs)
 
 
 def _is_written_down(node: Node, step: ObservedStep, limit: float) -> bool:

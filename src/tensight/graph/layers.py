@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 OPTIMIZER_SCOPE = "Optimizer/"
 """Before the names of what an optimizer does, in graphs of Tensight's agents."""
 
+READS_UNSEEN = "may_read_unseen"
+"""Attribute, in graphs of Tensight's agents, of nodes that may read tensors of which nothing is known."""
+
 OUTSIDE = "Default--outside"
 """Name of the constant that stands, in graphs of Tensight's agents, for inputs that come from no node."""
 

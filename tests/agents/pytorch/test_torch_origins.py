@@ -151,3 +151,39 @@ def test_large_thresholds_and_zero_targets_are_no_origins_of_a_nan_elsewhere(
 
     finding = debug(torch_server, Training((network,), (optimizer,), step), 8, capture=capture)
     assert [(one.anomaly, one.step) for one in finding.origins] == [("nan", SICK_STEP)], finding.summary()
+
+
+def regression(
+    sick: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], loss: Callable[..., torch.Tensor]
+) -> Training:
+    """Return a training whose targets are made anew for each batch; those of one step by `sick`."""
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        inputs = torch.rand(16, 8)
+        targets = torch.full((16, 4), 0.25)
+        if number == SICK_STEP - 1:
+            targets = sick(inputs, targets)
+        optimizer.zero_grad()
+        found = loss(network(inputs), targets)
+        found.backward()
+        optimizer.step()
+        return found
+
+    return Training((network,), (optimizer,), step)
+
+
+def soft_cross_entropy(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return -(targets * scores.log_softmax(dim=1)).sum(dim=1).mean()
+
+
+@pytest.mark.parametrize("loss", [nn.functional.mse_loss, soft_cross_entropy], ids=lambda loss: loss.__name__)
+def test_it_is_not_said_that_no_nan_went_in_where_targets_are_not_seen(
+    torch_server: RunningServer, loss: Callable[..., torch.Tensor]
+) -> None:
+    finding = debug(torch_server, regression(lambda _, targets: targets.log1p() / 0 * 0, loss), 6, capture="modules")
+    origin = finding.origins[0]
+    assert (origin.step, origin.certain, origin.also) == (SICK_STEP, False, ()), finding.summary()
+    assert origin.sentence.endswith("unless it went in with targets or other tensors without gradients")

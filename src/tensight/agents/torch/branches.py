@@ -32,6 +32,8 @@ _NOWHERE = Moment(NOWHERE, (), 0)
 
 _PRODUCTS = ("Mul", "Mm", "Mv", "Bmm", "Dot", "Addmm", "Addmv", "Baddbmm")
 """Begins of the names of functions that multiply."""
+_OPTIONAL_OPERANDS = ("NllLoss", "CrossEntropy", "Embedding", "Convolution", "Native")
+"""Begins of the names of functions whose operands without gradient are mostly left out: biases, weights of classes."""
 
 
 class Branch:
@@ -268,6 +270,7 @@ class Branch:
             else:
                 numbers.append(function._sequence_nr())
                 has_unseen |= _multiplies_unseen(function)
+                operation.may_read_unseen |= _may_read_unseen(function)
                 ahead = [step for step in function.next_functions if step[0] is not None and step not in seen]
                 seen.update(ahead)
                 waiting += ahead
@@ -304,6 +307,12 @@ def _multiplies_unseen(function: Any) -> bool:
     What it is, a tensor or a number, is not asked: to look at what autograd saved may compute it anew.
     """
     return function.name().startswith(_PRODUCTS) and not all(ahead for ahead, _ in function.next_functions)
+
+
+def _may_read_unseen(function: Any) -> bool:
+    """Whether a function of autograd may read a tensor without gradient, such as the targets of a loss."""
+    is_whole = all(ahead for ahead, _ in function.next_functions)
+    return not is_whole and not function.name().startswith(_OPTIONAL_OPERANDS)
 
 
 def _is_one(arguments: Any, given: Sequence[torch.Tensor]) -> bool:

@@ -75,9 +75,11 @@ class Operation(CalledOperation[Slot]):
         that is the stack.
     is_up_to_call : bool
         Whether the stack's range of lines goes as far as the call that the container computed it for.
+    may_read_unseen : bool
+        Whether it may read tensors without gradients that are not among the sources, such as the targets of a loss.
     """
 
-    __slots__ = ("is_up_to_call", "parameters", "read", "sources", "stack", "wide_stack")
+    __slots__ = ("is_up_to_call", "may_read_unseen", "parameters", "read", "sources", "stack", "wide_stack")
 
     def __init__(self, node: DeclaredNode, stack: tuple[StackFrame, ...]) -> None:
         super().__init__(node)
@@ -87,6 +89,7 @@ class Operation(CalledOperation[Slot]):
         self.stack = stack
         self.wide_stack: tuple[StackFrame, ...] = ()
         self.is_up_to_call = False
+        self.may_read_unseen = False
 
     def reads(self, slot: Slot) -> None:
         """Add an input that is another operation's output, or an input of the step."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.calls import UNPLACED
 from tensight.agents.program import TracedNode
 from tensight.agents.traced_programs import Trace
+from tensight.graph.layers import READS_UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,12 @@ def _forward(operation: Operation) -> TracedNode:
         tuple(operation.sources),
         tuple(slot.outline for slot in operation.outputs),
         operation.stack,
+        _attributes(operation),
     )
+
+
+def _attributes(operation: Operation) -> dict[str, bool]:
+    return {READS_UNSEEN: True} if operation.may_read_unseen else {}
 
 
 def _gradient(operation: Operation) -> TracedNode | None:
@@ -77,6 +83,7 @@ def _gradient(operation: Operation) -> TracedNode | None:
         (*sources, *operation.sources)[:_MOST_SOURCES],
         tuple(outputs),
         operation.stack,
+        _attributes(operation),
     )
 
 
