@@ -241,6 +241,21 @@ def test_weights_of_steps_that_were_not_told_are_not_taken_for_clean(on_stage: P
         assert (found.node, found.certain) == (LINEAR, False)
         assert set(found.candidates) == {LINEAR, WEIGHT}
         assert "first seen" in found.sentence
+        assert (found.unseen, found.is_older) == ((1, 5), False)
+        assert found.sentence.endswith("step 6 is the first that was seen, so it may have been there before")
+
+    on_stage(scene)
+
+
+def test_what_the_step_before_has_left_in_weights_came_in_and_did_not_begin_there(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await training(stage)
+        # A process that stops tells everything of its step, and what the step before has left.
+        await tell(agent, {WEIGHT: NAN, MOMENT: NAN, BIAS: FINE}, 4)
+        await tell(agent, {"batch": FINE, **dict.fromkeys(HEALTHY, NAN), BIAS: FINE}, 5)
+        await agent.stand(6)
+        found = await origin(session, "nan")
+        assert (found.node, found.step, found.arrived, found.certain) == (WEIGHT, 6, True, True)
 
     on_stage(scene)
 

@@ -173,6 +173,9 @@ def _first(
                 return end, None
             after = following
             table = around(after)
+            if after < last and not table.has_operators(after) and around(after + 1).has_operators(after + 1):
+                # A process that stops tells what the step before has left, and no more of that.
+                continue
             origin = first_origin(table, shown(anomaly, table, EXPLOSION_LIMIT), rank, effects, after)
             if origin is not None:
                 return after, origin

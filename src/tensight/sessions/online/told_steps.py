@@ -83,6 +83,10 @@ class ToldSteps:
         """Return what the framework calls the values of operators; the process says itself what it made of that."""
         return {}
 
+    def has_operators(self, iteration: int) -> bool:
+        """Return whether more was told of an iteration than what it left in parameters."""
+        return any(one.iteration == iteration and one.op_type not in ("", "Parameter") for one in self.tensors)
+
     @property
     def is_whole(self) -> bool:
         """Whether everything that ran was told; what nobody watched was not."""
