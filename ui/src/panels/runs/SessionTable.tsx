@@ -33,7 +33,8 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
         {[...sessions].reverse().map((one) => {
           const isBusy = isAttached(one)
           const label = t(one.capabilities.live ? 'forget' : 'close', { name: one.name })
-          const why = t(isBusy ? 'attached' : one.capabilities.live ? 'forgetWhy' : 'closeWhy')
+          const closeWhy = one.fresh ? 'closeOfScriptWhy' : 'closeWhy'
+          const why = t(isBusy ? 'attached' : one.capabilities.live ? 'forgetWhy' : closeWhy)
           return (
             <Table.Tr
               key={one.id}

@@ -159,7 +159,7 @@ export const tensorTexts = texts(
       statisticsLive:
         'The values of step {{step}} are gone from the process. Its last steps stay readable if the training records them: record="ring:20", or `tensight run --record ring:20`.',
       statisticsRecorded: 'While this run went on, nobody looked at or recorded the values of step {{step}}.',
-      statisticsDump: 'The dump has only statistics of this tensor ("saved_data": "statistic").',
+      statisticsDump: 'Only statistics of this tensor were recorded.',
       not_kept: 'There is no value at step {{step}}',
       notKeptLive:
         'Its node has not run yet in this step, or the process did not keep it. What is watched is kept; so is what the training records (record="ring:20").',
@@ -325,7 +325,7 @@ export const tensorTexts = texts(
       statisticsLive:
         '第 {{step}} 步的值已不在进程中。若训练时记录最近几步（record="ring:20" 或 `tensight run --record ring:20`），这些步的值就仍可读取。',
       statisticsRecorded: '运行时没有人查看或记录第 {{step}} 步的值。',
-      statisticsDump: 'dump 中该张量只有统计信息（"saved_data": "statistic"）。',
+      statisticsDump: '该张量只记录了统计信息。',
       not_kept: '第 {{step}} 步没有值',
       notKeptLive:
         '该节点在本步尚未执行，或进程没有保留它。被监测的张量会保留，训练记录的步（record="ring:20"）也会保留。',

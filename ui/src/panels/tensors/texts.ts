@@ -61,7 +61,7 @@ export const tensorsTexts = texts(
     emptyLive:
       'A training tells statistics of the tensors that watchpoints watch. Create a watchpoint for all tensors, or select a node: its tensors are asked for then.',
     emptyZero: 'This is the state before the first update. Go to step 1, or continue.',
-    emptyDump: 'Nothing was dumped of this step. Go to another step in the timeline.',
+    emptyDump: 'Nothing was recorded of this step. Go to another step in the timeline.',
     noMatch: 'No tensor matches the filter',
     clear: 'Clear the filter',
   },
@@ -123,7 +123,7 @@ export const tensorsTexts = texts(
     empty: '第 {{step}} 步没有统计信息',
     emptyLive: '训练进程只上报被监测张量的统计信息。请为全部张量创建监测点，或选中某个节点以查询其张量。',
     emptyZero: '这是首次更新之前的状态。请转到第 1 步，或继续训练。',
-    emptyDump: '该步没有 dump 数据。请在时间线中转到其他步。',
+    emptyDump: '该步没有记录数据。请在时间线中转到其他步。',
     noMatch: '没有符合筛选条件的张量',
     clear: '清除筛选',
   },
