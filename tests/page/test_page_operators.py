@@ -51,6 +51,10 @@ def test_operators_of_a_step_are_gone_through_back_and_forth(
     expect(stood_at).to_have_count(0)
     control(page, "Previous node").click()
     expect(stood_at).to_contain_text("ApplyMomentum-op0")
+    page.get_by_role("tab", name="Hits").click()
+    page.keyboard.press("F9")
+    expect(page.get_by_test_id("hits-empty")).to_contain_text("hit up to ApplyMomentum-op0")
+    page.get_by_role("tab", name="Nodes").click()
     session.previous_node(LOSS)
     expect(stood_at).to_contain_text("Loss-op0")
     # The update comes later, so what the weight was before is shown.

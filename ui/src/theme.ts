@@ -13,6 +13,8 @@ export const theme = createTheme({
   autoContrast: true,
   components: {
     ActionIcon: { defaultProps: { variant: 'subtle', color: 'gray' } },
+    // What it says is short, and says nothing when it is cut.
+    Badge: { defaultProps: { styles: { root: { flexShrink: 0, maxWidth: '100%' } } } },
     Button: { defaultProps: { size: 'xs' } },
     Tooltip: { defaultProps: { openDelay: 400, withArrow: true } },
     TextInput: { defaultProps: { size: 'xs' } },

@@ -83,6 +83,8 @@ class Agent:
         Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
+    unwritten : callable (place) -> tensor or None, or None
+        Set by an adapter: returns a weight that nobody has written to since the last step was observed.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Agent:
         self.stops_at_nodes = False
         self.looks_closer = False
         self.running_program: Callable[[], Program] | None = None
+        self.unwritten: Callable[[int], Any | None] | None = None
         self._reader = reader
         self._process_id = os.getpid()
         self._is_over = False
@@ -145,6 +148,7 @@ class Agent:
             Answers(
                 *(self.places, self.columns, self.retention, reader, self.recorder),
                 has_run=has_run,
+                as_left=self._as_left,
                 program=lambda: programs.latest,
             ),
             check_again=self._check_again,
@@ -449,6 +453,11 @@ class Agent:
             scaled_skip=scaled_skip,
             again=again,
         )
+
+    def _as_left(self, place: int) -> Any | None:
+        """Return a weight that is still as the last step has left it; None at the end of a step, or if not certain."""
+        is_within = self.step == self.columns.current_iteration
+        return self.unwritten(place) if is_within and self.unwritten is not None else None
 
     def _look_closer(self) -> None:
         """Have every operator captured from the next step on, because a person asks for it."""

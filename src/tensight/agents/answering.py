@@ -55,6 +55,8 @@ class Answers:
         Where earlier steps are.
     has_run : callable (place) -> bool
         Whether a place has its value of this step where the training stands.
+    as_left : callable (place) -> tensor or None
+        A weight that is still as the last step has left it, where the training stands within a step.
     program : callable
         Returns what ran; None as long as nothing is known.
     """
@@ -68,6 +70,7 @@ class Answers:
         recorder: Recorder,
         *,
         has_run: Callable[[int], bool],
+        as_left: Callable[[int], Any | None],
         program: Callable[[], Program | None],
     ) -> None:
         self._places = places
@@ -76,6 +79,7 @@ class Answers:
         self._reader = reader
         self._recorder = recorder
         self._has_run = has_run
+        self._as_left = as_left
         self._program = program
         self._known_program: Program | None = None
         self._sources: dict[str, tuple[Source | None, ...]] = {}
@@ -179,6 +183,9 @@ class Answers:
             There is none.
         """
         number = self._place(request)
+        read = self._as_read(request, number) if iteration == self._now else None
+        if read is not None:
+            return read
         if iteration == self._now and not self._has_run(number):
             raise MissingError(f"{request.node}:{request.slot} comes later in this step than where the training stands")
         # The value of the step before is what is shown of an operator that comes later than where the training stands.
@@ -189,6 +196,8 @@ class Answers:
             previous = iteration != self._now
             tensor = self._retention.previous(number) if previous else self._retention.current(number)
             why = self._retention.why_missing(number, previous)
+            if tensor is None and previous:
+                tensor = self._as_left(number)
         array = None if tensor is None else self._reader.host(tensor)
         if array is None:
             place = self._places[number]
@@ -197,6 +206,17 @@ class Answers:
             why = why or ("its values cannot be read" if tensor is not None else self._recorder.why_missing(iteration))
             raise MissingError(f"{request.node}:{request.slot}: {why}")
         return array
+
+    def _as_read(self, request: TensorRequest, number: int) -> NDArray[Any] | None:
+        """Return a weight as an operator of this step has read it, where it was not written to since; else None."""
+        is_of_weight = request.io == "input" and self._places[number].io == "output"
+        tensor = self._as_left(number) if is_of_weight else None
+        return None if tensor is None else self._reader.host(tensor)
+
+    def _is_written(self, place: int) -> bool:
+        """Whether there is a row of this step of a place."""
+        written = self._columns.iteration
+        return place < len(written) and bool(written[place] == self._now)
 
     def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
         try:
@@ -243,8 +263,7 @@ class Answers:
             if read is None:
                 return None
             place = read
-        written = self._columns.iteration
-        is_there = place < len(written) and written[place] == self._now and self._has_run(place)
+        is_there = self._is_written(place) and self._has_run(place)
         return self._columns.statistics(place) if is_there else None
 
 

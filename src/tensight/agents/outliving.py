@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.call_stack import user_stack
@@ -93,6 +94,7 @@ class OutlivingTensors(ABC):
         self._updated: dict[int, list[Updated | None]] = {}
         self._written: dict[int, list[_Held]] = {}
         self._versions: dict[int, int] = {}
+        self._updating: set[int] = set()
         self._stacks: dict[int, tuple[StackFrame, ...]] = {}
         self._owned: set[int] = set()
         self._trained: set[str] = set()
@@ -101,6 +103,7 @@ class OutlivingTensors(ABC):
         self._knows_gradients = False
         self.generation = 0
         self.idle: set[str] = set()
+        agent.unwritten = self._unwritten
 
     # --- what an adapter says of its framework ---
 
@@ -207,6 +210,7 @@ class OutlivingTensors(ABC):
             Names of weights that the step has read only where gradients were switched off.
         """
         self._look()
+        self._updating.clear()
         if not self._agent.capturing:
             self._reached.clear()
             self._passed_over.clear()
@@ -221,8 +225,8 @@ class OutlivingTensors(ABC):
                     if tensor is not None:
                         observe(place, tensor, need)
         versions, version_of = self._versions, self._version
-        for written in self._written.values():
-            for one in written:
+        for held in (self._tensors, *self._written.values()):
+            for one in held:
                 tensor = one.tensor()
                 versions[one.place] = -1 if tensor is None else version_of(tensor)
 
@@ -232,6 +236,7 @@ class OutlivingTensors(ABC):
         That is so where something is wrong that was not in the step before, and where somebody has written to a weight
         since the last update.
         """
+        self._updating.add(id(optimizer))
         if not self._agent.capturing:
             return
         agent, versions, version_of = self._agent, self._versions, self._version
@@ -240,6 +245,18 @@ class OutlivingTensors(ABC):
             tensor = held.tensor()
             if tensor is not None and (shows_news or versions.get(held.place) != version_of(tensor)):
                 agent.observe_once(held.read_place, tensor)
+
+    def _unwritten(self, place: int) -> Any | None:
+        """Return a weight to which nobody has written since the last step was observed; None if that is not certain.
+
+        Not every optimizer counts its writes, so none of its weights is certain once its update has begun.
+        """
+        held = next((held for held in self._tensors if held.place == place and held.role != "buffer"), None)
+        tensor = None if held is None else held.tensor()
+        if tensor is None or self._versions.get(place) != self._version(tensor):
+            return None
+        writing = chain.from_iterable(self._written.get(optimizer, ()) for optimizer in self._updating)
+        return None if any(one.place == place for one in writing) else tensor
 
     # --- nodes ---
 

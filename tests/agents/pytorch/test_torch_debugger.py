@@ -109,6 +109,58 @@ def test_a_nan_stops_the_training_and_values_are_there(torch_server: RunningServ
     assert np.isnan(found["hidden"]).any()
 
 
+def test_within_a_step_weights_are_what_operators_read_and_a_recheck_checks(
+    torch_server: RunningServer, person: ThreadPoolExecutor
+) -> None:
+    torch.manual_seed(0)
+    model = Log()
+    model.second.weight.requires_grad_(False)
+    optimizer = torch.optim.SGD([model.first.weight, model.first.bias], 0.1, momentum=0.9)
+    history = [model.first.bias.detach().clone().numpy()]
+    optimizer.register_step_post_hook(lambda *_: history.append(model.first.bias.detach().clone().numpy()))
+    frozen = model.second.weight.detach().clone().numpy()
+    operators = "Default/first/addmm-op0", "Default/second/addmm-op0", "Default/second/t-op0"
+
+    def walk_to(session: Session, name: str) -> None:
+        while session.next_node().wait(PATIENCE_S).node != name:
+            assert session.summary.state is State.PAUSED
+
+    def look(session: Session) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        walk_to(session, operators[0])
+        found["first"] = session.tensor(operators[0], io="input").numpy()
+        session.watch("tensor_too_large", on=f"name:{operators[0]}", max_gt=-1e9)
+        session.watch("tensor_too_large", on="weights", max_gt=-1e9)
+        found["rechecked"] = (session.recheck().wait(PATIENCE_S).node, [hit.node for hit in session.hits()])
+        session.delete_watchpoints()
+        session.step(2).wait(PATIENCE_S)
+        walk_to(session, operators[1])
+        bias, *_ = session.tensors(operators[0])
+        found["record"] = (bias.step, bias.status, bias.statistics.count if bias.statistics else 0)
+        found["second"] = session.tensor(bias.address).slice()
+        found["previous"] = session.tensor("first.bias", step=2).numpy()
+        found["frozen"] = session.tensor(operators[2], io="input").numpy()
+        session.watch("tensor_overflow")
+        found["hit"] = session.continue_().wait(PATIENCE_S).node
+        found["at_hit"] = session.tensor(operators[0], io="input").numpy()
+        session.delete_watchpoints()
+        session.continue_()
+        return found
+
+    seen = person.submit(attended, torch_server, "within", look)
+    with tensight.torch.debug(model, optimizer, capture="ops", break_at_start=True, **where(torch_server, "within")):
+        train(model, optimizer, 6, sick_from=4)
+    found = seen.result(PATIENCE_S)
+    np.testing.assert_array_equal(found["first"], history[0])
+    assert found["rechecked"] == (operators[0], [operators[0]])
+    assert found["record"] == (3, "at_source", 8)
+    np.testing.assert_array_equal(found["second"], history[2])
+    np.testing.assert_array_equal(found["previous"], history[2])
+    np.testing.assert_array_equal(found["frozen"], frozen)
+    assert found["hit"].startswith("Default/log")
+    np.testing.assert_array_equal(found["at_hit"], history[4])
+
+
 def test_steps_are_taken_one_by_one_with_previous_values(
     torch_server: RunningServer, person: ThreadPoolExecutor
 ) -> None:

@@ -81,6 +81,16 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   })
   useImperativeHandle(props.ref, () => ({ focus: () => scroller.current?.focus() }), [])
 
+  const { length } = rows
+  useEffect(() => {
+    const box = scroller.current
+    if (!box || length === 0 || (virtual.scrollOffset ?? 0) <= box.scrollTop) return
+    // Rows that came late have no place yet to scroll to. Where there are fewer than before, the browser stays at
+    // the last ones without a word, and none would be drawn.
+    box.scrollTop = virtual.scrollOffset ?? 0
+    box.dispatchEvent(new Event('scroll'))
+  }, [length, virtual])
+
   useEffect(() => {
     const index = target === '' ? -1 : rows.indexOf(target)
     if (index === -1) return

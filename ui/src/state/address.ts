@@ -89,6 +89,15 @@ function write(how: 'push' | 'replace'): void {
   else window.history.replaceState(null, '', url)
 }
 
+let isArriving = false
+
+/** Change the view as part of arriving at it: nobody wants to go back to before. */
+export function arriving(change: () => void): void {
+  isArriving = true
+  change()
+  isArriving = false
+}
+
 /** Keep the address bar and the view the same, with an entry in the history for each run, tab and node. */
 export function followAddressBar(): () => void {
   let pushedAt = 0
@@ -109,6 +118,10 @@ export function followAddressBar(): () => void {
   window.addEventListener('popstate', goBack)
   const stop = useView.subscribe((view, before) => {
     if (isReading) return
+    if (isArriving) {
+      write('replace')
+      return
+    }
     if (view.run !== before.run) shownStep = null
     const now = Date.now()
     const isNew = isPlace(view, before) && (now - pushedAt > STAYED_MS || view.run !== before.run)

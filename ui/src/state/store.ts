@@ -1,4 +1,5 @@
 import { create } from 'zustand'
+import { parseAddress } from '~/parts/tensorAddress'
 
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
@@ -63,6 +64,12 @@ export function withoutStep(address: string): string {
   return address.replace(/@\d+$/, '')
 }
 
+/** The node that a tensor belongs to; null if the address is none. */
+export function nodeOfTensor(address: string): NodeChoice | null {
+  const parts = parseAddress(address)
+  return parts && { rank: parts.rank, graph: parts.graph, name: parts.node }
+}
+
 export const useView = create<View & Actions>()((set) => ({
   ...emptyView,
   set: (change) => set(change),
@@ -73,7 +80,7 @@ export const useView = create<View & Actions>()((set) => ({
     set((view) => {
       const tensor = withoutStep(address)
       const tensors = view.tensors.includes(tensor) ? view.tensors : [...view.tensors, tensor].slice(-8)
-      return { tensors, tab: `tensor:${tensor}` }
+      return { tensors, tab: `tensor:${tensor}`, node: nodeOfTensor(tensor) ?? view.node }
     }),
   closeTensor: (address) =>
     set((view) => {

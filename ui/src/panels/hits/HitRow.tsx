@@ -17,6 +17,7 @@ export function HitRow({ hits }: { hits: NodeHits }) {
   const { data: session } = useSession()
   const selectNode = useView((view) => view.selectNode)
   const isSelected = useIsSelected()(hits)
+  const select = () => selectNode({ rank: hits.rank, graph: hits.graph, name: hits.node })
   const at = hits.node.lastIndexOf('/') + 1
   const file = hits.line?.file.split(/[/\\]/).at(-1) ?? ''
   return (
@@ -26,13 +27,14 @@ export function HitRow({ hits }: { hits: NodeHits }) {
       data-node={hits.node}
       data-rank={hits.rank}
       data-selected={isSelected}
+      // The keyboard has the button.
+      onClick={select}
     >
       <button
         type="button"
         className={classes['head']}
         aria-pressed={isSelected}
         title={`${hits.graph}/${hits.node}`}
-        onClick={() => selectNode({ rank: hits.rank, graph: hits.graph, name: hits.node })}
       >
         <span className={classes['node']}>
           {/* The last part always shows; what is cut off is the beginning of the path. */}
@@ -81,7 +83,10 @@ function Tensor({ tensor }: { tensor: NodeHits['tensors'][number] }) {
           <ActionIcon
             size="xs"
             aria-label={t('open', { tensor: name })}
-            onClick={() => openTensor(tensor.address)}
+            onClick={(event) => {
+              event.stopPropagation()
+              openTensor(tensor.address)
+            }}
             data-testid="hit-open-tensor"
           >
             <IconTable size={13} />

@@ -154,7 +154,11 @@ function Empty({ isFiltered, clear }: { isFiltered: boolean; clear: () => void }
   }
   return (
     <Notice title={t('noneTitle', { step: session.step })} testId="hits-empty">
-      <p className={classes['why']}>{t('none', { count: session.watchpoints })}</p>
+      <p className={classes['why']}>
+        {session.node
+          ? t('noneSoFar', { count: session.watchpoints, node: session.node.split('/').at(-1) })
+          : t('none', { count: session.watchpoints })}
+      </p>
       <ActionButton id="origin.find" icon={<IconAlertTriangle size={14} />} withLabel />
     </Notice>
   )

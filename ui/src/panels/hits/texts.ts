@@ -26,6 +26,8 @@ export const hitsTexts = texts(
     unchecked_other: 'Recheck looks at it with the {{count}} watchpoints that are set.',
     noneTitle: 'No hits at step {{step}}',
     none: 'None of {{count}} watchpoints hit at this step. Continue, and the run stops at the first hit.',
+    noneSoFar:
+      'None of {{count}} watchpoints hit up to {{node}}, where the run has stopped within the step. What runs later is checked when it has run; weights, once they are updated.',
     noneFiltered: 'No hits with these filters',
     clearFilters: 'Show all hits',
     runningTitle: 'The run is going on',
@@ -58,6 +60,8 @@ export const hitsTexts = texts(
     unchecked_other: '重新检查会用已设置的 {{count}} 个监测点检查本步。',
     noneTitle: '第 {{step}} 步没有命中',
     none: '共 {{count}} 个监测点，本步均未命中。继续运行，将在首次命中处停下。',
+    noneSoFar:
+      '共 {{count}} 个监测点，到运行停下的 {{node}} 为止均未命中。之后的算子在执行后检查，权重在更新后检查。',
     noneFiltered: '没有符合筛选条件的命中',
     clearFilters: '显示所有命中',
     runningTitle: '正在运行',

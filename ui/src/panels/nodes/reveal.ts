@@ -30,19 +30,24 @@ export function recordKey(graph: string, { name, kind, apart, graphs }: NodeReco
   return entryKey(graph, { path: name, kind, apart, graphs })
 }
 
-/** Open the scopes around a node, and scroll to it. */
+let revealed = 0
+
+/** Open the scopes around a node, and scroll to it; unless meanwhile another one is to be revealed. */
 export async function reveal(
   client: QueryClient,
   view: TreeView,
   graph: string,
   node: NodeRecord,
 ): Promise<void> {
+  revealed += 1
+  const turn = revealed
   const scope = node.kind === 'operator' ? node.scope : scopeOf({ path: node.name, kind: node.kind })
   const around = ['', ...scopesTo(scope)]
   for (const [index, inner] of around.entries()) {
     const next = around[index + 1]
     await find(client, view, graph, inner, next ?? node.name, next !== undefined)
   }
+  if (turn !== revealed) return
   const tree = useTreeState.getState()
   const key = recordKey(graph, node)
   tree.setOpen(

@@ -12,14 +12,15 @@ import {
   IconTable,
   IconZoomIn,
 } from '@tabler/icons-react'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
 import { conditionTexts } from '~/parts/conditionTexts'
 import { useConditionWords } from '~/parts/conditionWords'
 import { HitMeasures } from '~/parts/HitMeasures'
-import { useView } from '~/state/store'
+import { arriving } from '~/state/address'
+import { nodeOfTensor, useView, type NodeChoice } from '~/state/store'
 import { isVague, nodeOf, stepOf, type Finding } from './findings'
 import { Details } from './Details'
 import { useFolded } from './folding'
@@ -65,6 +66,7 @@ function Banner({ found, nodes }: Findings) {
   const [hasDetails, setDetails] = useState(false)
   const [isFolded, fold] = useFolded()
   const finding = found.find((one) => one.key === chosen) ?? found[0] ?? null
+  useArrival(finding)
   useOriginActions(finding, { isFolded, fold, hasDetails: hasDetails && !isFolded, setDetails })
   if (!finding) return null
   const isWarning = finding.kind === 'hit' && finding.hit.severity === 'warning'
@@ -114,6 +116,20 @@ function Banner({ found, nodes }: Findings) {
       {hasDetails && !isFolded && <Details finding={finding} />}
     </section>
   )
+}
+
+/** Select the node of a finding, or of the tensor that is open, where nothing is selected yet. */
+function useArrival(finding: Finding | null): void {
+  const found = finding && JSON.stringify(nodeOf(finding))
+  useEffect(() => {
+    const { node, rank, graph, tab, set } = useView.getState()
+    if (found === null || node !== null) return
+    const open = tab.startsWith('tensor:') ? nodeOfTensor(tab.slice('tensor:'.length)) : null
+    const target = open ?? (JSON.parse(found) as NodeChoice)
+    // Who asks for another rank or graph wants to see that one.
+    if (target.rank !== rank || (graph !== '' && target.graph !== graph)) return
+    arriving(() => set({ node: target }))
+  }, [found])
 }
 
 /** What began, and where, in one line. */

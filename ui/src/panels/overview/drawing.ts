@@ -100,7 +100,11 @@ function drawNames(
     canvas.fillStyle = ink.faint
     canvas.fillRect(2, begin, STRIP - 3, Math.max(1, height - 1))
     canvas.fillStyle = ink.line
-    if (first > 0) canvas.fillRect(2, Math.round(begin), left + columns * cellWidth - 2, 1)
+    if (first > 0) {
+      // Not through the names between: they would look struck out.
+      canvas.fillRect(2, Math.round(begin), STRIP - 3, 1)
+      canvas.fillRect(left, Math.round(begin), columns * cellWidth, 1)
+    }
     canvas.font = PLAIN
     const name = words.phases[phase]
     if (canvas.measureText(name).width + 8 > height) continue
