@@ -351,7 +351,7 @@ def graph(options: argparse.Namespace) -> None:
         with ExitStack() as stack:
             server = stack.enter_context(started())
             child = stack.enter_context(Child("server_training.py", server.debugger, "graph", "--nodes", options.nodes))
-            session = server.person.wait_for_session(PATIENCE_S, name="mindspore-0")
+            session = server.person.wait_for_session(PATIENCE_S, name="bench-0")
             session.wait(PATIENCE_S)
             found = session.nodes("layer_7-GeLU")
             end = time.monotonic()

@@ -28,6 +28,10 @@ Holders = int
 """Which graphs of a program have a node: a number with a bit for each, the first graph's the lowest."""
 
 
+Entry = str | tuple[str, Holders]
+"""A node of a program: its name, where it means several nodes with the graphs that have this one."""
+
+
 class Program:
     """The graphs of a rank.
 
@@ -74,6 +78,19 @@ class Program:
         """Return the graphs in which a node is the same as in one of them; 0 if that has none of this name."""
         number = self._numbers.get(graph)
         return 0 if number is None else next((one for one in self.entries(name) if one >> number & 1), 0)
+
+    def entries_of(self, number: int, names: Sequence[str]) -> list[Entry]:
+        """Return the entries of some nodes of the graph of a number."""
+        apart = self._apart
+        if not apart:
+            return list(names)
+        return [
+            next((name, one) for one in apart[name] if one >> number & 1) if name in apart else name for name in names
+        ]
+
+    def holders(self, entry: Entry) -> Holders:
+        """Return the graphs that have an entry."""
+        return self._holders[entry] if isinstance(entry, str) else entry[1]
 
     def names_of(self, holders: Holders) -> tuple[str, ...]:
         """Return the names of graphs."""
@@ -295,25 +312,24 @@ class ProgramIndex(TreeIndex):
     def __init__(self, program: Program) -> None:
         self.program = program
         entries = _merged(program)
-        operators = [node for node, _ in entries if node.is_operator]
-        parameters = [node for node, _ in entries if node.is_parameter]
-        constants = [node for node, _ in entries if node.is_constant]
+        nodes = list(entries.values())
+        operators = [node for node in nodes if node.is_operator]
+        parameters = [node for node in nodes if node.is_parameter]
+        constants = [node for node in nodes if node.is_constant]
         super().__init__("", operators, parameters, constants)
-        place_of = {node: place for place, node in enumerate(self.order)}
-        holders = [0] * len(self.order)
-        places = [np.empty(len(index), np.int32) for index in program.indexes]
-        for node, found in entries:
-            place = place_of[node]
-            holders[place] = found
-            for number in _bits(found):
-                index = program.indexes[number]
-                places[number][index.place[node.name]] = place
-        self.holders = tuple(holders)
-        self.places = tuple(places)
-        file_order = [0] * len(self.order)
-        for number, (node, _) in enumerate(entries):
-            file_order[place_of[node]] = number
-        self.file_order = tuple(file_order)
+        place_of_node = {node: place for place, node in enumerate(self.order)}
+        place_of = {entry: place_of_node[node] for entry, node in entries.items()}
+        holders = np.empty(len(self.order), object)
+        for entry, place in place_of.items():
+            holders[place] = program.holders(entry)
+        self.holders: tuple[Holders, ...] = tuple(holders)
+        self.places = tuple(
+            np.fromiter((place_of[entry] for entry in program.entries_of(number, index.names)), np.int32, len(index))
+            for number, index in enumerate(program.indexes)
+        )
+        file_order = np.empty(len(self.order), np.int64)
+        file_order[np.fromiter(place_of.values(), np.int64, len(place_of))] = np.arange(len(place_of))
+        self.file_order: tuple[int, ...] = tuple(file_order.tolist())
 
     def shown(self, place: int, ran: Collection[str]) -> tuple[GraphIndex, Node]:
         """Return the graph in which an entry is looked at, one that ran if it can be, and the node that it has."""
@@ -364,42 +380,34 @@ class ProgramIndex(TreeIndex):
         return Watching(amounts, possible)
 
 
-_Entry = tuple[str, Holders]
-
-
-def _merged(program: Program) -> list[tuple[Node, Holders]]:
+def _merged(program: Program) -> dict[Entry, Node]:
     """Return all entries in one order: what a later graph adds stands behind what runs before it there."""
-    head: _Entry | None = None
-    last: _Entry | None = None
-    following: dict[_Entry, _Entry | None] = {}
-    nodes: dict[_Entry, Node] = {}
+    head: Entry | None = None
+    last: Entry | None = None
+    following: dict[Entry, Entry | None] = {}
+    nodes: dict[Entry, Node] = {}
     for number, index in enumerate(program.indexes):
-        keys = [(node.name, _holders_in(program, number, node.name)) for node in index.sequence]
+        entries = program.entries_of(number, [node.name for node in index.sequence])
         operators = len(index.sequence) - index.operators
-        is_new = not any(key in nodes for key in keys[operators:])
-        before: _Entry | None = None
-        for place, (key, node) in enumerate(zip(keys, index.sequence, strict=True)):
+        is_new = not any(entry in nodes for entry in entries[operators:])
+        before: Entry | None = None
+        for place, (entry, node) in enumerate(zip(entries, index.sequence, strict=True)):
             if is_new and place == operators:
                 before = last
-            if key not in nodes:
-                nodes[key] = node
+            if entry not in nodes:
+                nodes[entry] = node
                 if before is None:
-                    following[key], head = head, key
+                    following[entry], head = head, entry
                 else:
-                    following[key], following[before] = following[before], key
-                if following[key] is None:
-                    last = key
-            before = key
-    ordered = []
+                    following[entry], following[before] = following[before], entry
+                if following[entry] is None:
+                    last = entry
+            before = entry
+    ordered = {}
     while head is not None:
-        ordered.append((nodes[head], head[1]))
+        ordered[head] = nodes[head]
         head = following[head]
     return ordered
-
-
-def _holders_in(program: Program, number: int, name: str) -> Holders:
-    entries = program.entries(name)
-    return entries[0] if len(entries) == 1 else next(one for one in entries if one >> number & 1)
 
 
 def _bits(holders: Holders) -> Iterator[int]:
