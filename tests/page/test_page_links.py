@@ -18,7 +18,7 @@ LONGER_THAN_A_GLANCE_MS = 10_000
 NOT_FOUND = r"404 \(Not Found\)"
 WITHOUT_SERVER = (
     # Also where it is killed in the middle of an answer.
-    "ERR_(CONNECTION_|CONTENT_LENGTH_MISMATCH|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)",
+    "ERR_(CONNECTION_|SOCKET_NOT_CONNECTED|CONTENT_LENGTH_MISMATCH|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)",
     "WebSocket connection to",
     # While the server is back and the training is not.
     NOT_FOUND,
