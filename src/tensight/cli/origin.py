@@ -98,7 +98,9 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     known = analysis.known
     for entry in found.inputs:
         clean = entry.state.value == "clean"
-        mark = f"[green]✓ {found.anomaly.absent}[/]" if clean else f"[yellow]? {entry.state.value}[/]"
+        # A recording is no dump.
+        unknown = "not known" if entry.state.value == "not dumped" else entry.state.value
+        mark = f"[green]✓ {found.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
         values = f"  {values_text(known, entry.row)}" if entry.row >= 0 else ""
         out.print(f"    input {entry.index}  {mark}  {escape(entry.source)}[dim]{escape(values)}[/]")
     out.print(f"    output {found.address.slot}  [bold]{escape(values_text(known, found.row))}[/]")
