@@ -263,12 +263,18 @@ def test_a_fault_stops_the_training_at_its_step_and_its_line_and_is_gone_through
         weight_before = session.tensor("first.weight").previous.numpy()
         with pytest.raises(UnavailableError):
             session.tensor("first.weight").numpy()
+        paths = [found.entry.path for found in session.nodes("MatMul")]
+        reader = next(path for path in paths if session.node(path).inputs[1].peer == "first.weight")
+        as_read = session.tensor(next(one.address for one in session.tensors(reader) if one.slot == 1))
+        weight_read, largest = as_read.numpy(), as_read.locate("largest").index
         session.previous_node().wait(PATIENCE_S)
         session.next_node().wait(PATIENCE_S)
         assert session.summary.node == at_relu
         session.terminate()
         outcome = run.outcome()
     assert (FIRST, 5) in hits
+    np.testing.assert_array_equal(weight_read, weight_before)
+    assert largest == tuple(map(int, np.unravel_index(np.abs(weight_before).argmax(), weight_before.shape)))
     assert again == hits
     # Inf times a weight is Inf; the difference of two is no number.
     assert origin.node == SECOND
