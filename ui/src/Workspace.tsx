@@ -15,6 +15,7 @@ import { useView, type LeftTab, type MainTab } from './state/store'
 import { frameTexts } from './texts'
 
 const Overview = lazy(() => import('./panels/overview'))
+const Curves = lazy(() => import('./panels/curves'))
 const Graph = lazy(() => import('./panels/graph'))
 const Tensors = lazy(() => import('./panels/tensors'))
 const Tensor = lazy(() => import('./panels/tensor'))
@@ -113,6 +114,7 @@ function Middle() {
     >
       <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto', flexShrink: 0 }}>
         <Tabs.Tab value="overview">{t('overview')}</Tabs.Tab>
+        <Tabs.Tab value="curves">{t('curves')}</Tabs.Tab>
         <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
         <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
         {tensors.map((address) => (
@@ -152,6 +154,9 @@ function Middle() {
       <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
         <Tabs.Panel value="overview" className="fill">
           <Overview />
+        </Tabs.Panel>
+        <Tabs.Panel value="curves" className="fill">
+          <Curves />
         </Tabs.Panel>
         <Tabs.Panel value="graph" className="fill">
           <Graph />

@@ -24,6 +24,7 @@ from tensight.agents.places import Need, PlaceTable
 from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
 from tensight.agents.row_sending import RowSender
+from tensight.agents.scalars import Scalars
 from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
@@ -73,6 +74,8 @@ class Agent:
     retention : Retention
     watches : Watches
     recorder : Recorder
+    scalars : Scalars
+        Loss, learning rates and norm of the gradients, as an adapter tells them.
     step : int
         Steps done.
     capturing : bool
@@ -112,6 +115,7 @@ class Agent:
             stops_for_every=settings.stop_on == "every",
         )
         self.recorder = Recorder(settings, framework, reader)
+        self.scalars = Scalars(reader, self.columns)
         self._needs = StepNeeds(settings, self.places, self.watches, self.recorder, walks=cursor)
         self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._needs.wants_copies)
         self.step = 0
@@ -131,7 +135,7 @@ class Agent:
         self._lasting = LastingPlaces(self.places, self.retention)
         self._cursor = NodeCursor(self.places) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
-        telemetry = Telemetry(self.places)
+        telemetry = self._telemetry = Telemetry(self.places)
         introduction = self._introduction = Introduction(
             settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor
         )
@@ -372,6 +376,7 @@ class Agent:
 
     def _step_done(self, program: Program, scaled_skip: bool) -> None:
         captured = self.capturing
+        self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take())
         self.step += 1
         self._background.step = self.step
         is_new = self._programs.learn(program)
@@ -421,6 +426,7 @@ class Agent:
         watches = attached and self.watches.any
         self.capturing = looks_at_all or watches or self.recorder.is_on
         self.stops_at_nodes = attached and self._stops.order.at_nodes and self._cursor is None
+        self.scalars.begin(is_reported=attached and self._introduction.is_ours, is_shown=looks_at_all)
         self._lasting.look()
         self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
         if self.capturing:

@@ -82,7 +82,7 @@ class RowSender:
         if self._introduction.is_ours:
             rows = self._rows()
             batches = [one for one in (self._telemetry.unsent(self._weights), rows) if one is not None]
-            if batches:
+            if batches or self._telemetry.has_scalars:
                 self._telemetry.send(self._attachment.connection, *batches)
 
     def offer(self) -> None:

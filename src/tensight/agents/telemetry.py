@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tensight.agents.rows import NO_TYPE
 from tensight.tensors.elements import ELEMENT_NAMES
 from tensight.wire import BlockTensor, block_message, data_type_of
+from tensight.wire.scalars import Scalar, scalars_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,8 @@ EVERY_S = 0.2
 """While a training runs, rows travel at most so often."""
 
 _ROWS_OF_A_MESSAGE = 20_000
+_MOST_SCALARS = 1000
+"""Steps whose numbers wait for the server."""
 RECEIVED_WITHIN_S = 10.0
 
 _DATA_TYPES = np.array([data_type_of(name) for name in ELEMENT_NAMES], np.int64)
@@ -63,6 +67,7 @@ class Telemetry:
     def __init__(self, places: PlaceTable) -> None:
         self._places = places
         self._latest: StepRows | None = None
+        self._scalars: deque[tuple[int, list[Scalar]]] = deque(maxlen=_MOST_SCALARS)
         self._next_s = 0.0
         self._last_iteration: int | None = None
         self._sending = threading.Lock()
@@ -74,10 +79,20 @@ class Telemetry:
         """Whether rows of a running training should travel again."""
         return self._latest is None and time.monotonic() >= self._next_s
 
+    @property
+    def has_scalars(self) -> bool:
+        """Whether numbers wait to be sent."""
+        return bool(self._scalars)
+
     def offer(self, rows: StepRows) -> None:
         """Have rows sent soon, by whoever calls `send_offered`."""
         self._latest = rows
         self._next_s = time.monotonic() + EVERY_S
+
+    def offer_scalars(self, iteration: int, scalars: list[Scalar]) -> None:
+        """Have the numbers of a step sent soon, by whoever calls `send_offered` or `send`."""
+        if scalars:
+            self._scalars.append((iteration, scalars))
 
     def unsent(self, rows: StepRows | None) -> StepRows | None:
         """Return rows unless those of their step have been sent."""
@@ -87,8 +102,10 @@ class Telemetry:
         """Send the rows that were offered last, unless the server still reads earlier ones."""
         with self._sending:
             rows, self._latest = self._latest, None
-            if rows is not None and (self._stream is None or self._stream.is_ready):
-                self._send(connection, rows)
+            if self._stream is None or self._stream.is_ready:
+                if rows is not None:
+                    self._send(connection, rows)
+                self._send_scalars(connection)
 
     def send(self, connection: Connection, *batches: StepRows, within_s: float = RECEIVED_WITHIN_S) -> None:
         """Send rows, and return when the server has them."""
@@ -96,22 +113,32 @@ class Telemetry:
             self._latest = None
             for rows in batches:
                 self._send(connection, rows)
+            self._send_scalars(connection)
             self._finish(within_s)
 
     def forget(self) -> None:
         """Give up the stream: the server is gone, or another one."""
         with self._sending:
             self._latest = None
+            self._scalars.clear()
             stream, self._stream = self._stream, None
         if stream is not None:
             stream.give_up()
 
     def _send(self, connection: Connection, rows: StepRows) -> None:
+        stream = self._open_stream(connection)
+        for message in self._messages(rows, stream.declared):
+            stream.put(message)
+        self._last_iteration = rows.iteration
+
+    def _send_scalars(self, connection: Connection) -> None:
+        while self._scalars:
+            self._open_stream(connection).put(scalars_message(*self._scalars.popleft()))
+
+    def _open_stream(self, connection: Connection) -> _Stream:
         if self._stream is None or self._stream.is_broken:
             self._stream = _Stream(connection)
-        for message in self._messages(rows, self._stream.declared):
-            self._stream.put(message)
-        self._last_iteration = rows.iteration
+        return self._stream
 
     def _finish(self, within_s: float) -> None:
         stream, self._stream = self._stream, None

@@ -16,6 +16,7 @@ from tensight.errors import InputError, TensightError
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.steps import iteration_of
 from tensight.sessions.records import (
+    Curves,
     Io,
     OriginRecord,
     SessionRecord,
@@ -183,6 +184,23 @@ class Session(Running, Watching, GraphReading):
         [31]
         """
         return Rows.of(self._get(list[OriginRecord], "origins"), ORIGINS)
+
+    def curves(self, *, rank: int = 0, points: int = 400) -> Curves:
+        """Return loss, learning rates and norm of the gradients over the steps, as far as they are known.
+
+        Parameters
+        ----------
+        rank : int
+        points : int
+            Of each curve, at most.
+
+        Examples
+        --------
+        >>> names = {curve.name for curve in session.curves().curves}
+        >>> names <= {"loss", "learning_rate", "gradient_norm"}
+        True
+        """
+        return self._get(Curves, "curves", rank=rank, points=points)
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
         """Return what happens in the session, event by event.

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.recorded_run import RecordedRun
     from tensight.sessions.records import (
+        Curves,
         ExecutionPage,
         OriginRecord,
         Overview,
@@ -106,6 +107,7 @@ class DumpSession(Session):
         self._found_hits = HitHistory()
         self._checked: dict[int, int] = {}
         self._texts: Mapping[str, str] = {}
+        self._scalars: Mapping[int, Mapping[tuple[str, int], Sequence[tuple[int, float]]]] = {}
         self._ranks = dump.ranks
         self._unopened: Dump | None = dump
         self._memory = memory
@@ -190,6 +192,7 @@ class DumpSession(Session):
         if self._run is not None:
             dump = self._run.complete(dump, self._thread.report)
             self._recorded_hits, self._texts = self._run.hits(), self._run.texts()
+            self._scalars = self._run.scalars(dump.ranks)
         return OpenedDump(
             dump,
             report=self._thread.report,
@@ -339,9 +342,16 @@ class DumpSession(Session):
         self.graphs(rank)
         present = self._step
         unchecked = [step for step in (0, *opened.steps) if self._results_of(step) is None]
+        told = self._scalars.get(rank, {})
         return await self._thread.run(
-            "reading the loss", lambda: opened.timeline(rank, hits, present, columns, unchecked)
+            "reading the loss", lambda: opened.timeline(rank, hits, present, columns, unchecked, told)
         )
+
+    async def curves(self, rank: int, points: int = 400) -> Curves:
+        """Return what the training told by itself, where that was kept; else its loss, whose values are read."""
+        opened, told = self._required(), self._scalars.get(rank, {})
+        self.graphs(rank)
+        return await self._thread.run("reading the loss", lambda: opened.curves(rank, told, points))
 
     def _results_of(self, step: int) -> tuple[SessionHit, ...] | None:
         """Return what a check found in a step, or its training reported; None if neither is known."""

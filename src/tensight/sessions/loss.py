@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,34 @@ def _likeliness(tensor: ListedTensor, graph: Graph | None) -> tuple[int, int] | 
     is_called_so = bool(_LOSS.search(node.type)) or bool(_LOSS.search(node.name.rpartition("/")[2]))
     likeliness = 4 * begins + 2 * is_called_so + bool(_LOSS.search(node.scope))
     return (likeliness, tensor.position or 0) if likeliness else None
+
+
+def with_told_loss(
+    found: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
+    told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
+) -> tuple[str, Mapping[int, tuple[float | None, int]]] | None:
+    """Return the loss with the steps of which the training itself told it; without an address if no tensor is it.
+
+    Parameters
+    ----------
+    found : (str, mapping of int to (float or None, int)) or None
+        Address of the loss among the tensors, and its value and marks by step.
+    told : mapping of (str, int) to sequence of (int, float)
+        Numbers that the training told, by name and slot: step and value.
+    """
+    own = told.get(("loss", 0))
+    if not own:
+        return found
+    address, known = found if found is not None else ("", {})
+    return address, {
+        **{step: (value if math.isfinite(value) else None, mark_of(value)) for step, value in own},
+        **known,
+    }
+
+
+def mark_of(value: float) -> int:
+    """Return the mark of a number: whether it is NaN or infinite."""
+    return NAN if math.isnan(value) else INFINITE if math.isinf(value) else 0
 
 
 def loss_curve(

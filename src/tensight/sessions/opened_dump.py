@@ -10,8 +10,10 @@ import numpy as np
 from tensight.analysis import Analysis, origins
 from tensight.errors import InputError
 from tensight.graph.steps import iteration_of, step_of
+from tensight.sessions.curves import curves
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.graph_steps import GraphSteps
+from tensight.sessions.loss import with_told_loss
 from tensight.sessions.offline_index import TensorIndex
 from tensight.sessions.offline_overview import DumpSource
 from tensight.sessions.offline_statistics import ordered_rows, statistics_page, statistics_row
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tensight.sessions.offline_tensors import Abbreviations
     from tensight.sessions.overview import OverviewChoice
     from tensight.sessions.records import (
+        Curves,
         OriginRecord,
         Overview,
         StatisticsPage,
@@ -250,8 +253,9 @@ class OpenedDump:
         present: int,
         columns: int,
         unchecked: Collection[int],
+        told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
     ) -> Timeline:
-        """Return the timeline of a rank; reads its loss."""
+        """Return the timeline of a rank; reads its loss. `told`: what its training told by itself, see `curves`."""
         source = self._source(rank)
         ran = {execution.step: execution.graph for execution in reversed(self._executed(rank))}
         known = KnownSteps(
@@ -263,9 +267,14 @@ class OpenedDump:
             hits=hits,
             unchecked=unchecked,
             graphs_at=lambda steps: [ran.get(step, "") for step in steps],
-            loss=source.loss({graph.name: graph for graph in self.graphs[rank]}),
+            loss=with_told_loss(source.loss({graph.name: graph for graph in self.graphs[rank]}), told),
         )
         return timeline(known, columns)
+
+    def curves(self, rank: int, told: Mapping[tuple[str, int], Sequence[tuple[int, float]]], points: int) -> Curves:
+        """Return the curves of a rank: what its training told by itself, and the loss, which is read."""
+        loss = None if ("loss", 0) in told else self._source(rank).loss({one.name: one for one in self.graphs[rank]})
+        return curves(rank, max(self.steps, default=0), told, loss, points)
 
     def _source(self, rank: int) -> DumpSource:
         if rank not in self._sources:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import open_dump
 from tensight.sessions.errors import StorageError
+from tensight.sessions.online.overview import told_scalars
 from tensight.sessions.online.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
-from tensight.sessions.online.statistics_store import FILE
+from tensight.sessions.online.statistics_store import FILE, StatisticsStore
 from tensight.sessions.workspace import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tensight.dumps import Dump
     from tensight.sessions.hit_list import SessionHit
@@ -99,6 +100,18 @@ class RecordedRun:
             return {}
         try:
             return hits_from_json(data)
+        except StorageError as error:
+            self.problems.append(str(error))
+            return {}
+
+    def scalars(self, ranks: Iterable[int]) -> dict[int, dict[tuple[str, int], list[tuple[int, float]]]]:
+        """Return for each rank the numbers that its training told by itself, as `told_scalars` does."""
+        path = self._workspace.folder / self._folder / FILE
+        if not path.is_file():
+            return {}
+        try:
+            with closing(StatisticsStore(path, sys.maxsize)) as store:
+                return {rank: told_scalars(store, rank) for rank in ranks}
         except StorageError as error:
             self.problems.append(str(error))
             return {}

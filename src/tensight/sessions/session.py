@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tensight.sessions.records import (
         Command,
         ConditionRecord,
+        Curves,
         ExecutionPage,
         GraphLevel,
         GraphRecord,
@@ -231,6 +232,10 @@ class Session(ABC):
     @abstractmethod
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
         """Return the steps of a rank, neighbours merged so that there are so many places at most."""
+
+    @abstractmethod
+    async def curves(self, rank: int, points: int = 400) -> Curves:
+        """Return loss, learning rates and norm of the gradients over the steps of a rank, as far as they are known."""
 
     @abstractmethod
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:

@@ -155,6 +155,20 @@ class ReceivedBlock:
     def __len__(self) -> int:
         return len(self.tensors)
 
+    def only(self, rows: Sequence[int]) -> ReceivedBlock:
+        """Return some of the rows."""
+        at = np.array(rows, np.int64)
+        return ReceivedBlock(
+            iteration=self.iteration,
+            tensors=[self.tensors[row] for row in rows],
+            dtypes=[self.dtypes[row] for row in rows],
+            shapes=[self.shapes[row] for row in rows],
+            sizes=self.sizes[at],
+            counts=self.counts[at],
+            numbers=self.numbers[at],
+            hashes=self.hashes[at],
+        )
+
     def statistics(self) -> Iterator[ReceivedStatistics]:
         """Yield the rows one by one, as if each had come alone."""
         columns = zip(

@@ -59,7 +59,7 @@ function whole(text: string | null): number | null {
 
 function isTab(text: string, tensors: string[]): text is MainTab {
   const isTensor = text.startsWith('tensor:') && tensors.includes(text.slice('tensor:'.length))
-  return isTensor || ['overview', 'graph', 'tensors'].includes(text)
+  return isTensor || ['overview', 'curves', 'graph', 'tensors'].includes(text)
 }
 
 function isLeft(text: string): text is LeftTab {

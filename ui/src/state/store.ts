@@ -4,7 +4,7 @@ import { parseAddress } from '~/parts/tensorAddress'
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
 /** What the middle shows; a tensor tab is named by the address of its tensor, without a step. */
-export type MainTab = 'overview' | 'graph' | 'tensors' | `tensor:${string}`
+export type MainTab = 'overview' | 'curves' | 'graph' | 'tensors' | `tensor:${string}`
 
 /** A node, wherever it was selected: tree, graph, table, hit list. */
 export interface NodeChoice {

@@ -363,8 +363,19 @@ class Debugger(TrainingDebugger):
             self._gradients.backward_begins()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
+        if are_tensors and self._agent is not None and self._agent.scalars.is_wanted:
+            self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
+
+    def _tell_loss(self, roots: Sequence[torch.Tensor]) -> None:
+        """Have the loss known from which a backward pass begins; of a scaled one what it was before."""
+        if self._agent is None or threading.get_ident() != self._thread:
+            return
+        for root in roots:
+            loss = self._steps.unscaled(root) if self._steps is not None else root
+            if loss is not None and loss.numel() == 1 and type(loss) is torch.Tensor:
+                self._agent.scalars.loss(loss)
 
     def _swap_tensors(self, original: Callable[..., Any], *tensors: Any, **named: Any) -> Any:
         """Let PyTorch swap tensors, which it refuses while anybody holds a reference to one."""

@@ -47,6 +47,8 @@ class Parameters(OutlivingTensors):
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Observe the gradients that an optimizer is about to read, and what it is about to write to."""
+        if self._agent.scalars.is_wanted:
+            self._tell_scalars(optimizer)
         if not self._agent.capturing:
             return
         self._knows_gradients = True
@@ -64,6 +66,11 @@ class Parameters(OutlivingTensors):
                         observe(place, gradient, need)
                 elif tensor is not None and tensor.requires_grad:
                     self.passed_over(weight)
+
+    def _tell_scalars(self, optimizer: torch.optim.Optimizer) -> None:
+        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        gradients = [weight.grad for weight in self.weights_of(optimizer) if weight.grad is not None]
+        self._agent.scalars.update(id(optimizer), rates, gradients)
 
     def _named(self) -> Iterator[Named]:
         for entry in self._names.entries():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +32,11 @@ _OPTIMIZERS_CALL = 4
 """Frames from a hook to PyTorch's function that calls it: between are those of the boundary."""
 
 
+def _nothing() -> None:
+    """Stand for a tensor that is not known."""
+
+
+_UNKNOWN_LOSS = (_nothing, _nothing)
 _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -86,6 +92,7 @@ class Steps:
         # Where the script names what is debugged, all of it is known.
         self._looked_generation = -1 if discovery.follows_all else parameters.names_generation
         self._is_skipped = False
+        self._scaled: tuple[Callable[[], torch.Tensor | None], Callable[[], torch.Tensor | None]] | None = None
         self._updates = 0
         self._scaler = Replacements()
 
@@ -245,7 +252,22 @@ class Steps:
 
     def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:
         self._boundary.call(self._before_scaling, scaler)
-        return original(scaler, *arguments, **named)
+        scaled = original(scaler, *arguments, **named)
+        self._boundary.call(self._after_scaling, scaler, arguments, scaled)
+        return scaled
+
+    def _after_scaling(self, scaler: Any, arguments: tuple[Any, ...], scaled: Any) -> None:
+        if not scaler.is_enabled() or threading.get_ident() != self._thread:
+            return
+        is_known = len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(scaled, torch.Tensor)
+        self._scaled = (weakref.ref(scaled), weakref.ref(arguments[0])) if is_known else _UNKNOWN_LOSS
+
+    def unscaled(self, loss: torch.Tensor) -> torch.Tensor | None:
+        """Return a loss as it was before it was scaled; None if it was, and that is not known."""
+        if self._scaled is None:
+            return loss
+        scaled, before = self._scaled
+        return before() if scaled() is loss else None
 
     def _before_scaling(self, scaler: Any) -> None:
         if self._is_active and scaler.is_enabled() and threading.get_ident() == self._thread:

@@ -13,7 +13,7 @@ from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
 from tensight.server.routes.parameters import LARGEST, MOST_ROWS, CurrentSession, Offset, Rank, Text
 from tensight.sessions.errors import StateError
 from tensight.sessions.overview import OverviewChoice
-from tensight.sessions.records import Overview, OverviewStatistic, Timeline
+from tensight.sessions.records import Curves, Overview, OverviewStatistic, Timeline
 
 router = APIRouter(
     prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
@@ -63,3 +63,13 @@ async def get_overview(
 async def get_timeline(session: CurrentSession, rank: Rank = 0, columns: ColumnsAtMost = 400) -> JsonResponse:
     """Return the steps of a rank: hits, what is known of each, which graph ran, and the loss."""
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.timeline(rank, columns)))
+
+
+@router.get("/curves", response_model=Curves, summary="Show loss, learning rate and gradient norm")
+async def get_curves(
+    session: CurrentSession,
+    rank: Rank = 0,
+    points: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Of each curve, at most.", examples=[400])] = 400,
+) -> JsonResponse:
+    """Return the numbers of a training over its steps that are known whatever is watched."""
+    return JsonResponse(await asyncio.to_thread(json_bytes, await session.curves(rank, points)))

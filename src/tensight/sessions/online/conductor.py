@@ -179,6 +179,10 @@ class Conductor:
         """Note that the processes must be told what to watch before they go on."""
         self.generation += 1
 
+    def must_tell(self, process: TrainingProcess) -> bool:
+        """Whether a process that runs is to come back to be told what to watch; it goes on at once."""
+        return process.prepared != self.generation and (bool(process.sent) or len(self._session.watchpoint_list) > 0)
+
     def forget(self, process: TrainingProcess) -> None:
         """Note that a process may not have got what it was told."""
         if self._run is not None:

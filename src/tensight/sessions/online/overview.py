@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.graph import TensorAddress, step_of
-from tensight.sessions.loss import find_loss
+from tensight.sessions.curves import curves
+from tensight.sessions.loss import find_loss, with_told_loss
 from tensight.sessions.online.statistics_store import TensorKey
 from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
 from tensight.sessions.timeline import KnownSteps
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.sessions.online.process import TrainingProcess
     from tensight.sessions.online.rank_graphs import RankGraphs
     from tensight.sessions.online.statistics_store import StatisticsStore
-    from tensight.sessions.records import OverviewStatistic, StatisticsRow
+    from tensight.sessions.records import Curves, OverviewStatistic, StatisticsRow
 
 MOST_LOSSES = 20_000
 """Steps of a loss curve; of a longer training, the newest."""
@@ -111,7 +112,9 @@ def known_steps(
         values=[iteration + first_step for iteration in kept | at_source],
         hits=hits,
         graphs_at=graphs_at,
-        loss=_loss(source, store, graphs, process.offset),
+        loss=with_told_loss(
+            _loss(source, store, graphs, process.offset), told_scalars(store, process.rank, process.offset)
+        ),
     )
 
 
@@ -137,3 +140,30 @@ def value_of(statistics: Any) -> tuple[float | None, int]:
     """Return the value of a tensor with one element by its statistics, and its marks."""
     infinite = INFINITE if statistics.pos_inf_count or statistics.neg_inf_count else 0
     return statistics.mean, (NAN if statistics.nan_count else 0) | infinite
+
+
+def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, points: int) -> Curves:
+    """Return what is known of a process over its steps; reads the store.
+
+    Parameters
+    ----------
+    process : TrainingProcess
+    store : StatisticsStore
+    present : int
+        The step at which the run stands.
+    points : int
+        Of each curve, at most.
+    """
+    told = told_scalars(store, process.rank, process.offset)
+    source = ToldSource(store, process.rank, process.offset)
+    loss = None if ("loss", 0) in told else _loss(source, store, process.graphs, process.offset)
+    return curves(process.rank, present, told, loss, points)
+
+
+def told_scalars(store: StatisticsStore, rank: int, offset: int = 0) -> dict[tuple[str, int], list[tuple[int, float]]]:
+    """Return the numbers that a rank told by itself, by name and slot: step and value, in order."""
+    first_step = offset + step_of(0)
+    return {
+        key: [(iteration + first_step, value) for iteration, value in found]
+        for key, found in store.scalars(rank).items()
+    }

@@ -396,7 +396,9 @@ class TrainingProcess:
         if step > self.step:
             self._move(step)
             self.session.announce()
-        return PollReply(pause=self._wants_exit or not self.session.conductor.is_running, exit=self._wants_exit)
+        conductor = self.session.conductor
+        stops = self._wants_exit or not conductor.is_running or conductor.must_tell(self)
+        return PollReply(pause=stops, exit=self._wants_exit)
 
     # --- what it is told ---
 

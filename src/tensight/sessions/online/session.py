@@ -18,7 +18,7 @@ from tensight.sessions.online.glance import capabilities_now, glance, message
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
 from tensight.sessions.online.inspection import Inspection
 from tensight.sessions.online.live_origins import live_origins, looked_at_closer, lost_weights
-from tensight.sessions.online.overview import ToldSource, known_steps
+from tensight.sessions.online.overview import ToldSource, known_steps, live_curves
 from tensight.sessions.online.rank_graphs import RankGraphs
 from tensight.sessions.online.recording import SESSION, SOURCES, LivingFile, storing
 from tensight.sessions.online.reported_hits import ReportedHits
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tensight.sessions.records import (
         Capabilities,
         Command,
+        Curves,
         ExecutionPage,
         OriginRecord,
         Overview,
@@ -395,9 +396,12 @@ class OnlineSession(Session):
                 )
 
     def editable(self) -> None:
-        """Refuse if watchpoints may not be changed now. StateError."""
-        if self.state is not State.PAUSED:
-            raise StateError(f"watchpoints can be changed while the training is paused; it is {self.state.value}")
+        """Refuse if watchpoints may not be changed now. StateError.
+
+        A training that runs is told of them after the step that runs, and goes on with what it was to do.
+        """
+        if self.state not in (State.PAUSED, State.RUNNING, State.SENDING):
+            raise StateError(f"watchpoints can be changed while a training is attached; it is {self.state.value}")
 
     async def watchpoints_changed(self) -> None:
         """Note that the processes must be told of watchpoints before they go on."""
@@ -477,6 +481,11 @@ class OnlineSession(Session):
     def _source(self, process: TrainingProcess) -> ToldSource:
         program = self.program(process.rank)
         return ToldSource(self.recording.statistics, process.rank, process.offset, program.first_of)
+
+    async def curves(self, rank: int, points: int = 400) -> Curves:
+        """Return what the process told by itself, and of its tensors the loss."""
+        process, store, present = self.process_of(rank), self.recording.statistics, self.present_step
+        return await asyncio.to_thread(live_curves, process, store, present, points)
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         """Return which graphs ran in which step."""

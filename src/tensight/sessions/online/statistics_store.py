@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tensight.sessions.records import OverviewStatistic
     from tensight.tensors import TensorStatistics
     from tensight.wire import ReceivedBlock
+    from tensight.wire.scalars import Scalar
 
 FILE = "statistics.sqlite"
 
@@ -71,6 +72,11 @@ CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
         for name, rows in _SICK.items()
     )
     + step_columns.SCHEMA
+    + """
+CREATE TABLE IF NOT EXISTS scalars (
+    rank INTEGER, name TEXT, slot INTEGER, iteration INTEGER, value REAL, PRIMARY KEY (rank, name, slot, iteration)
+) WITHOUT ROWID;
+"""
 )
 _INSERT = f"INSERT OR REPLACE INTO statistics VALUES ({', '.join('?' * (6 + len(_NUMBERS)))})"  # noqa: S608
 _SELECT = (
@@ -236,6 +242,34 @@ class StatisticsStore:
             self._insert(
                 tensors, lambda: self._values_of_block(tensors, block), lambda: self._add_columns(tensors, block)
             )
+
+    def add_scalars(self, rank: int, iteration: int, scalars: Sequence[Scalar]) -> None:
+        """Add numbers of an iteration that are no tensors; those of the same name are replaced.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        # NaN and the infinities are no numbers to SQLite.
+        rows = [(rank, one.name, one.slot, iteration, repr(one.value)) for one in scalars]
+        with self._lock:
+            try:
+                self._database.execute("BEGIN")
+                with self._database:
+                    self._database.executemany("INSERT OR REPLACE INTO scalars VALUES (?, ?, ?, ?, ?)", rows)
+            except sqlite3.Error as error:
+                raise self._storage_error(error) from error
+
+    def scalars(self, rank: int) -> dict[tuple[str, int], list[tuple[int, float]]]:
+        """Return the numbers that a rank told, by name and slot: iteration and value, in order."""
+        found: dict[tuple[str, int], list[tuple[int, float]]] = {}
+        rows = self._query(
+            "SELECT name, slot, iteration, value FROM scalars WHERE rank = ? ORDER BY name, slot, iteration", (rank,)
+        )
+        for name, slot, iteration, value in rows:
+            found.setdefault((name, slot), []).append((iteration, float(value)))
+        return found
 
     def _insert(
         self,

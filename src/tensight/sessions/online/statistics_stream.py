@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tensight import wire
 from tensight.sessions.online.statistics_store import TensorKey, ToldRow, ToldTensor
+from tensight.wire.scalars import split_scalars
 
 if TYPE_CHECKING:
     from tensight.sessions.online.process import TrainingProcess
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200_000
 """Rows of statistics of one message that are looked at; messages are bounded, and so are fewer."""
+
+MOST_SCALARS = 100
+"""Numbers of a training at one step that are kept."""
 
 
 class StatisticsStream:
@@ -45,8 +49,12 @@ class StatisticsStream:
         store = self._process.session.recording.statistics
         if batch.HasField("block"):
             block = self._reader.rows(batch)
-            store.add_block(self._tensors(block.tensors), block)
-            if block.tensors:
+            scalars, rows = split_scalars(block)
+            if scalars:
+                store.add_scalars(self._process.rank, block.iteration, scalars[:MOST_SCALARS])
+                block = block.only(rows)
+            if len(block):
+                store.add_block(self._tensors(block.tensors), block)
                 self._note_graph(block.iteration, block.tensors[0].graph)
         if batch.rows:
             store.add(self._rows(batch))

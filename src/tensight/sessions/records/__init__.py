@@ -28,6 +28,8 @@ from tensight.sessions.records.graphs import (
     Watched,
 )
 from tensight.sessions.records.overview import (
+    Curve,
+    Curves,
     LossCurve,
     Overview,
     OverviewPlace,
@@ -79,6 +81,8 @@ __all__ = [
     "CodeLine",
     "Command",
     "ConditionRecord",
+    "Curve",
+    "Curves",
     "DumpRecord",
     "Edit",
     "ElementRecord",

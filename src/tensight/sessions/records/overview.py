@@ -98,7 +98,7 @@ class LossCurve(Record):
     """The loss at each place of a timeline."""
 
     address: str
-    """Of its tensor, without a step."""
+    """Of its tensor, without a step; empty where the training told it by itself, and no tensor is known to be it."""
     values: tuple[float | None, ...]
     """At the last step of each place of which it is known; None where it is not, or is not finite."""
     marks: tuple[int, ...]
@@ -114,3 +114,29 @@ class Timeline(Record):
     """Where the run stands; the step that is shown may be an earlier one."""
     steps: tuple[TimelineStep, ...] = ()
     loss: LossCurve | None = None
+
+
+class Curve(Record):
+    """A number of a training over its steps."""
+
+    name: str
+    """``loss``, ``learning_rate``, ``gradient_norm``."""
+    slot: int = 0
+    """Which of several: backward passes of a step, groups of parameters."""
+    address: str = ""
+    """Of the tensor that it is, without a step; empty if it is none of a graph."""
+    steps: tuple[int, ...] = ()
+    """Those of which it is known, in order; of very many some."""
+    values: tuple[float | None, ...] = ()
+    """At these steps; None where it is not finite."""
+    marks: tuple[int, ...] = ()
+    """As in `Overview.marks`: 1 NaN, 2 infinite."""
+
+
+class Curves(Record):
+    """What is known of a rank's training over its steps, whatever is watched."""
+
+    rank: int
+    last_step: int
+    """The last step there is."""
+    curves: tuple[Curve, ...] = ()

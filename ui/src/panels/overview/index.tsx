@@ -1,4 +1,4 @@
-import { Button, Loader, Select, Skeleton, TextInput, useComputedColorScheme } from '@mantine/core'
+import { Button, Loader, Select, Skeleton, Text, TextInput, useComputedColorScheme } from '@mantine/core'
 import { useDebouncedValue, useElementSize } from '@mantine/hooks'
 import { IconFlag3, IconGridDots, IconSearch, IconZoomReset } from '@tabler/icons-react'
 import { useCallback, useMemo, useState } from 'react'
@@ -255,7 +255,12 @@ function Empty({ isFiltered, clear }: { isFiltered: boolean; clear: () => void }
     )
   return (
     <Notice icon={<IconGridDots size={32} />} title={t('emptyTitle')}>
-      {session?.capabilities.live ? t('emptyLive') : t('emptyDump')}
+      <Text c="var(--quiet)" ta="center" maw={560}>
+        {session?.capabilities.live ? t('emptyLive') : t('emptyDump')}
+      </Text>
+      <Button variant="default" onClick={() => useView.getState().set({ tab: 'curves' })}>
+        {t('showCurves')}
+      </Button>
     </Notice>
   )
 }

@@ -7,7 +7,7 @@ import { useView } from '~/state/store'
 import type { Part } from './geometry'
 
 /** While a training runs, so often what it has told is read anew. */
-const EVERY_MS = 1_500
+export const EVERY_MS = 1_500
 
 export interface OverviewQuery {
   statistic: OverviewStatistic
@@ -79,7 +79,7 @@ export function useTimeline(columns: number) {
  * Read anew when the run stands still somewhere else, or has other hits. Not through the events of steps: of those a
  * training sends several in the time that an answer takes, and each would begin it anew.
  */
-function useNews(refetch: (options: { cancelRefetch: boolean }) => Promise<unknown>) {
+export function useNews(refetch: (options: { cancelRefetch: boolean }) => Promise<unknown>) {
   const { data: session } = useSession()
   const news =
     session === undefined || session.state === 'running'

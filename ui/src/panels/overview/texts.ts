@@ -55,6 +55,7 @@ export const overviewTexts = texts(
     emptyTitle: 'No statistics yet',
     emptyLive:
       'A training tells statistics of the tensors that watchpoints watch. Create a watchpoint for all tensors, for example with the condition “range” or “too large”, and continue: each step then becomes a column here.',
+    showCurves: 'Show loss, learning rate and gradient norm',
     emptyDump: 'The dump holds no tensors of this rank.',
     noMatch: 'No tensor matches the filter',
     noMatchMore: 'Its words are looked for in the names of nodes and the types of operators.',
@@ -116,6 +117,7 @@ export const overviewTexts = texts(
     emptyTitle: '尚无统计信息',
     emptyLive:
       '训练进程只上报被监测张量的统计信息。请为全部张量创建一个监测点（例如条件“范围”或“过大”）并继续训练：此后每一步都会成为这里的一列。',
+    showCurves: '查看损失、学习率与梯度范数',
     emptyDump: '该 dump 中没有这个 rank 的张量。',
     noMatch: '没有符合筛选条件的张量',
     noMatchMore: '筛选词会在节点名称与算子类型中查找。',

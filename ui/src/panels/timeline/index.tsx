@@ -148,7 +148,7 @@ function Head({ data, cursor }: { data: TimelineData | undefined; cursor: number
               {t('loss')}: {loss.node.split('/').at(-1)}
             </Anchor>
           ) : (
-            data && <span className={classes['words']}>{t('noLoss')}</span>
+            data && !data.loss && <span className={classes['words']}>{t('noLoss')}</span>
           )}
           <span className={classes['keys']}>
             <Key colour={KEPT[theme].values} label={t('values')} height={10} />

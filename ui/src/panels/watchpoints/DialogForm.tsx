@@ -2,6 +2,7 @@ import { Button, NumberInput, SegmentedControl, TextInput } from '@mantine/core'
 import { IconEye } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
+import { useSession } from '~/api/queries'
 import type { Condition, Watchpoint } from '~/api/types'
 import { adviceText } from '~/parts/adviceText'
 import { conditionTexts } from '~/parts/conditionTexts'
@@ -39,6 +40,7 @@ export function DialogForm(props: {
   const set = useView((view) => view.set)
   const refusal = useRefusal()
   const edits = useWatchpointEdits()
+  const isRunning = useSession().data?.state === 'running'
   const [draft, setDraft] = useState(initial)
   const [wasTried, setTried] = useState(false)
   const condition = conditions.find((one) => one.id === draft.condition)
@@ -66,7 +68,9 @@ export function DialogForm(props: {
       set({ watchpoint: made.id })
       const nodes = t('nodes', { count: made.nodes })
       tell(
-        made.nodes > 0 ? t('created', { id: made.id, nodes }) : t('createdNone', { id: made.id }),
+        made.nodes > 0
+          ? t(isRunning ? 'createdRunning' : 'created', { id: made.id, nodes })
+          : t('createdNone', { id: made.id }),
         made.nodes > 0 ? 'info' : 'warning',
         'watchpoint',
       )

@@ -12,7 +12,8 @@ export const watchpointsTexts = texts(
     enable: 'Check watchpoint {{id}}',
     editOne: 'Change watchpoint {{id}}',
     deleteOne: 'Delete watchpoint {{id}}',
-    notNow: 'Watchpoints can be changed while the run is paused',
+    notNow:
+      'Watchpoints can be changed once the training is attached, of a dump while it is not being checked',
     chooseFirst: 'Choose a watchpoint first',
     none: 'Nothing is watched yet.',
     noneHint: 'A watchpoint says what counts as wrong, and for which tensors; the run stops where one hits.',
@@ -103,6 +104,7 @@ export const watchpointsTexts = texts(
     create: 'Create',
     save: 'Save',
     created: 'Watchpoint {{id}} watches {{nodes}}.',
+    createdRunning: 'Watchpoint {{id}} watches {{nodes}}, from the next step on; the training goes on.',
     createdNone: 'Watchpoint {{id}} watches no node yet; tick some in the tree.',
   },
   {
@@ -115,7 +117,7 @@ export const watchpointsTexts = texts(
     enable: '启用监测点 {{id}}',
     editOne: '修改监测点 {{id}}',
     deleteOne: '删除监测点 {{id}}',
-    notNow: '仅在运行暂停时可以修改监测点',
+    notNow: '训练连接后才能修改监测点；离线数据在检查期间不能修改',
     chooseFirst: '请先选择一个监测点',
     none: '尚未设置监测点。',
     noneHint: '监测点规定哪些张量出现何种情况视为异常，运行会在命中处停下。',
@@ -205,6 +207,7 @@ export const watchpointsTexts = texts(
     create: '创建',
     save: '保存',
     created: '监测点 {{id}} 监测 {{nodes}}。',
+    createdRunning: '监测点 {{id}} 从下一步起监测 {{nodes}}；训练继续运行。',
     createdNone: '监测点 {{id}} 尚未监测任何节点，请在节点树中勾选。',
   },
 )

@@ -1,0 +1,141 @@
+"""A few numbers of a training, watched or not: its loss, its learning rates, the norm of its gradients.
+
+They are taken of some steps only, so rarely that taking them costs no more than a hundredth of the training's time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.agents.columns import StatisticsColumns
+from tensight.wire.scalars import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensight.agents.reader import TensorReader
+    from tensight.agents.rows import Rows
+
+EVERY_S = 0.2
+"""They are taken at most so often while a training runs."""
+
+_SHARE = 0.01
+"""Of the training's time."""
+
+_SPARSER = 500
+"""Of a longer training they are taken less often: once in its age divided by this."""
+
+MOST_SLOTS = 8
+"""Backward passes of a step, or groups of parameters, that are told apart."""
+
+
+class Scalars:
+    """The numbers of the step that runs.
+
+    Parameters
+    ----------
+    reader : TensorReader
+    columns : StatisticsColumns
+        Those of the training, whose rows devices may still compute when gradients are read here.
+
+    Attributes
+    ----------
+    is_wanted : bool
+        Whether they are taken of this step.
+    """
+
+    def __init__(self, reader: TensorReader, columns: StatisticsColumns) -> None:
+        self.is_wanted = False
+        self._reader = reader
+        self._others = columns
+        self._columns: StatisticsColumns | None = None
+        self._losses: list[Any] = []
+        self._updates: dict[int, tuple[list[float], float]] = {}
+        self._began_s = time.monotonic()
+        self._next_s = self._cost_s = 0.0
+
+    def begin(self, *, is_reported: bool, is_shown: bool) -> None:
+        """Decide whether they are taken of the step that comes.
+
+        Parameters
+        ----------
+        is_reported : bool
+            Whether there is a server that understands them.
+        is_shown : bool
+            Whether somebody will look at the step.
+        """
+        self.is_wanted = is_reported and (is_shown or time.monotonic() >= self._next_s)
+        self._losses.clear()
+        self._updates.clear()
+        self._cost_s = 0.0
+
+    def loss(self, tensor: Any) -> None:
+        """Note that a backward pass begins from a tensor with one element; it is read when the step has ended."""
+        if len(self._losses) < MOST_SLOTS:
+            self._losses.append(tensor)
+
+    def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any]) -> None:
+        """Note that an optimizer is about to update; what it noted before in this step no longer counts.
+
+        Parameters
+        ----------
+        optimizer : int
+            Which one it is.
+        rates : iterable of float
+            Learning rates of its groups.
+        gradients : iterable of object
+            Of all its weights; they are read now.
+        """
+        began = time.monotonic()
+        self._updates[optimizer] = list(rates), self._sum_of_squares(gradients)
+        self._cost_s += time.monotonic() - began
+
+    def _sum_of_squares(self, gradients: Iterable[Any]) -> float:
+        rows = self._scanned(gradients)
+        counts = rows.counts
+        if counts[:, 1].any():
+            return math.nan
+        if counts[:, 2:4].any():
+            return math.inf
+        norms = rows.numbers[:, -1]
+        return float(np.square(norms[np.isfinite(norms)]).sum())
+
+    def _values(self, tensors: Iterable[Any]) -> list[float]:
+        """Return the values of tensors with one element each."""
+        rows = self._scanned(tensors)
+        values = []
+        for counts, numbers in zip(rows.counts.tolist(), rows.numbers.tolist(), strict=True):
+            infinite = math.inf if counts[3] else -math.inf if counts[2] else math.nan
+            values.append(numbers[2] if math.isfinite(numbers[2]) else infinite)
+        return values
+
+    def _scanned(self, tensors: Iterable[Any]) -> Rows:
+        self._reader.settle(self._others)
+        columns = self._columns = self._columns or StatisticsColumns()
+        columns.current_iteration += 1
+        amount = 0
+        for tensor in tensors:
+            amount += self._reader.scan(tensor, columns, amount, hashed=False)
+        self._reader.settle(columns)
+        return columns.take(np.arange(amount))
+
+    def take(self) -> list[Scalar]:
+        """Return the numbers of the step, which has ended, and decide when the next ones are due."""
+        if not self.is_wanted or not (self._losses or self._updates):
+            return []
+        began = time.monotonic()
+        found = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
+        self._losses.clear()
+        rates = [rate for rates, _ in self._updates.values() for rate in rates]
+        found += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
+        if self._updates:
+            squares = sum(squares for _, squares in self._updates.values())
+            found.append(Scalar("gradient_norm", 0, math.sqrt(squares)))
+        now = time.monotonic()
+        cost_s = self._cost_s + now - began
+        self._next_s = now + max(EVERY_S, (now - self._began_s) / _SPARSER, cost_s * (1 / _SHARE - 1))
+        return found

@@ -1,0 +1,61 @@
+"""Numbers of a training over its steps: its loss, learning rates, the norm of its gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tensight.sessions.loss import mark_of
+from tensight.sessions.overview import group_starts
+from tensight.sessions.records import Curve, Curves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_ORDER = ("loss", "learning_rate", "gradient_norm")
+
+
+def curves(
+    rank: int,
+    last_step: int,
+    told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
+    loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
+    points: int,
+) -> Curves:
+    """Return the curves of a rank.
+
+    Parameters
+    ----------
+    rank, last_step : int
+    told : mapping of (str, int) to sequence of (int, float)
+        What the training told by itself: by name and slot, step and value, in order.
+    loss : (str, mapping of int to (float or None, int)) or None
+        Address of the loss among the tensors, and its value and marks by step; it counts where none was told.
+    points : int
+        Of each curve, at most.
+    """
+    found = [
+        _curve(name, slot, "", [(step, value, mark_of(value)) for step, value in known], points)
+        for (name, slot), known in told.items()
+    ]
+    if loss is not None and ("loss", 0) not in told:
+        address, known = loss
+        rows = [(step, math.nan if value is None else value, marks) for step, (value, marks) in sorted(known.items())]
+        found.append(_curve("loss", 0, address, rows, points))
+    found.sort(key=lambda one: (_ORDER.index(one.name) if one.name in _ORDER else len(_ORDER), one.name, one.slot))
+    return Curves(rank=rank, last_step=last_step, curves=tuple(found))
+
+
+def _curve(name: str, slot: int, address: str, rows: Sequence[tuple[int, float, int]], points: int) -> Curve:
+    """Return a curve; of several steps that one point stands for the last counts, or one that is not finite."""
+    starts = group_starts(len(rows), points).tolist()
+    groups = (rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True))
+    chosen = [next((row for row in group if row[2]), group[-1]) for group in groups]
+    return Curve(
+        name=name,
+        slot=slot,
+        address=address,
+        steps=tuple(step for step, _, _ in chosen),
+        values=tuple(value if math.isfinite(value) else None for _, value, _ in chosen),
+        marks=tuple(marks for _, _, marks in chosen),
+    )

@@ -1,0 +1,169 @@
+/** The charting library, as little of it as curves need. */
+import { LineChart, ScatterChart, type LineSeriesOption, type ScatterSeriesOption } from 'echarts/charts'
+import {
+  AxisPointerComponent,
+  DataZoomInsideComponent,
+  GridComponent,
+  MarkLineComponent,
+  TooltipComponent,
+  type DataZoomComponentOption,
+  type GridComponentOption,
+  type TooltipComponentOption,
+} from 'echarts/components'
+import { init, use as register, type ComposeOption } from 'echarts/core'
+import { CanvasRenderer } from 'echarts/renderers'
+import { INKS } from '~/panels/overview/inks'
+import type { Theme } from '~/panels/overview/scale'
+import { short } from '~/parts/numbers'
+import { COLOURS } from './colours'
+import type { Series } from './series'
+
+register([
+  LineChart,
+  ScatterChart,
+  GridComponent,
+  TooltipComponent,
+  AxisPointerComponent,
+  DataZoomInsideComponent,
+  MarkLineComponent,
+  CanvasRenderer,
+])
+
+export { init }
+
+export type Option = ComposeOption<
+  | LineSeriesOption
+  | ScatterSeriesOption
+  | GridComponentOption
+  | TooltipComponentOption
+  | DataZoomComponentOption
+>
+
+const LEFT = 70
+const RIGHT = 16
+const TOP = 22
+const BOTTOM = 26
+const GAP = 26
+/** Curves with fewer points show each of them. */
+const FEW = 60
+
+export interface Shown {
+  series: readonly Series[]
+  /** Colour of each curve by its key. */
+  colours: ReadonlyMap<string, string>
+  height: number
+  /** The step that is shown; it has a line of its own. */
+  step: number | null
+  lastStep: number
+  isLogarithmic: boolean
+  theme: Theme
+  words: { kind: (kind: string) => string; step: (step: number) => string; nan: string; infinite: string }
+}
+
+/** The chart: a field for each kind of number, one above the other, over one axis of steps. */
+export function optionOf(shown: Shown): Option {
+  const { series, height, theme, words, lastStep } = shown
+  const ink = INKS[theme]
+  const kinds = [...new Set(series.map(({ kind }) => kind))]
+  const room = height - TOP - BOTTOM - GAP * Math.max(0, kinds.length - 1)
+  const each = Math.max(24, room / Math.max(1, kinds.length))
+  const text = { color: ink.quiet, fontSize: 11 }
+  return {
+    animation: false,
+    grid: kinds.map((_, place) => ({
+      left: LEFT,
+      right: RIGHT,
+      top: TOP + place * (each + GAP),
+      height: each,
+    })),
+    xAxis: kinds.map((_, place) => ({
+      gridIndex: place,
+      type: 'value' as const,
+      min: 0,
+      max: Math.max(1, lastStep),
+      minInterval: 1,
+      axisLabel: { ...text, show: place === kinds.length - 1, formatter: (step: number) => String(step) },
+      axisLine: { lineStyle: { color: ink.line } },
+      axisTick: { show: place === kinds.length - 1 },
+      splitLine: { show: false },
+    })),
+    yAxis: kinds.map((kind, place) => ({
+      gridIndex: place,
+      type: shown.isLogarithmic ? ('log' as const) : ('value' as const),
+      scale: true,
+      name: words.kind(kind),
+      nameTextStyle: { ...text, align: 'left' as const, padding: [0, 0, 0, -LEFT + 14] },
+      nameGap: 8,
+      splitNumber: each < 70 ? 2 : 4,
+      axisLabel: { ...text, formatter: (value: number) => short(value), hideOverlap: true },
+      splitLine: { lineStyle: { color: ink.faint } },
+    })),
+    axisPointer: { link: [{ xAxisIndex: 'all' }], lineStyle: { color: ink.quiet } },
+    tooltip: {
+      trigger: 'axis',
+      // Drawn: the page's policy allows no markup with styles.
+      renderMode: 'richText',
+      confine: true,
+      backgroundColor: ink.back,
+      borderColor: ink.line,
+      textStyle: { color: ink.text, fontSize: 12 },
+      formatter: (parameters) => {
+        const points = Array.isArray(parameters) ? parameters : [parameters]
+        const at = Array.isArray(points[0]?.value) ? Number(points[0].value[0]) : 0
+        const lines = points.map(({ seriesName, value }) => {
+          const [, number, mark] = Array.isArray(value) ? value : []
+          return `${seriesName ?? ''}  ${typeof mark === 'string' ? mark : short(number as number)}`
+        })
+        return [words.step(at), ...lines].join('\n')
+      },
+    },
+    dataZoom: [{ type: 'inside', xAxisIndex: kinds.map((_, place) => place), filterMode: 'none' }],
+    series: series.flatMap((one) => drawn(one, kinds.indexOf(one.kind), shown)),
+  }
+}
+
+function drawn(one: Series, place: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
+  const { theme, step, words, isLogarithmic } = shown
+  const colour = shown.colours.get(one.key) ?? COLOURS[theme][0] ?? ''
+  const finite = one.values.filter((value): value is number => value !== null)
+  const ink = INKS[theme]
+  const top = finite.length ? finite.reduce((most, value) => Math.max(most, value), -Infinity) : 1
+  const line: LineSeriesOption = {
+    type: 'line',
+    name: one.name,
+    xAxisIndex: place,
+    yAxisIndex: place,
+    data: one.steps.map((at, index) => {
+      const value = one.values[index] ?? null
+      return [at, isLogarithmic && value !== null && value <= 0 ? null : value]
+    }),
+    showSymbol: one.steps.length <= FEW,
+    symbolSize: 4,
+    lineStyle: { width: 1.6, color: colour },
+    itemStyle: { color: colour },
+    sampling: 'lttb',
+    ...(step === null
+      ? {}
+      : {
+          markLine: {
+            silent: true,
+            symbol: 'none',
+            label: { show: false },
+            lineStyle: { color: ink.chosen, type: 'solid', width: 1 },
+            data: [{ xAxis: step }],
+          },
+        }),
+  }
+  const sick: ScatterSeriesOption = {
+    type: 'scatter',
+    name: one.name,
+    xAxisIndex: place,
+    yAxisIndex: place,
+    symbol: 'path://M0 1 L1 0 L5 4 L9 0 L10 1 L6 5 L10 9 L9 10 L5 6 L1 10 L0 9 L4 5 Z',
+    symbolSize: 9,
+    itemStyle: { color: ink.hit },
+    // Where there is no number there is no height: at the top.
+    data: one.sick.map((at) => [at.step, top, at.isNan ? words.nan : words.infinite]),
+  }
+  return one.sick.length ? [line, sick] : [line]
+}
