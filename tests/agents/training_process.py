@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ORDINARY = re.compile(
     r"^tensight: (attached to the debug server|stopped |the training goes on( to |$)|terminated from the debug server)"
-    r"|the training waits at http"
+    r"|the training waits at http|^tensight: \S+:\d+(-\d+)?$"
 )
 
 

@@ -43,6 +43,7 @@ def test_debug_mindspore(follow: Follow) -> None:
     with follow("docs/how-to/debug-mindspore.md") as walk:
         use_mindspore(walk)
         walk.terminal()
+        walk.assert_said()
         walk.terminal()
         walk.terminal()
         walk.script(before=CELLS)
@@ -61,6 +62,7 @@ def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow)
         walk.terminal()
         walk.set(FAULT="log-of-zero")
         walk.terminal(leave="train.py")
+        walk.wait_until_paused()
         assert "Log" in walk.cell()
 
 

@@ -216,9 +216,6 @@ class Walk:
 
     def _spawn(self, command: str) -> subprocess.Popen[bytes]:
         number = len(self._processes)
-        environment = dict(self._environment)
-        if not re.match(r"tensight (start|stop|demo)|make", command):
-            environment.setdefault("TENSIGHT_DEBUGGER_PORT", str(self._ports["50051"]))
         with (
             open(self.folder / f"home/{number}.out", "wb") as out,
             open(self.folder / f"home/{number}.err", "wb") as err,

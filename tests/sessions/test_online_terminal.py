@@ -105,7 +105,34 @@ def test_a_stop_that_a_program_ends_at_once_is_not_told(on_stage: Play) -> None:
     on_stage(scene, page=PAGE)
 
 
-def test_of_stops_at_hits_that_follow_each_other_fast_those_are_told_that_wait(on_stage: Play) -> None:
+def test_a_stop_at_hits_is_told_also_if_a_program_ends_it_at_once(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        terminal = Terminal(stage.agent(abilities=FREE))
+        session = await terminal.agent.attach()
+        standing = terminal.stands()
+        await until(session, State.PAUSED)
+        await watch(session)
+        await command(session, "continue")
+        await standing
+        terminal.lines.clear()
+        await terminal.agent.report((CONV, 1))
+        ending = asyncio.create_task(terminal.until("exit", 1))
+        await until(session, State.PAUSED)
+        await command(session, "terminate")
+        await ending
+        assert "\n".join(terminal.lines).split("\n") == [
+            f"stopped after step 1 by tensor_too_large on {CONV}",
+            "terminated from the debug server",
+        ]
+
+    on_stage(scene, page=PAGE)
+
+
+def test_of_stops_at_hits_that_follow_each_other_fast_those_are_told_that_wait(
+    on_stage: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensight.sessions.online.terminal.HITS_EVERY_S", 60.0)
+
     async def scene(stage: Stage) -> None:
         terminal = Terminal(stage.agent(abilities=FREE))
         session = await terminal.agent.attach()

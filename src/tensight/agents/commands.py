@@ -166,10 +166,10 @@ class CommandLoop:
         kind = reply.WhichOneof("cmd")
         if kind == "exit":
             if reply.message or not self.is_ours:
-                report(text(reply.message) or "terminated from the debug server")
+                _report_lines(text(reply.message) or "terminated from the debug server")
             raise Terminated(0)
         if reply.message:
-            report(text(reply.message))
+            _report_lines(text(reply.message))
         if kind == "set_cmd":
             self._set_watchpoint(reply.set_cmd)
         elif kind == "view_cmd":
@@ -214,6 +214,11 @@ class CommandLoop:
             values = answers.values(command.tensors)
             outcome = self._connection.stream("SendTensors", values, timeout_s=ANSWERED_WITHIN_S)
         _complain(outcome, "an answer")
+
+
+def _report_lines(message: str) -> None:
+    for line in message.split("\n"):
+        report(line)
 
 
 def _complain(outcome: Outcome, what: str) -> None:

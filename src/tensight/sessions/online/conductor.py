@@ -345,6 +345,7 @@ class Conductor:
         if not gone and not self._session.live:
             raise StateError(f"the training has ended already; the session is {self._session.state.value}")
         self.stop()
+        self._session.terminal.leaves()
         for process in processes:
             if process.is_live or process in gone:
                 process.exit()

@@ -427,7 +427,9 @@ class TrainingProcess:
 
     def _exit_command(self) -> EventReply:
         """Return the command to end the training; the first of its processes says so at the terminal."""
-        return wire.exit_command(_TERMINATED if self.rank == min(self.session.processes) else "")
+        lines = [*self.lines, *([_TERMINATED] if self.rank == min(self.session.processes) else [])]
+        self.lines.clear()
+        return wire.exit_command("\n".join(lines))
 
     @property
     def wants_exit(self) -> bool:

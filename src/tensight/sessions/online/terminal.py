@@ -85,14 +85,20 @@ class Terminal:
         """Note that a run begins."""
         if not run.trains:
             return
+        self.leaves()
+        speaker, self._speaker = self._speaker, None
+        if speaker is not None and speaker.is_live:
+            speaker.tell(f"the training goes on{_how_far(run)}")
+
+    def leaves(self) -> None:
+        """Note that the training goes on, or ends; that hits have stopped it is told all the same."""
+        if self._has_hits and self._speaker is None and time.monotonic() >= self._told_s + HITS_EVERY_S:
+            self._say(self._first_hit(), None, waits=False)
         self._stop += 1
         self._is_telling = self._has_hits = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        speaker, self._speaker = self._speaker, None
-        if speaker is not None and speaker.is_live:
-            speaker.tell(f"the training goes on{_how_far(run)}")
 
     def close(self) -> None:
         """Tell nothing any more."""
@@ -108,15 +114,21 @@ class Terminal:
 
     async def _tell(self, stop: int) -> None:
         """Tell of a stop, unless the training has gone on meanwhile."""
-        session = self._session
-        nodes = session.shown.present_hits.page(limit=_MOST_NODES).nodes
-        first = _first_severe(nodes) if self._has_hits else None
+        first = self._first_hit()
         origin = None if first is None else await self._first_origin()
+        if stop == self._stop:
+            self._is_telling = False
+            self._say(first, origin)
+
+    def _first_hit(self) -> NodeHits | None:
+        """Return the first node of those that have stopped the training; None if something else has."""
+        return _first_severe(self._session.shown.present_hits.page(limit=_MOST_NODES).nodes) if self._has_hits else None
+
+    def _say(self, first: NodeHits | None, origin: OriginRecord | None, *, waits: bool = True) -> None:
+        """Have a process say that the training has stopped, and why."""
+        session = self._session
         standing = {process.rank: process for process in session.live if _stands(process)}
-        if stop != self._stop:
-            return
-        self._is_telling = False
-        if not standing:
+        if not standing or session.settings.page is None:
             return
         told = min(standing)
         if origin is not None:
@@ -125,15 +137,19 @@ class Terminal:
             told = first.rank
         speaker = self._speaker = standing.get(told) or standing[min(standing)]
         self._told_s = time.monotonic()
-        waits = f"the training waits at {self._page(speaker)}"
+        where = f"stopped {_place(speaker)}"
+        waiting = f"the training waits at {self._page(speaker)}"
         if first is None:
-            speaker.tell(f"stopped {_place(speaker)}; {waits}")
+            speaker.tell(f"{where}; {waiting}")
             return
         who = f"rank {told}: " if session.identity.world_size > 1 else ""
-        speaker.tell(f"{who}stopped {_place(speaker)} by {self._finding(first, origin)}")
+        speaker.tell(f"{who}{where} by {self._finding(first, origin)}")
         line = first.line if origin is None else origin.line
-        code = "" if line is None or line.line is None else f"{line.file}:{line.lines}; "
-        speaker.tell(f"{code}{waits}")
+        code = "" if line is None or line.line is None else f"{line.file}:{line.lines}"
+        if waits:
+            speaker.tell(f"{code}; {waiting}" if code else waiting)
+        elif code:
+            speaker.tell(code)
 
     async def _first_origin(self) -> OriginRecord | None:
         """Return where the first anomaly of the step began; None if that is not known."""
