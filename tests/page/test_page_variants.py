@@ -93,7 +93,11 @@ def test_another_variant_is_chosen_deliberately(page: Page, page_server: Running
 
 
 def test_scopes_stand_in_the_order_of_execution(page: Page, page_server: RunningServer, stepped: Session) -> None:
-    visit(page, page_server, run=stepped.id)
+    # With a node of one's own the page selects no other on arrival.
+    visit(page, page_server, run=stepped.id, node=NODE)
+    expect(row(page, NODE)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Alt+Shift+C")
+    expect(row(page, NODE)).to_have_count(0)
     for scope in ("Default", "Default/transformer", "Default/transformer/h"):
         row(page, scope).click()
     names = page.locator('[data-testid="node-row"][data-path^="Default/transformer/h/"]')
