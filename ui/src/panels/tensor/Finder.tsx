@@ -1,10 +1,10 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { IconArrowBarToUp, IconChevronDown, IconChevronUp, IconTarget } from '@tabler/icons-react'
-import { notifications } from '@mantine/notifications'
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { ActionButton } from '~/parts/ActionButton'
 import type { Action } from '~/state/actions'
+import { tell } from '~/state/messages'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
 import { elementQuery, type Asked, type Find } from './queries'
@@ -70,7 +70,7 @@ export function Finder(props: {
               onFound(index)
             } catch (error) {
               const message = error instanceof Error ? error.message : String(error)
-              notifications.show({ id: 'tensor.find', message, color: 'red' })
+              tell(message, 'error', 'tensor.find')
             }
           })
         },
