@@ -58,7 +58,7 @@ def test_a_page_below_a_prefix_needs_a_login_where_there_is_a_token(
     visit(page, locked_server)
     page.get_by_label("Access token", exact=True).fill("a guess")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_text("not the token")).to_be_visible()
+    expect(page.get_by_text("not that of this server")).to_be_visible()
     page.get_by_label("Access token", exact=True).fill(token_of(locked_server))
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_label("Access token", exact=True)).to_have_count(0)
