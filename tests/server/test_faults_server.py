@@ -189,7 +189,7 @@ def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can
         first.kill()
         training.wait_for("failure 1")
         with running_server(tmp_path / "workspace") as second, Person(second.url) as person:
-            session = person.open("runs/1", resume=True)
+            session = person.open("runs/1")
             assert session.wait("paused")["total_steps"] == 0
             (pictured,) = person.get(f"{session.path}/overview")["rows"]
             assert pictured["node"] == DENSE
@@ -220,7 +220,7 @@ def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(tmp_path: 
         first.stop()
     with running_server(tmp_path / "workspace") as second, Person(second.url) as person:
         assert dump in [each["name"] for each in person.get("/dumps")]
-        opened = person.open(dump, resume=True)
+        opened = person.open(dump)
         assert [each["name"] for each in opened.graphs()] == [GRAPH]
         assert opened.record()["framework_version"] == "2.0.0"
         np.testing.assert_array_equal(opened.values(address(DENSE, step=1)), replay(1)[f"{DENSE}:0"])
