@@ -41,6 +41,7 @@ OPERATIONS = {
     "get_relations": "GET /sessions/{session_id}/relations",
     "list_sources": "GET /sessions/{session_id}/sources",
     "get_source": "GET /sessions/{session_id}/source",
+    "get_curves": "GET /sessions/{session_id}/curves",
     "list_executions": "GET /sessions/{session_id}/executions",
     "list_watchpoints": "GET /sessions/{session_id}/watchpoints",
     "create_watchpoint": "POST /sessions/{session_id}/watchpoints",

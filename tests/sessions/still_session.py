@@ -19,6 +19,7 @@ from tensight.sessions.overview import OverviewChoice
 from tensight.sessions.records import (
     Capabilities,
     Command,
+    Curves,
     ExecutionPage,
     OriginRecord,
     Overview,
@@ -145,6 +146,9 @@ class StillSession(Session):
 
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
         return Timeline(first_step=0, last_step=self.at, present_step=self.at)
+
+    async def curves(self, rank: int, points: int = 400) -> Curves:
+        return Curves(rank=rank, last_step=self.at)
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
         return ExecutionPage(total=0, executions=())

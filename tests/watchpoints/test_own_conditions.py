@@ -17,6 +17,7 @@ from tensight.watchpoints import (
     Status,
     UnitRule,
     advice,
+    condition,
     describe,
     evaluate,
     parse_check,
@@ -199,7 +200,8 @@ def test_checks_of_ours_are_said_in_words_with_advice() -> None:
     assert "-0.9 to 0.9" in describe(parse_check(SATURATED_TEXT.format(50)))
     for name in ("DU", "SU", "WD", "UO", "WG", "GG", "GI", "UZ"):
         assert len(advice(name).steps) >= 2
-        assert advice(parse_check(name)) == advice(parse_check(name).condition) == advice(name)
+        assert advice(condition(name)) == advice(name)
+    assert advice(parse_check("DU")) == advice("DU")
 
 
 def test_the_set_for_running_trainings_judges_hidden_layers_and_asks_for_persistence() -> None:

@@ -288,6 +288,14 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "loss": {"address": f"0/{_GRAPH}/Default/loss/ReduceMean-op9:0", "values": [0.75, None], "marks": [0, 1]},
         },
     ),
+    "get_curves": (
+        None,
+        {
+            "rank": 0,
+            "last_step": 3,
+            "curves": [{"name": "loss", "steps": [1, 2, 3], "values": [0.75, 0.5, None], "marks": [0, 0, 1]}],
+        },
+    ),
     "list_server_events": (None, _EVENTS),
     "list_events": (None, _EVENTS),
 }

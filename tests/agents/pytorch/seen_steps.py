@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.places import DeclaredNode, Need, PlaceTable
+from tensight.agents.scalars import Scalars
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 
@@ -74,6 +75,7 @@ class SeeingAgent:
 
     def __post_init__(self) -> None:
         self.places.decide_needs(lambda _: self.need)
+        self.scalars = Scalars(self.reader, self.columns)
 
     def attach(self, program: Program) -> None:
         self.initial = self._seen(program, False)

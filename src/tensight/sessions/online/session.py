@@ -398,9 +398,14 @@ class OnlineSession(Session):
     def editable(self) -> None:
         """Refuse if watchpoints may not be changed now. StateError.
 
-        A training that runs is told of them after the step that runs, and goes on with what it was to do.
+        A training that runs is told of them after the step that runs, and goes on with what it was to do. MindSpore's
+        own client asks for nothing while it runs.
         """
-        if self.state not in (State.PAUSED, State.RUNNING, State.SENDING):
+        if self.state is State.PAUSED:
+            return
+        if not all(process.identity.is_agent for process in self.live):
+            raise StateError(f"watchpoints can be changed while the training is paused; it is {self.state.value}")
+        if self.state not in (State.RUNNING, State.SENDING):
             raise StateError(f"watchpoints can be changed while a training is attached; it is {self.state.value}")
 
     async def watchpoints_changed(self) -> None:
