@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def test_readme(follow: Follow, dump_210: Path) -> None:
         use_mindspore(walk)
         walk.script(before=A_MINDSPORE_TRAINING)
 
-        walk.activate(Path(shutil.which("python") or ""))
+        walk.activate(Path(sys.executable))
         shutil.copy(SCRIPTS / "train.py", walk.folder)
         walk.run("tensight run --record full --record-folder dump train.py --fault-at 40")
         walk.terminal(finds="check")
