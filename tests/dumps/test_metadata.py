@@ -36,7 +36,8 @@ def test_reads_a_synchronous_dump(tmp_path: Path) -> None:
     config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
     meta, problems = metadata_of(tmp_path, config, {"device_target": "CPU", "ms_version": "2.0.0"})
     assert problems == []
-    assert meta == DumpMetadata("2.0.0", "CPU", "Net", True, "npy", 2, "full", meta.config)
+    expected = DumpMetadata("mindspore", False, "2.0.0", "CPU", "Net", True, "npy", 2, "full", meta.config)
+    assert meta == expected
     assert meta.config == config
 
 
