@@ -10,6 +10,15 @@ import pytest
 from walk import SCRIPTS, Walk
 
 Follow = Callable[..., Walk]
+WITHIN_S = 1500
+"""A page starts up to twenty processes, one after the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give whoever follows a page more time than other tests have."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(WITHIN_S))
 
 
 @pytest.fixture

@@ -76,6 +76,6 @@ def test_tutorial(follow: Follow) -> None:
         walk.terminal()
         assert "MindSpore 2.10.0" in walk.terminal()
         walk.terminal(finds="check")
-        assert "lenet_mindspore.py" in walk.terminal()
+        assert "train.py" in walk.terminal()
         walk.terminal()
         walk.cell()

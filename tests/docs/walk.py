@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-PATIENCE_S = 180.0
+PATIENCE_S = 400.0
 LOOKS_AFTER_S = 0.5
 """How often the person looks whether a training waits: events wake them before."""
 SCRIPTS = Path(__file__).parent / "scripts"
