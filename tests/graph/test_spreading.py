@@ -79,3 +79,14 @@ def test_within_a_step_only_what_has_arrived_somewhere_is_told() -> None:
     nodes = DATA, LOG, operator("other", "log", "x"), operator("sum", "add", "log"), operator("head", "mm", "sum")
     found = Spreading(nodes).spreading({"log", "other"}, {"log": INF, "other": INF, "sum": INF, "head": NAN}, {"head"})
     assert found == {"log"}
+
+
+def test_a_gradient_that_is_nan_when_it_comes_shows_nothing_of_what_its_operator_reads() -> None:
+    # -Inf hides words from attention; the NaN of another layer reaches its gradient from behind.
+    masked, weights = operator("masked", "masked_fill", "x"), operator("weights", "softmax", "masked")
+    loss, head = operator("loss", "log", "weights"), operator("Gradients/head", "LogGrad", "loss")
+    grad = operator("Gradients/weights", "SoftmaxGrad", "Gradients/head", "masked")
+    both = Spreading((DATA, masked, weights, loss, head, grad), with_backward=True)
+    kinds = {"masked": INF, "loss": NAN, "Gradients/head": NAN, "Gradients/weights": NAN}
+    assert both.spreading(("masked", "loss"), kinds) == {"loss"}
+    assert both.spreading(("masked",), {"masked": INF, "Gradients/weights": NAN}) == {"masked"}

@@ -9,6 +9,7 @@ import pytest
 from browsing import LARGE, SMALL, visit
 from finding import select_by_search
 from playwright.sync_api import Page, expect
+from transformer import SICK_LAYER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ def test_the_origin_is_selected_on_arrival_and_a_click_on_a_hit_selects_its_node
     page = arrived
     heading = page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)
     began = page.get_by_test_id("origin-sentence").get_by_test_id("origin-node")
+    # Attention of the layers before it has -Inf, too, where words are hidden, and its gradients are NaN.
+    expect(began).to_have_attribute("data-node", f"Default/transformer/h/{SICK_LAYER}/attn/Attention-op0")
     expect(heading).to_have_text(str(began.get_attribute("data-node")).rpartition("/")[2])
     tree = page.get_by_test_id("node-tree")
     expect(tree.locator(f'[data-path="{began.get_attribute("data-node")}"]').first).to_be_in_viewport()

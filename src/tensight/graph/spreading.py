@@ -158,10 +158,13 @@ class Spreading:
             Operators of which nobody saw a value: they show nothing by themselves, but hand on what was seen later.
         """
         found = {name: self._own(name, kinds.get(name, NonFinite.NOTHING)) for name in names}
+        nan = {name for name, kind in kinds.items() if kind & NonFinite.NAN and name not in unknown}
+        shown_by: dict[str, list[LayerNode]] = {}
         waiting = list(found)
         while waiting:
             name = waiting.pop()
-            for consumer in self._consumers.get(name, ()):
+            shown_by[name] = self._shown_by(name, nan)
+            for consumer in shown_by[name]:
                 carried = _carried(found[name], consumer, kinds.get(consumer.name, NonFinite.NOTHING))
                 if carried and consumer.name not in found:
                     found[consumer.name] = self._own(consumer.name, carried)
@@ -169,16 +172,36 @@ class Spreading:
         spreads: dict[str, bool] = {}
         for name in sorted(found, key=lambda one: self._positions.get(one, -1), reverse=True):
             if reached is None:
-                spreads[name] = name in going_on or self._spreads(name, found, spreads, unknown)
+                spreads[name] = name in going_on or self._spreads(name, shown_by[name], found, spreads, unknown)
             else:
-                consumers = (consumer.name for consumer in self._consumers.get(name, ()))
-                spreads[name] = name in reached or any(spreads.get(consumer, False) for consumer in consumers)
+                spreads[name] = name in reached or any(spreads.get(one.name, False) for one in shown_by[name])
         return frozenset(name for name in names if spreads[name])
 
+    def _shown_by(self, name: str, nan: Collection[str]) -> list[LayerNode]:
+        """Return the operators that show whether a node's values went on; some nodes are NaN for certain.
+
+        Those of the backward pass do not whose gradient is NaN already when it reaches them: theirs will be NaN anyway.
+        """
+        return [
+            consumer
+            for consumer in self._consumers.get(name, ())
+            if not runs_after_forward(consumer)
+            or not any(one != name and one in nan and self._is_after_forward(one) for one in consumer.inputs)
+        ]
+
+    def _is_after_forward(self, name: str) -> bool:
+        node = self._nodes.get(name)
+        return node is not None and runs_after_forward(node)
+
     def _spreads(
-        self, name: str, found: Mapping[str, NonFinite], spreads: Mapping[str, bool], unknown: Collection[str]
+        self,
+        name: str,
+        consumers: Collection[LayerNode],
+        found: Mapping[str, NonFinite],
+        spreads: Mapping[str, bool],
+        unknown: Collection[str],
     ) -> bool:
-        kind, consumers = found[name], self._consumers.get(name, ())
+        kind = found[name]
         if all(map(runs_after_forward, consumers)) and not any(spreads.get(one.name, False) for one in consumers):
             node = self._nodes.get(name)
             is_end = node is not None and node.kind == "operator" and name not in unknown

@@ -269,11 +269,15 @@ class Branch:
                     found[name] = None
             else:
                 numbers.append(function._sequence_nr())
-                has_unseen |= _multiplies_unseen(function)
-                operation.may_read_unseen |= _may_read_unseen(function)
-                ahead = [step for step in function.next_functions if step[0] is not None and step not in seen]
-                seen.update(ahead)
-                waiting += ahead
+                ahead = function.next_functions
+                if not all(step[0] for step in ahead):
+                    # Something without gradient went in, to which no walk leads. What it is, a tensor or a number, is
+                    # not asked: to look at what autograd saved may compute it anew.
+                    has_unseen |= function.name().startswith(_PRODUCTS)
+                    operation.may_read_unseen |= not function.name().startswith(_OPTIONAL_OPERANDS)
+                new = [step for step in ahead if step[0] is not None and step not in seen]
+                seen.update(new)
+                waiting += new
             if len(seen) > _MOST_FUNCTIONS or len(found) >= _MOST_SOURCES:
                 break
         # Autograd is walked backwards; people read forwards.
@@ -299,20 +303,6 @@ class Branch:
                     self._slots[id(tensor)] = slot
                     if tensor.grad_fn is not None and version_of(tensor) == slot.version:
                         self._functions[tensor.grad_fn, tensor.output_nr] = slot
-
-
-def _multiplies_unseen(function: Any) -> bool:
-    """Whether a function of autograd multiplies with something without gradient: no walk leads to that.
-
-    What it is, a tensor or a number, is not asked: to look at what autograd saved may compute it anew.
-    """
-    return function.name().startswith(_PRODUCTS) and not all(ahead for ahead, _ in function.next_functions)
-
-
-def _may_read_unseen(function: Any) -> bool:
-    """Whether a function of autograd may read a tensor without gradient, such as the targets of a loss."""
-    is_whole = all(ahead for ahead, _ in function.next_functions)
-    return not is_whole and not function.name().startswith(_OPTIONAL_OPERANDS)
 
 
 def _is_one(arguments: Any, given: Sequence[torch.Tensor]) -> bool:

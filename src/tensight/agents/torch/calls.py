@@ -43,20 +43,26 @@ class Slot(CallSlot):
     consumer : (Operation, int) or None
     function_output : int
         Which output it is of its autograd function, whose gradients `on_gradient` is told.
-    had_gradient : bool
-        Whether the tensor of the latest step takes part in the backward pass.
+    has_gradient : bool
+        Whether its tensors take part in the backward pass: the same call without gradients is another one.
     hook : RemovableHandle or None
         Of the latest hook by which its gradient is seen.
     """
 
-    __slots__ = ("function_output", "had_gradient", "hook", "version")
+    __slots__ = ("function_output", "has_gradient", "hook", "version")
 
     def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
         super().__init__(place, source, outline)
         self.version = 0
         self.function_output = 0
-        self.had_gradient = False
+        self.has_gradient = False
         self.hook: RemovableHandle | None = None
+
+    def fits(self, tensor: torch.Tensor, *, is_first: bool) -> bool:
+        """Whether a tensor may be the one of this step, which is first seen here, or was seen before."""
+        if is_first:
+            return tensor.requires_grad is self.has_gradient
+        return self.reference is not None and self.reference() is tensor
 
 
 class Operation(CalledOperation[Slot]):

@@ -302,13 +302,13 @@ class ModuleCapture:
             if len(returned) != len(call.outputs) or (call.inputs and len(given) != len(call.inputs)):
                 return False
         for (slot, is_first), tensor in zip(call.inputs, given, strict=False):
-            if slot is not None and not is_first:
-                if slot.reference is None or slot.reference() is not tensor:
-                    return False
-                if slot.version != version_of(tensor) and not any(tensor is one for one in returned):
+            if slot is not None and not slot.fits(tensor, is_first=is_first):
+                return False
+            if slot is not None and not is_first and slot.version != version_of(tensor):
+                if not any(tensor is one for one in returned):
                     return False
         for (slot, is_first), tensor in zip(call.outputs, returned, strict=True):
-            if slot is not None and not is_first and (slot.reference is None or slot.reference() is not tensor):
+            if slot is not None and not slot.fits(tensor, is_first=is_first):
                 return False
         self._at = call
         self._count(call, self._ended[1], _functions())
@@ -353,13 +353,11 @@ class ModuleCapture:
         need = self._needs[place]
         if need:
             self._observe(place, tensor, need)
-        if tensor.requires_grad:
-            slot.had_gradient = True
+        slot.has_gradient = tensor.requires_grad
+        if slot.has_gradient:
             gradient_place = slot.gradient_place
             if gradient_place < 0 or self._needs[gradient_place]:
                 self._await_gradient(slot, tensor)
-        else:
-            slot.had_gradient = False
 
     def _fits_backward(self, call: Call, roots: Sequence[torch.Tensor]) -> bool:
         return len(call.inputs) == len(roots) and all(
@@ -532,7 +530,7 @@ class ModuleCapture:
         # Of several calls the last is computed again first.
         call = calls.pop()
         for (slot, is_first), tensor in zip(call.outputs, tensors_in(output), strict=False):
-            if slot is not None and is_first and tensor.requires_grad and not slot.had_gradient:
+            if slot is not None and is_first and tensor.requires_grad and not slot.has_gradient:
                 slot.reference = weakref.ref(tensor)
                 if slot.gradient_place < 0 or self._needs[slot.gradient_place]:
                     self._await_gradient(slot, tensor)
