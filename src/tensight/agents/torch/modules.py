@@ -302,11 +302,13 @@ class ModuleCapture:
             if len(returned) != len(call.outputs) or (call.inputs and len(given) != len(call.inputs)):
                 return False
         for (slot, is_first), tensor in zip(call.inputs, given, strict=False):
-            if slot is not None and not slot.fits(tensor, is_first=is_first):
+            if slot is None:
+                continue
+            if not slot.fits(tensor, is_first=is_first):
                 return False
-            if slot is not None and not is_first and slot.version != version_of(tensor):
-                if not any(tensor is one for one in returned):
-                    return False
+            is_written = not is_first and slot.version != version_of(tensor)
+            if is_written and not any(tensor is one for one in returned):
+                return False
         for (slot, is_first), tensor in zip(call.outputs, returned, strict=True):
             if slot is not None and not slot.fits(tensor, is_first=is_first):
                 return False
