@@ -67,10 +67,15 @@ batches = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
 
 
 def use_mindspore(walk: Walk) -> None:
-    """Activate the environment with MindSpore; ``train.py`` is the LeNet of the examples, sick with `FAULT`."""
+    """Activate the environment with MindSpore; ``train.py`` is the LeNet of the examples."""
     walk.activate(python_of("2.10"))
     shutil.copytree(ROOT / "examples", walk.folder / "examples")
+    write_lenet(walk)
+
+
+def write_lenet(walk: Walk, fault: str = "none") -> None:
+    """Write the LeNet of the examples with one of its faults, whatever the command line of who runs it says."""
     script = (ROOT / "examples" / "lenet_mindspore.py").read_text()
-    script = script.replace('default="none"', 'default=__import__("os").environ.get("FAULT", "none")')
+    script = script.replace('default="none"', f'default="{fault}"')
     script = script.replace("parser.parse_args()", "parser.parse_known_args()[0]")
     (walk.folder / "train.py").write_text(script)

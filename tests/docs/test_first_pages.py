@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blocks import ROOT, Block
-from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore
+from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore, write_lenet
 from walk import SCRIPTS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_tutorial(follow: Follow) -> None:
         walk.cell()
 
         use_mindspore(walk)
-        walk.set(FAULT="log-of-zero")
+        write_lenet(walk, "log-of-zero")
         walk.terminal()
         assert "MindSpore 2.10.0" in walk.terminal()
         walk.terminal(finds="check")

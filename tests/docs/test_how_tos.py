@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from blocks import ROOT
-from readers import BATCHES, CELLS, use_mindspore
+from readers import BATCHES, CELLS, use_mindspore, write_lenet
 
 from tensight.watchpoints import condition, recommended_watchpoints
 
@@ -49,10 +49,10 @@ def test_debug_mindspore(follow: Follow) -> None:
         walk.script(before=CELLS)
         walk.script(before="import tensight\n" + CELLS)
         walk.begin_cell()
-        walk.set(FAULT="log-of-zero")
+        write_lenet(walk, "log-of-zero")
         walk.run("tensight run --break-at-start train.py", leave=True)
         assert "began at step 6" in walk.end_cell()
-        walk.set(FAULT="none")
+        write_lenet(walk)
         assert "Bit-identical" in walk.terminal()
 
 
@@ -60,7 +60,7 @@ def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow)
     with follow("docs/how-to/debug-a-running-training.md") as walk:
         use_mindspore(walk)
         walk.terminal()
-        walk.set(FAULT="log-of-zero")
+        write_lenet(walk, "log-of-zero")
         walk.terminal(leave="train.py")
         walk.wait_until_paused()
         assert "Log" in walk.cell()

@@ -267,7 +267,7 @@ class ObservedStep:
         return self._observed.position(self.rank, node)
 
     def when(self, node: Node) -> int:
-        """Return when a node has its value: of what comes from outside, when an operator first reads it."""
+        """Return when a node has its value: of what comes from outside, with the operator before its first reader."""
         readers = () if node.is_operator else self._direct_consumers(node)
         return next((self.order(reader) - 1 for reader, _ in readers), self.order(node))
 

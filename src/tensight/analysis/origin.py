@@ -429,7 +429,8 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
     kinds = list(Anomaly)
     group = not (origin.anomaly in NON_FINITE or (origin.anomaly is Anomaly.EXPLOSION and origin.leads))
     came = origin.from_rank is not None
-    return (group, came, origin.address.rank, origin.address.iteration, origin.position, kinds.index(origin.anomaly))
+    when = origin.address.rank, origin.address.iteration, origin.position, origin.arrived
+    return (group, came, *when, kinds.index(origin.anomaly))
 
 
 def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects) -> Origin | None:
@@ -444,7 +445,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
             for node in step.nodes
             if (birth := _birth(shows, step, node)) is not None
         ]
-        births.sort(key=lambda birth: birth[:2])
+        births.sort(key=lambda birth: (*birth[:2], not birth[3].node.is_operator))
         chosen = next((birth for birth in births if _may_lead(effects, *birth[2:])), None)
         chosen = chosen or next((birth for birth in births if not birth[3].is_meant), None)
         if chosen is not None:

@@ -79,6 +79,43 @@ class NowRead(Branching):
 NETWORKS = (OnlyOnce, TakingTurns, NowRead)
 
 
+class Attending(nn.Module):
+    """Chooses among positions by a softmax, each but the first; it may be told that there is none to choose from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(6, 6)
+        self.softmax = nn.Softmax(-1)
+        self.out = nn.Linear(6, 6)
+        self.sees_nothing = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.arange(6) < (6 if self.sees_nothing else 1)
+        weights = self.softmax(self.scores(x).masked_fill(hidden, -torch.inf))
+        return x + self.out(weights * x)
+
+
+def attending(*, evaluates: bool) -> Training:
+    """Return a training that becomes NaN in its third layer, in steps that may begin with a look at the loss."""
+    torch.manual_seed(3)
+    network = nn.Sequential(*(Attending() for _ in range(4)), nn.Linear(6, 4))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        network[2].sees_nothing = number + 1 == SICK_STEP
+        inputs, labels = torch.randn(8, 6), torch.randint(0, 4, (8,))
+        optimizer.zero_grad()
+        if evaluates and number % 2:
+            with torch.no_grad():
+                nn.functional.cross_entropy(network(inputs), labels)
+        loss = nn.functional.cross_entropy(network(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Training((network,), (optimizer,), step)
+
+
 def training(network_type: type[Branching]) -> Training:
     torch.manual_seed(3)
     network = network_type()
@@ -144,3 +181,15 @@ def test_at_the_end_of_such_a_step_and_in_its_recording_it_is_the_same(
     assert (recorded.op_type, recorded.address.step, recorded.certain) == ("log", SICK_STEP, True), recorded.sentence
     assert recorded.user_frame is not None
     assert recorded.user_frame.line == line_of(network_type)
+
+
+@pytest.mark.parametrize("evaluates", [False, True], ids=["training", "evaluating first"])
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_masks_of_other_layers_are_no_origins(torch_server: RunningServer, capture: str, evaluates: bool) -> None:
+    finding = debug(torch_server, attending(evaluates=evaluates), SICK_STEP + 2, capture=capture)
+    assert finding.step == SICK_STEP, finding.summary()
+    assert all("/2/" in origin.node for origin in finding.origins), finding.summary()
+    # Each layer's mask is -Inf, and its gradient NaN; the evaluation, which comes first, has no gradients.
+    nan = next(origin for origin in finding.origins if origin.anomaly == "nan")
+    assert nan.node.rpartition("/")[2] in ("Softmax-op0", "_softmax-op0"), nan.sentence
+    assert (nan.certain, nan.arrived) == (True, False), nan.sentence

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerE
 import { useTranslation } from 'react-i18next'
 import { useIsSelected, useSession } from '~/api/queries'
 import type { Overview } from '~/api/types'
+import { moved, type Cell } from '~/parts/gridKeys'
 import { useView } from '~/state/store'
 import { sized } from './canvas'
 import { drawOver, drawPicture } from './drawing'
@@ -16,7 +17,6 @@ import {
   nearestCell,
   partAround,
   partBetween,
-  type Cell,
   type Part,
 } from './geometry'
 import classes from './overview.module.css'
@@ -114,9 +114,9 @@ export function HeatMap(props: Props) {
     }
   }
   const onKey = (event: KeyboardEvent) => {
-    const move = moveOf(event, data)
     const cell = cursor ?? beginning ?? { row: 0, column: Math.max(0, shown) }
-    if (move) onCursor(cursor ? move(cell) : cell)
+    const next = moved(event, cell, data.rows.length, data.steps.length)
+    if (next && !event.ctrlKey && !event.altKey && !event.metaKey) onCursor(cursor ? next : cell)
     else if (event.key === 'Enter') props.onGo(cell, event.shiftKey)
     else if (event.key === 'o') props.onGo(cell, true)
     else if (event.key === '+' || event.key === '=') props.onPart(partAround(data, cell))
@@ -207,24 +207,4 @@ function Callout({
       </span>
     </button>
   )
-}
-
-function moveOf(event: KeyboardEvent, data: Overview): ((cell: Cell) => Cell) | null {
-  const lastRow = data.rows.length - 1
-  const lastColumn = data.steps.length - 1
-  const by = (rows: number, columns: number) => (cell: Cell) => ({
-    row: Math.min(lastRow, Math.max(0, cell.row + rows)),
-    column: Math.min(lastColumn, Math.max(0, cell.column + columns)),
-  })
-  const moves: Record<string, (cell: Cell) => Cell> = {
-    ArrowUp: by(-1, 0),
-    ArrowDown: by(1, 0),
-    ArrowLeft: by(0, -1),
-    ArrowRight: by(0, 1),
-    PageUp: by(-10, 0),
-    PageDown: by(10, 0),
-    Home: by(0, -lastColumn),
-    End: by(0, lastColumn),
-  }
-  return event.ctrlKey || event.altKey || event.metaKey ? null : (moves[event.key] ?? null)
 }

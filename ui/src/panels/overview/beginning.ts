@@ -1,5 +1,6 @@
 import type { Origin, Overview, OverviewRow } from '~/api/types'
-import { columnOf, type Cell } from './geometry'
+import type { Cell } from '~/parts/gridKeys'
+import { columnOf } from './geometry'
 
 /** The cell in which the trouble begins. */
 export interface Beginning extends Cell {

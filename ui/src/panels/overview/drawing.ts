@@ -1,6 +1,7 @@
 import type { Overview } from '~/api/types'
+import type { Cell } from '~/parts/gridKeys'
 import { phasesOf, type Phase } from './beginning'
-import { middleOf, stepTicks, type Cell, type Geometry } from './geometry'
+import { middleOf, stepTicks, type Geometry } from './geometry'
 import { INKS, type Ink } from './inks'
 import { cellColour, type Scale, type Theme } from './scale'
 import { drawMarks, ring } from './signs'

@@ -1,4 +1,5 @@
 import type { Overview, StepSpan } from '~/api/types'
+import type { Cell } from '~/parts/gridKeys'
 
 /** Where the parts of the picture lie, in CSS pixels. */
 export interface Geometry {
@@ -11,11 +12,6 @@ export interface Geometry {
   cellHeight: number
   rows: number
   columns: number
-}
-
-export interface Cell {
-  row: number
-  column: number
 }
 
 export const AXIS_HEIGHT = 34

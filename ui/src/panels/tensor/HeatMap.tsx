@@ -3,6 +3,7 @@ import { useElementSize } from '@mantine/hooks'
 import { useEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Failure } from '~/parts/Notice'
+import { moved, type Cell } from '~/parts/gridKeys'
 import { short } from '~/parts/numbers'
 import { drawPicture, over, ticks, under } from './drawing'
 import { exactText } from './formats'
@@ -22,11 +23,6 @@ const MOST_CELLS = 512
 const SIZE_STEP = 64
 
 const LEAST_MARK = 13
-
-interface Cell {
-  row: number
-  column: number
-}
 
 interface Box {
   left: number
@@ -136,20 +132,10 @@ export function HeatMap(props: {
     props.onZoom(elementAt(least), lastAt(most))
   }
   const pressed = (event: KeyboardEvent) => {
-    const moves: Record<string, [number, number]> = {
-      ArrowUp: [-1, 0],
-      ArrowDown: [1, 0],
-      ArrowLeft: [0, -1],
-      ArrowRight: [0, 1],
-    }
-    const move = moves[event.key]
-    if (move) {
+    const next = moved(event, cell ?? { row: 0, column: 0 }, shownRows, shownColumns)
+    if (next) {
       event.preventDefault()
-      const before = cell ?? { row: -move[0], column: -move[1] }
-      setCell({
-        row: Math.max(0, Math.min(shownRows - 1, before.row + move[0])),
-        column: Math.max(0, Math.min(shownColumns - 1, before.column + move[1])),
-      })
+      setCell(cell ? next : { row: 0, column: 0 })
     } else if (event.key === 'Enter' && cell) open(cell)
     else if (event.key === 'Escape') setDrag(null)
   }

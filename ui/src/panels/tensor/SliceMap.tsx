@@ -3,6 +3,7 @@ import { useElementSize } from '@mantine/hooks'
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useState, type KeyboardEvent, type MouseEvent } from 'react'
 import { useTranslation } from 'react-i18next'
+import { moved, type Cell } from '~/parts/gridKeys'
 import { count, short } from '~/parts/numbers'
 import { useView } from '~/state/store'
 import { drawPicture, over, under } from './drawing'
@@ -18,11 +19,6 @@ const MOST_CELLS = 128
 const LARGEST_CELL = { width: 26, height: 14 }
 const MOST_HEIGHT = 132
 const MARGIN = 4
-
-interface Cell {
-  row: number
-  column: number
-}
 
 /** All slices of the dimensions that choose one, as cells: where among them NaN is, and where large numbers are. */
 export function SliceMap(props: {
@@ -125,20 +121,11 @@ export function SliceMap(props: {
     }
   }
   const pressed = (event: KeyboardEvent) => {
-    const moves: Record<string, [number, number]> = {
-      ArrowUp: [-1, 0],
-      ArrowDown: [1, 0],
-      ArrowLeft: [0, -1],
-      ArrowRight: [0, 1],
-    }
-    const move = moves[event.key]
     const from = pointed ?? shown
-    if (move) {
+    const next = moved(event, from, mostRows, mostColumns)
+    if (next) {
       event.preventDefault()
-      setPointed({
-        row: Math.max(0, Math.min(mostRows - 1, from.row + move[0])),
-        column: Math.max(0, Math.min(mostColumns - 1, from.column + move[1])),
-      })
+      setPointed(next)
     } else if (event.key === 'Enter') go(from)
   }
   const boxOf = ({ row, column }: Cell) => ({

@@ -4,6 +4,7 @@ import { useQueries } from '@tanstack/react-query'
 import { useEffect, useId, useRef, useState, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Failure } from '~/parts/Notice'
+import { moved } from '~/parts/gridKeys'
 import { count } from '~/parts/numbers'
 import { useView } from '~/state/store'
 import { elementsOf, signOf, sizeOf, type Element } from './elements'
@@ -13,7 +14,7 @@ import { colourOf, css, inkOn, PALETTES } from './palette'
 import { valuesQuery, type Asked } from './queries'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
-import { columnWidth, moved, MOST_COLUMNS, MOST_ROWS, ROW, tilesOf } from './tableLayout'
+import { columnWidth, MOST_COLUMNS, MOST_ROWS, ROW, tilesOf } from './tableLayout'
 import { useTensorViews } from './views'
 
 const HEADER = 22
@@ -88,10 +89,10 @@ export function Table(props: {
   if (grid.length === 0) return <Text className={styles.centred}>{t('nothing')}</Text>
 
   const pressed = (event: KeyboardEvent) => {
-    const next = moved(event, cell, rows, columns, Math.max(1, last.row - first.row - 1))
+    const next = moved(event, { row, column }, rows, columns, Math.max(1, last.row - first.row - 1))
     if (!next) return
     event.preventDefault()
-    if (isThere(...next)) props.onCell(next)
+    if (isThere(next.row, next.column)) props.onCell([next.row, next.column])
   }
   const shownRows = Array.from(
     { length: Math.max(0, last.row - first.row + 1) },

@@ -46,28 +46,3 @@ export function columnWidth(
   }
   return Math.round(Math.max(48, 12 + 7.3 * letters * (dtype.startsWith('complex') ? 2 : 1)))
 }
-
-/** Where a key moves to; null if it is no key that moves. */
-export function moved(
-  event: { key: string; ctrlKey: boolean; metaKey: boolean },
-  [row, column]: readonly [number, number],
-  rows: number,
-  columns: number,
-  page: number,
-): [number, number] | null {
-  const isFar = event.ctrlKey || event.metaKey
-  const targets: Record<string, [number, number]> = {
-    ArrowUp: [row - 1, column],
-    ArrowDown: [row + 1, column],
-    ArrowLeft: [row, column - 1],
-    ArrowRight: [row, column + 1],
-    PageUp: [row - page, column],
-    PageDown: [row + page, column],
-    Home: [isFar ? 0 : row, 0],
-    End: [isFar ? rows - 1 : row, columns - 1],
-  }
-  const target = targets[event.key]
-  if (!target) return null
-  const within = (place: number, length: number) => Math.max(0, Math.min(length - 1, place))
-  return [within(target[0], rows), within(target[1], columns)]
-}
