@@ -64,4 +64,6 @@ def test_a_page_below_a_prefix_needs_a_login_where_there_is_a_token(
     expect(page.get_by_label("Access token", exact=True)).to_have_count(0)
     page.reload()
     expect(page.get_by_test_id("panel-runs")).to_be_visible()
+    expect(page.get_by_text("TENSIGHT_TOKEN=TOKEN tensight run").first).to_be_visible()
+    expect(page.get_by_text("ENABLE_MS_DEBUGGER=1")).to_have_count(0)
     expect(page.get_by_label("Access token", exact=True)).to_have_count(0)

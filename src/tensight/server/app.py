@@ -154,6 +154,7 @@ class _Process:
                 token=None if token is None else token.text,
                 allowed_hosts=(settings.host, socket.gethostname(), *settings.allowed_host),
                 debugger_address=debugger,
+                debugger_needs_token=self._grpc_token is not None,
             ),
         )
         return HttpServer(application, self._tls)

@@ -44,6 +44,8 @@ class HttpSettings:
         What the server says it is.
     debugger_address : str or None
         Where training processes attach: host and port; None if they cannot.
+    debugger_needs_token : bool
+        Whether training processes attach with an access token only.
     page_folder : Path
         What the build of the page wrote.
     """
@@ -56,6 +58,7 @@ class HttpSettings:
     slow_after_s: float = 10.0
     version: str = __version__
     debugger_address: str | None = None
+    debugger_needs_token: bool = False
     page_folder: Path = BUILT_PAGE
 
     def __post_init__(self) -> None:

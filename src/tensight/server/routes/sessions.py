@@ -59,6 +59,8 @@ class ServerRecord(Record):
     uptime_s: float
     debugger_address: str | None
     """Host and port where training processes attach; None if the server takes none."""
+    debugger_needs_token: bool
+    """Whether they attach with the server's access token only."""
     sessions: int
     subscribers: int
     last_event: int
@@ -95,6 +97,7 @@ async def get_server(context: Context) -> JsonResponse:
             started=context.started,
             uptime_s=max(now - context.started, 0.0),
             debugger_address=settings.debugger_address,
+            debugger_needs_token=settings.debugger_needs_token,
             sessions=len(context.sessions.all()),
             subscribers=context.streams.subscribers,
             last_event=context.sessions.events.last,

@@ -55,7 +55,7 @@ export default function Overview() {
   const { ref, width, height } = useElementSize()
   const size = cellsThatFit(width, height)
   const part = parts.at(-1) ?? null
-  const origins = useOrigins().data
+  const { data: origins, isLoading: isSearching } = useOrigins()
   const locate = useMemo(
     () => (origins ?? []).slice(0, MOST_LOCATED).map(({ address }) => address),
     [origins],
@@ -67,7 +67,10 @@ export default function Overview() {
   )
   const { data, error } = found
   const scale = useMemo(() => data && scaleOf(data.statistic, data.values), [data])
-  const beginning = useMemo(() => (data ? beginningOf(data, origins ?? []) : null), [data, origins])
+  const beginning = useMemo(
+    () => (data && !isSearching ? beginningOf(data, origins ?? []) : null),
+    [data, origins, isSearching],
+  )
   const goToStep = useGoToStep()
   const go = useGo(data)
   const begin = useCallback(() => {

@@ -2,7 +2,7 @@ import { Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { useServer } from '~/api/queries'
 import { CopyButton } from '~/parts/CopyButton'
-import { attachment, startCommands } from './commands'
+import { attachment, startCommands, TOKEN } from './commands'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
 
@@ -16,13 +16,15 @@ export function StartCommands() {
   const address = server.debugger_address
   if (!address) return <Text c="var(--quiet)">{t('noTrainings')}</Text>
   const where = attachment(address, window.location.hostname)
-  const commands = startCommands(where)
+  const commands = startCommands(where, server.debugger_needs_token)
   return (
     <>
       <Text c="var(--quiet)">{t('startText', { address: `${where.host}:${where.port}` })}</Text>
-      {LISTED.map((name) => (
-        <Command key={name} label={t(name)} command={commands[name]} />
-      ))}
+      {server.debugger_needs_token && <Text c="var(--quiet)">{t('startToken', { token: TOKEN })}</Text>}
+      {LISTED.map((name) => {
+        const command = commands[name]
+        return command && <Command key={name} label={t(name)} command={command} />
+      })}
       <Text c="var(--quiet)" mt="sm">
         {t('demo')}
       </Text>

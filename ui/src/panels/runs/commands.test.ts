@@ -11,13 +11,22 @@ test.each([
 })
 
 test('the commands name the port always, and the host where it is another machine', () => {
-  expect(startCommands({ host: 'localhost', port: '50051' }).atStart).toBe(
+  expect(startCommands({ host: 'localhost', port: '50051' }, false).atStart).toBe(
     'tensight run --port 50051 --break-at-start train.py',
   )
-  expect(startCommands({ host: 'gpu-7', port: '6000' }).original).toBe(
+  expect(startCommands({ host: 'gpu-7', port: '6000' }, false).original).toBe(
     'ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=gpu-7 MS_DEBUGGER_PORT=6000 python train.py',
   )
-  expect(startCommands({ host: 'gpu-7', port: '6000' }).environment).toBe(
+  expect(startCommands({ host: 'gpu-7', port: '6000' }, false).environment).toBe(
     'TENSIGHT_DEBUG=1 TENSIGHT_DEBUGGER_HOST=gpu-7 TENSIGHT_DEBUGGER_PORT=6000 TENSIGHT_BREAK_AT_START=1 python train.py',
   )
+})
+
+test('where the server has a token the commands name it, and there is none for a client without one', () => {
+  const commands = startCommands({ host: 'gpu-7', port: '6000' }, true)
+  expect(commands.recommended).toBe(
+    'TENSIGHT_TOKEN=TOKEN tensight run --host gpu-7 --port 6000 --recommended train.py',
+  )
+  expect(commands.environment).toMatch(/^TENSIGHT_TOKEN=TOKEN TENSIGHT_DEBUG=1 /)
+  expect(commands.original).toBeNull()
 })

@@ -15,15 +15,21 @@ export function attachment(debuggerAddress: string, pageHost: string): Attachmen
   return { host: LOOPBACK.includes(reached) ? 'localhost' : reached, port }
 }
 
-/** The commands that start a training which attaches there. */
-export function startCommands({ host, port }: Attachment) {
+/** Stands for the access token in a command: a page does not show what it was logged in with. */
+export const TOKEN = 'TOKEN'
+
+/** The commands that start a training which attaches there; MindSpore's own client has no token, and no command then. */
+export function startCommands({ host, port }: Attachment, needsToken: boolean) {
   const where = host === 'localhost' ? `--port ${port}` : `--host ${host} --port ${port}`
   const address = host === 'localhost' ? '127.0.0.1' : host
+  const token = needsToken ? `TENSIGHT_TOKEN=${TOKEN} ` : ''
   return {
-    atStart: `tensight run ${where} --break-at-start train.py`,
-    operators: `tensight run ${where} --break-at-start --capture ops train.py`,
-    recommended: `tensight run ${where} --recommended train.py`,
-    environment: `TENSIGHT_DEBUG=1 TENSIGHT_DEBUGGER_HOST=${address} TENSIGHT_DEBUGGER_PORT=${port} TENSIGHT_BREAK_AT_START=1 python train.py`,
-    original: `ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=${address} MS_DEBUGGER_PORT=${port} python train.py`,
+    atStart: `${token}tensight run ${where} --break-at-start train.py`,
+    operators: `${token}tensight run ${where} --break-at-start --capture ops train.py`,
+    recommended: `${token}tensight run ${where} --recommended train.py`,
+    environment: `${token}TENSIGHT_DEBUG=1 TENSIGHT_DEBUGGER_HOST=${address} TENSIGHT_DEBUGGER_PORT=${port} TENSIGHT_BREAK_AT_START=1 python train.py`,
+    original: needsToken
+      ? null
+      : `ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=${address} MS_DEBUGGER_PORT=${port} python train.py`,
   }
 }
