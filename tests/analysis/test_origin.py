@@ -278,6 +278,17 @@ def test_a_number_that_is_zero_makes_zeros_of_what_it_is_spread_to(analyse: Anal
     assert (found.operator, found.address.iteration) == ("Gradients/Default/Tile-op2", 1)
 
 
+def test_a_part_of_a_bias_is_zero_as_the_bias_is(analyse: Analyse, tmp_path: Path) -> None:
+    # The bias of queries, keys and values, split at places that constants give.
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("in_proj_bias", (6,)).constant("cst1", "Default--data-1")
+    writer.graph(graph.operator("Default/Split-op1", inputs=("in_proj_bias", "cst1"), shape=(2,)))
+    writer.tensor(0, "Parameter.in_proj_bias", np.zeros(6, np.float32))
+    writer.tensor(0, "Split.Split-op1", np.int64(3), io="input", slot=1)
+    writer.tensor(0, "Split.Split-op1", np.zeros(2, np.float32))
+    assert origins(analyse(writer.root), [Anomaly.ALL_ZERO]) == []
+
+
 def test_a_product_with_a_constant_that_nobody_saw_may_be_meant_to_be_zero(analyse: Analyse, tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path / "dump")
     graph = GraphWriter().parameter("x").constant("cst1", "Default--data-1")

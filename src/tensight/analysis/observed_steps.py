@@ -306,6 +306,11 @@ class ObservedStep:
                 source, slot = producer
                 yield index, source, self._input_row(node, index, source, slot)
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a node is a constant of the program."""
+        node = self.graph.get(name)
+        return node is not None and node.is_constant
+
     def is_small_parameter(self, name: str) -> bool:
         """Return whether a node is a bias or a setting: its zeros are added to something, or are meant."""
         node = self.graph.get(name)

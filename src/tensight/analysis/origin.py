@@ -553,9 +553,11 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     if shows.masks[outputs[0][2]] and (node.name in step.graph.layers.may_mask or step.is_kept(node)):
         return None
     if anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
-        own = tuple(entry for entry in inputs if not step.is_small_parameter(entry.source))
-        if inputs and not own and all(entry.state is not InputState.CLEAN for entry in inputs):
-            # A copy of a bias, a sum of settings.
+        # Constants are where and how much: axes, sizes, factors.
+        values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
+        own = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
+        if values and not own and all(entry.state is not InputState.CLEAN for entry in values):
+            # A copy or a part of a bias, a sum of settings.
             return None
         inputs = own
     if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
