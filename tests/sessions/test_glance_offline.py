@@ -162,24 +162,38 @@ def test_the_timeline_of_a_dump(dump_200: Path, dump_200_second: Path) -> None:
     asyncio.run(ask())
 
 
-def test_the_loss_is_found_by_its_name_or_by_what_begins_the_backward_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("others", "loss"),
+    [
+        (("Default/network-WithLossCell/Neg-op1",), "Default/network-WithLossCell/_loss_fn-Mse/ReduceMean-op2"),
+        # What is smoothed in the cell of the loss is none; it is what the step returns.
+        (("Default/_loss_fn-Smoothed/Sub-op1", "Gradients/Default/Grad_Sub/Neg-op1"), "Default/ReduceMean-op2"),
+    ],
+    ids=["called so", "returned"],
+)
+def test_the_loss_is_found_by_its_name_or_by_what_a_step_returns(
+    tmp_path: Path, others: tuple[str, ...], loss: str
+) -> None:
     dump = DumpWriter(tmp_path / "dump")
     graph = GraphWriter()
     graph.parameter("inputs0")
-    graph.operator("Default/network-WithLossCell/Neg-op1", inputs=("inputs0",), shape=())
-    graph.operator("Default/network-WithLossCell/_loss_fn-Mse/ReduceMean-op2", inputs=("1",), shape=())
+    for other in others:
+        graph.operator(other, inputs=("inputs0",), shape=())
+    graph.operator(loss, inputs=("1",), shape=())
     dump.graph(graph)
     for iteration, value in enumerate((0.5, 0.25, np.nan)):
-        dump.tensor(iteration, "Neg.Neg-op1", np.float32(-value))
+        for other in others:
+            name = other.rpartition("/")[2]
+            dump.tensor(iteration, f"{name.partition('-')[0]}.{name}", np.float32(-value))
         dump.tensor(iteration, "ReduceMean.ReduceMean-op2", np.float32(value))
 
     async def ask() -> None:
         async with debugging(tmp_path / "dump") as session:
-            loss = (await session.timeline(0)).loss
-            assert loss is not None
-            assert loss.address.endswith("ReduceMean-op2:0")
-            assert loss.values == (None, 0.5, 0.25, None)
-            assert loss.marks == (NOTHING, 0, 0, NAN)
+            found = (await session.timeline(0)).loss
+            assert found is not None
+            assert found.address.endswith("ReduceMean-op2:0")
+            assert found.values == (None, 0.5, 0.25, None)
+            assert found.marks == (NOTHING, 0, 0, NAN)
 
     asyncio.run(ask())
 

@@ -1,4 +1,4 @@
-"""Which tensor of a graph is the loss: what the backward pass begins with, or what is called so."""
+"""Which tensor of a graph is the loss: what the backward pass begins with, what a training step returns, or a name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from tensight.graph import is_gradient_scope
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING
 from tensight.sessions.records import LossCurve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tensight.graph import Graph
     from tensight.sessions.overview import ListedTensor
@@ -32,14 +33,24 @@ def find_loss(tensors: Iterable[ListedTensor], graphs: Mapping[str, Graph]) -> L
         By name.
     """
     best: tuple[tuple[int, int], ListedTensor] | None = None
+    returned = {name: _returned(graph) for name, graph in graphs.items()}
     for one in tensors:
-        rank = _likeliness(one, graphs.get(one.graph))
+        rank = _likeliness(one, graphs.get(one.graph), returned.get(one.graph, ()))
         if rank and (best is None or rank > best[0]):
             best = rank, one
     return best[1] if best else None
 
 
-def _likeliness(tensor: ListedTensor, graph: Graph | None) -> tuple[int, int] | None:
+def _returned(graph: Graph) -> Collection[tuple[str, int]]:
+    """Return what a graph that trains returns, as names of nodes and their slots; of others it may be anything."""
+    if not any(is_gradient_scope(node.name) for node in graph.operators):
+        return ()
+    return {(producer[0].name, producer[1]) for _, producer in graph.results if producer is not None}
+
+
+def _likeliness(
+    tensor: ListedTensor, graph: Graph | None, returned: Collection[tuple[str, int]]
+) -> tuple[int, int] | None:
     node = graph.get(tensor.node) if graph is not None else None
     if graph is None or node is None or not node.is_operator or tensor.io != "output":
         return None
@@ -52,7 +63,8 @@ def _likeliness(tensor: ListedTensor, graph: Graph | None) -> tuple[int, int] | 
         for reader in graph.consumers(node, tensor.slot)
     )
     is_called_so = bool(_LOSS.search(node.type)) or bool(_LOSS.search(node.name.rpartition("/")[2]))
-    likeliness = 4 * begins + 2 * is_called_so + bool(_LOSS.search(node.scope))
+    is_returned = (node.name, tensor.slot) in returned
+    likeliness = 8 * begins + 4 * is_returned + 2 * is_called_so + bool(_LOSS.search(node.scope))
     return (likeliness, tensor.position or 0) if likeliness else None
 
 
