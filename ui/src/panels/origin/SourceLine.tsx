@@ -36,8 +36,10 @@ export function SourceLine({ finding }: { finding: Finding }) {
       data-testid="origin-line"
       data-line={line.line}
     >
-      <IconCode size={15} aria-hidden />
-      <span className={classes['place']}>{place}</span>
+      <span className={classes['where']}>
+        <IconCode size={15} aria-hidden />
+        <span className={classes['place']}>{place}</span>
+      </span>
       <code>{codeOf(line)}</code>
     </button>
   )
