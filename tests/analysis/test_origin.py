@@ -278,6 +278,17 @@ def test_a_number_that_is_zero_makes_zeros_of_what_it_is_spread_to(analyse: Anal
     assert (found.operator, found.address.iteration) == ("Gradients/Default/Tile-op2", 1)
 
 
+def test_of_targets_that_nobody_saw_nothing_is_said(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("scores").constant("cst1", "Default--outside")
+    writer.graph(graph.operator("Default/Loss-op1", inputs=("scores", "cst1")))
+    writer.tensor(0, "Parameter.scores", [1.0, 2.0])
+    writer.tensor(0, "Loss.Loss-op1", [np.nan, 2.0])
+    (found,) = origins(analyse(writer.root), [Anomaly.NAN])
+    assert [entry.state for entry in found.inputs] == [InputState.CLEAN, InputState.NOT_DUMPED]
+    assert "unless it went in with targets or other tensors without gradients" in found.sentence
+
+
 def test_a_part_of_a_bias_is_zero_as_the_bias_is(analyse: Analyse, tmp_path: Path) -> None:
     # The bias of queries, keys and values, split at places that constants give.
     writer = DumpWriter(tmp_path / "dump")

@@ -547,7 +547,7 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):
         return None
     inputs = tuple(
-        OriginInput(index, source.name, step.state(source, row), -1 if row is None else row)
+        OriginInput(index, source.name, _state(step, source, row), -1 if row is None else row)
         for index, source, row in sources
     )
     if shows.masks[outputs[0][2]] and (node.name in step.graph.layers.may_mask or step.is_kept(node)):
@@ -562,13 +562,18 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
         inputs = own
     if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
         return None
-    hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN]
+    hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN and entry.source != OUTSIDE]
     # A gradient is computed from something, also where nobody has seen from what.
     is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
     candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
     is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
     may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
     return _Birth(node, *outputs[0], inputs, candidates, is_meant, may_read_unseen)
+
+
+def _state(step: ObservedStep, source: Node, row: int | None) -> InputState:
+    """Return what is known of an input; of what stands for tensors that nobody sees that is nothing."""
+    return InputState.NOT_DUMPED if source.name == OUTSIDE else step.state(source, row)
 
 
 def _may_read_unseen(node: Node, inputs: Sequence[OriginInput]) -> bool:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 CONTEXT_LINES = 2
 
+_UNSEEN = "targets, or other tensors without gradients"
+"""Inputs that come from no node."""
+
 
 class Kind(str, Enum):
     """The anomalies to look for; `tensight.analysis.Anomaly`, without importing it for ``--help``."""
@@ -92,6 +95,8 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     """Print where one anomaly began: the sentence, the values around it, the line of code."""
     from rich.markup import escape
 
+    from tensight.graph.layers import OUTSIDE
+
     rank = f" (rank {found.address.rank})" if len(analysis.dump.ranks) > 1 else ""
     colour = "yellow" if found.anomaly.value == Kind.ALL_ZERO.value else "red"
     out.print(f"[bold {colour}]● {escape(found.sentence)}[/]{rank}")
@@ -102,7 +107,8 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
         unknown = "not known" if entry.state.value == "not dumped" else entry.state.value
         mark = f"[green]✓ {found.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
         values = f"  {values_text(known, entry.row)}" if entry.row >= 0 else ""
-        out.print(f"    input {entry.index}  {mark}  {escape(entry.source)}[dim]{escape(values)}[/]")
+        source = _UNSEEN if entry.source == OUTSIDE else entry.source
+        out.print(f"    input {entry.index}  {mark}  {escape(source)}[dim]{escape(values)}[/]")
     out.print(f"    output {found.address.slot}  [bold]{escape(values_text(known, found.row))}[/]")
     if found.candidates:
         out.print("    [yellow]It may have begun in any of:[/]")
