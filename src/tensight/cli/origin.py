@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CONTEXT_LINES = 2
 
-_UNSEEN = "targets, or other tensors without gradients"
+_UNSEEN = "targets or another tensor without gradients, or a number"
 """Inputs that come from no node."""
 
 

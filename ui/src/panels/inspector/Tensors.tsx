@@ -12,6 +12,9 @@ import { tensorTexts } from '../tensor/texts'
 import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
 
+/** In graphs of agents: the constant that stands for what comes from no node. */
+const UNSEEN = 'Default--outside'
+
 /** So many inputs or outputs are shown at once. */
 const FEW = 24
 
@@ -103,6 +106,7 @@ function Row(
   const selectNode = useView((view) => view.selectNode)
   const name = t(slot.io, { slot: slot.slot })
   const isHit = record !== undefined && record.abbreviations.length > 0
+  const isUnseen = slot.peer === UNSEEN
   return (
     <li
       className={styles.tensor}
@@ -134,7 +138,8 @@ function Row(
         )}
         {record && <Buttons record={record} name={name} />}
       </div>
-      {slot.peer && (
+      {isUnseen && <div className={styles.quiet}>{t('unseen')}</div>}
+      {slot.peer && !isUnseen && (
         <div className={styles.line}>
           <IconArrowLeft size={12} aria-label={t('from')} className={styles.quiet} />
           <button
@@ -152,7 +157,9 @@ function Row(
           {slot.control && <span className={styles.quiet}>{t('control')}</span>}
         </div>
       )}
-      {!slot.control && (props.isRead ? <Numbers record={record} /> : <Skeleton h={14} my={2} />)}
+      {!slot.control &&
+        !isUnseen &&
+        (props.isRead ? <Numbers record={record} /> : <Skeleton h={14} my={2} />)}
     </li>
   )
 }

@@ -201,7 +201,7 @@ function Callout({
       data-testid="overview-beginning"
     >
       <IconFlag3 size={13} style={{ flex: 'none' }} />
-      {beginning.isOrigin ? t('beganAt', { step }) : t('firstAt', { step })}
+      {beginning.isCertain ? t('beganAt', { step }) : t('firstAt', { step })}
       <span className={classes['end']}>
         <bdi>{name}</bdi>
       </span>

@@ -9,18 +9,25 @@ export interface Beginning extends Cell {
   step: number
   /** Of the origin; empty where there is none. */
   address: string
-  /** It was found by looking at what went into each operator, not only by what comes first. */
-  isOrigin: boolean
+  /** It is known to have begun there: it did not come in, nor may it have been before the first step that was seen. */
+  isCertain: boolean
 }
 
 /** Where it began: the first origin that the server found, if it is in the picture; else the first marked tensor. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
   const places = new Map(data.located.map((place) => [place.address, place]))
-  for (const { address, step } of origins) {
+  for (const { address, step, certain, arrived, unseen } of origins) {
     const place = places.get(address.slice(0, address.lastIndexOf('@')))
     const column = columnOf(data.steps, step)
     if (place && column >= 0)
-      return { row: place.row, column, name: place.node, step, address, isOrigin: true }
+      return {
+        row: place.row,
+        column,
+        name: place.node,
+        step,
+        address,
+        isCertain: certain && !arrived && !unseen,
+      }
   }
   if (!data.first) return null
   const { row, node, step } = data.first
@@ -30,7 +37,7 @@ export function beginningOf(data: Overview, origins: readonly Origin[]): Beginni
     name: node,
     step: step ?? 0,
     address: '',
-    isOrigin: false,
+    isCertain: false,
   }
 }
 

@@ -79,27 +79,30 @@ test('round steps are written, as many as have room', () => {
 })
 
 test('where it began is the origin, in the row that it was merged into, else the first tensor that is marked', () => {
-  const origin = (address: string, step: number) => ({ address, step, node: '' }) as Origin
+  const origin = (address: string, step: number, arrived = false) =>
+    ({ address, step, node: '', certain: true, arrived, unseen: null }) as Origin
   expect(beginningOf(data, [])).toMatchObject({
     row: 1,
     column: 1,
     step: 4,
     name: 'Gradients/b2',
-    isOrigin: false,
+    isCertain: false,
   })
   expect(beginningOf(data, [origin('0/g/c:0@7', 7)])).toMatchObject({
     row: 2,
     column: 2,
     name: 'c',
-    isOrigin: true,
+    isCertain: true,
   })
   expect(beginningOf(data, [origin('0/g/merged/x:0@3', 3)])).toMatchObject({
     row: 0,
     name: 'merged/x',
-    isOrigin: true,
+    isCertain: true,
   })
+  const cameIn = [origin('0/g/c:0@7', 7, true)]
+  expect(beginningOf(data, cameIn)).toMatchObject({ row: 2, isCertain: false })
   const elsewhere = [origin('0/g/not/pictured:0@3', 3)]
-  expect(beginningOf(data, elsewhere)).toMatchObject({ row: 1, isOrigin: false })
+  expect(beginningOf(data, elsewhere)).toMatchObject({ row: 1, isCertain: false })
   const calm = { ...data, first: null }
   expect(beginningOf(calm, [])).toBeNull()
 })

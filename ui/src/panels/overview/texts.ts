@@ -41,7 +41,7 @@ export const overviewTexts = texts(
     zero: 'Exactly 0',
     shown: 'Step shown',
     beganAt: 'Began at step {{step}}',
-    firstAt: 'First at step {{step}}',
+    firstAt: 'First seen at step {{step}}',
     input: 'input {{slot}}',
     output: 'output {{slot}}',
     phases: {
