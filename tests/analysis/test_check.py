@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, check
 from tensight.errors import InputError
@@ -175,3 +176,12 @@ def test_a_comparison_asked_for_after_the_statistics_is_the_same_as_one_asked_fo
     assert later == hits_of(analyse(dump_210, cache_dir=tmp_path / "fresh"), text)
     assert later
     assert analysis.table().equals(before)
+
+
+def test_nothing_of_an_empty_tensor_is_in_a_range(analyse: Analyse, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    writer.graph(GraphWriter().parameter("x").operator("Default/Where-op1", inputs=("x",), shape=(0,)))
+    writer.tensor(0, "Where.Where-op1", np.zeros(0, np.float32))
+    writer.tensor(1, "Where.Where-op1", [0.5])
+    inside = "TR(range_start_inclusive=0, range_end_inclusive=1, range_percentage_gt=50)"
+    assert hits_of(analyse(writer.root), inside) == {("Default/Where-op1", 1)}

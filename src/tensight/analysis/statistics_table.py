@@ -294,7 +294,8 @@ class StatisticsTable:
         if scan:
             statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
             self._store_statistics(row, statistics)
-            for key, count in zip(visit.ranges, counts, strict=True):
+            # An empty tensor has no segment in which anything was counted.
+            for key, count in zip(visit.ranges, counts or (0,) * len(visit.ranges), strict=True):
                 self.in_range[key][row] = count
         for rule in visit.units:
             array = np.concatenate(whole).reshape(tensor.header.shape) if whole else np.empty(0)
