@@ -39,6 +39,9 @@ const STATISTICS: OverviewStatistic[] = [
 /** A dump up to this size is read without asking. */
 const READ_UNASKED = 512 * 2 ** 20
 
+/** A picture is kept while this part of its rows and columns fits. */
+const LEAST_OF_KEPT = 0.6
+
 /** Origins that are looked for in the picture. */
 const MOST_LOCATED = 64
 
@@ -53,7 +56,7 @@ export default function Overview() {
   const [cursor, setCursor] = useState<Cell | null>(null)
   const [reads, setReads] = useState<'unasked' | 'asked' | 'never'>('unasked')
   const { ref, width, height } = useElementSize()
-  const size = cellsThatFit(width, height)
+  const size = useCells(width, height)
   const part = parts.at(-1) ?? null
   const { data: origins, isLoading: isSearching } = useOrigins()
   const locate = useMemo(
@@ -62,7 +65,7 @@ export default function Overview() {
   )
   const found = useOverview(
     { statistic, query, part, locate, ...size },
-    width > 0,
+    width > 0 && height > 0,
     (unread) => reads === 'asked' || (reads === 'unasked' && unread <= READ_UNASKED),
   )
   const { data, error } = found
@@ -243,6 +246,17 @@ function Unread(props: { data: OverviewData; isReading: boolean; read: () => voi
       )}
     </div>
   )
+}
+
+/** As many cells as fit. While the parts of the page find their places a picture that has some more is kept. */
+function useCells(width: number, height: number) {
+  const fit = cellsThatFit(width, height)
+  const [cells, setCells] = useState(fit)
+  const isFar = (['rows', 'columns'] as const).some(
+    (side) => fit[side] > cells[side] || fit[side] < LEAST_OF_KEPT * cells[side],
+  )
+  if (isFar) setCells(fit)
+  return isFar ? fit : cells
 }
 
 function Empty({ isFiltered, clear }: { isFiltered: boolean; clear: () => void }) {
