@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import ATTACH_WITHIN_S, TRANSFORMER, chromium, new_page, training
+from browsing import ATTACH_WITHIN_S, SMALL, TRANSFORMER, chromium, new_page, training
 from playwright.sync_api import Error, Page
 from running import running_server
 
@@ -51,13 +51,19 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
+def size() -> tuple[int, int]:
+    """How large a window is; tests with `both_sizes` have a small and a large one."""
+    return SMALL
+
+
+@pytest.fixture
+def open_page(browser: Browser, request: pytest.FixtureRequest, size: tuple[int, int]) -> Iterator[Callable[..., Page]]:
     """Opens a page as `new_page` does, for as many people as a test needs."""
     pages = request.node.stash[_PAGES] = []
     with ExitStack() as stack:
 
         def open_(**options: Any) -> Page:
-            pages.append(stack.enter_context(new_page(browser, **options)))
+            pages.append(stack.enter_context(new_page(browser, **{"size": size, **options})))
             return pages[-1]
 
         yield open_
@@ -65,7 +71,7 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Call
 
 @pytest.fixture
 def page(open_page: Callable[..., Page]) -> Page:
-    """A page at 1280 × 800, in English and light; nothing that the browser complains of is allowed."""
+    """A page in English and light; nothing that the browser complains of is allowed."""
     return open_page()
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from browsing import LARGE, SMALL
 from playwright.sync_api import Locator, Page, expect
+
+both_sizes = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["1280", "1920"])
+"""Tests with this mark are run in a small and in a large window: their `page` has that size."""
 
 
 def control(page: Page, name: str) -> Locator:

@@ -6,17 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import LARGE, SMALL, visit
-from finding import select_by_search
+from browsing import visit
+from finding import both_sizes, select_by_search
 from playwright.sync_api import Page, expect
 from transformer import SICK_LAYER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from running import RunningServer
 
     from tensight.client import Session
+
+pytestmark = both_sizes
 
 FAR_DOWN = "transformer.h.9.mlp.2.weight"
 #: Whether rows with a text are in sight in the node tree.
@@ -29,11 +29,9 @@ HAS_ROWS = """(text) => {
 }"""
 
 
-@pytest.fixture(params=[SMALL, LARGE], ids=["1280", "1920"])
-def arrived(
-    request: pytest.FixtureRequest, open_page: Callable[..., Page], page_server: RunningServer, transformer: Session
-) -> Page:
-    return visit(open_page(size=request.param), page_server, run=transformer.id)
+@pytest.fixture
+def arrived(page: Page, page_server: RunningServer, transformer: Session) -> Page:
+    return visit(page, page_server, run=transformer.id)
 
 
 def test_the_origin_is_selected_on_arrival_and_a_click_on_a_hit_selects_its_node(arrived: Page) -> None:

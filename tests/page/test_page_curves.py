@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from browsing import LARGE, SMALL, visit
-from finding import control, expect_step
+from browsing import visit
+from finding import both_sizes, control, expect_step
 from playwright.sync_api import Page, expect
 from running import RunningServer
 
@@ -17,6 +16,8 @@ import tensight
 
 if TYPE_CHECKING:
     from tensight.client import Session
+
+pytestmark = both_sizes
 
 FOREVER = """
 import time
@@ -36,11 +37,10 @@ while True:
 """
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_curves_of_a_large_model_are_drawn_and_a_click_goes_to_the_step(
-    open_page: Callable[..., Page], page_server: RunningServer, transformer: Session, size: tuple[int, int]
+    page: Page, page_server: RunningServer, transformer: Session
 ) -> None:
-    page = visit(open_page(size=size), page_server, run=transformer.id)
+    visit(page, page_server, run=transformer.id)
     page.get_by_role("tab", name="Curves").click()
     curves = page.get_by_test_id("curve")
     expect(curves).to_have_count(3)

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from browsing import LARGE, SMALL, training, visit
-from finding import control, expect_step
+from browsing import training, visit
+from finding import both_sizes, control, expect_step
 from playwright.sync_api import Locator, Page, expect
 from running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from tensight.client import Session
+
+pytestmark = both_sizes
 
 PAGE_MD = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
 ONE_LINE = 32
@@ -43,11 +44,10 @@ def overlap(one: Box, other: Box) -> bool:
     )
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_banner_messages_and_buttons_leave_room_for_the_work(
-    open_page: Callable[..., Page], page_server: RunningServer, transformer: Session, size: tuple[int, int]
+    page: Page, page_server: RunningServer, transformer: Session, size: tuple[int, int]
 ) -> None:
-    page = visit(open_page(size=size), page_server, run=transformer.id)
+    visit(page, page_server, run=transformer.id)
     banner = page.get_by_test_id("origin-banner")
     expect(banner.get_by_test_id("origin-values")).to_contain_text("Inf")
     around = box(banner)

@@ -1,4 +1,4 @@
-"""A person goes back and forth through the operators of a training that shows a step only when it is done."""
+"""A person stands at an operator within a step, looks around there, and goes back and forth."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_stage import PATIENCE_S, Scene, session_named, settings_for
-from browsing import visit
-from finding import control, expect_step
+from browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
+from finding import both_sizes, control, expect_step
 from numpy_training import FORWARD, LOSS, WEIGHTS
 from playwright.sync_api import expect
 
@@ -20,6 +20,27 @@ if TYPE_CHECKING:
     from running import RunningServer
 
     from tensight.client import Session
+
+
+pytestmark = both_sizes
+
+STANDS_AT = "Default/transformer/h/10/attn/c_proj/addmm-op0"
+WEIGHT = "transformer.h.3.attn.c_proj.weight"
+RAN, NOT_YET = (f"Default/transformer/h/{layer}/attn/c_proj/addmm-op0" for layer in (3, 11))
+
+
+@pytest.fixture(scope="module")
+def within(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A training of twelve layers that stands at an operator in its second step."""
+    with (
+        training(page_server, TRANSFORMER, tmp_path_factory.mktemp("within")) as run,
+        tensight.connect(page_server.url) as server,
+    ):
+        session = server.session(run)
+        session.step(1).wait(ATTACH_WITHIN_S)
+        session.watch("tensor_too_large", on=f"name:{STANDS_AT}", max_gt=-1e9)
+        session.continue_().wait(ATTACH_WITHIN_S)
+        yield session
 
 
 @pytest.fixture
@@ -40,6 +61,28 @@ def stands(page_server: RunningServer) -> Iterator[Callable[..., Session]]:
         yield start
         for scene, session in begun:
             scene.abandon(session)
+
+
+def test_the_weights_that_operators_have_read_are_there_and_a_recheck_checks(
+    page: Page, page_server: RunningServer, within: Session
+) -> None:
+    assert (within.summary.node, within.summary.step) == (STANDS_AT, 2)
+    within.delete_watchpoints()
+    visit(page, page_server, run=within.id, node=WEIGHT)
+    inspector = page.get_by_test_id("panel-inspector")
+    expect(inspector.get_by_role("heading", level=2)).to_have_text(WEIGHT)
+    # What the operators of this step have read is what the update of the step before has left.
+    expect(inspector).to_contain_text(f"{WEIGHT}:0@1")
+    expect(inspector.get_by_test_id("tensor-row")).to_contain_text("max")
+    expect(inspector).not_to_contain_text("not kept")
+    for operator in (RAN, NOT_YET):
+        within.watch("tensor_too_large", on=f"name:{operator}", max_gt=-1e9)
+    page.get_by_role("tab", name="Hits").click()
+    expect(page.get_by_text("Watchpoints have changed since")).to_be_visible()
+    page.keyboard.press("F9")
+    rows = page.get_by_test_id("hit-row")
+    expect(rows).to_have_count(1)
+    expect(rows).to_have_attribute("data-node", RAN)
 
 
 def test_operators_of_a_step_are_gone_through_back_and_forth(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import LARGE, SMALL, visit
-from finding import choose
+from browsing import visit
+from finding import both_sizes, choose
 from playwright.sync_api import Page, expect
 from transformer import HEADS, LENGTH, SICK_LAYER, SICK_SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from running import RunningServer
 
     from tensight.client import Session
+
+pytestmark = both_sizes
 
 FIRST_ROW, ROWS = 8, 5
 SOFTMAX = f"Default/transformer/h/{SICK_LAYER}/attn/softmax/Softmax-op0:0"
@@ -25,16 +25,10 @@ def element(*index: int) -> str:
     return f"[{', '.join(map(str, index))}] = "
 
 
-@pytest.fixture(params=[SMALL, LARGE], ids=["1280", "1920"])
-def tensor_page(
-    request: pytest.FixtureRequest,
-    open_page: Callable[..., Page],
-    page_server: RunningServer,
-    transformer: Session,
-) -> Page:
+@pytest.fixture
+def tensor_page(page: Page, page_server: RunningServer, transformer: Session) -> Page:
     """The weights of the attention that became NaN: of one sequence, in five rows of each head."""
     address = f"0/{transformer.summary.graph}/{SOFTMAX}"
-    page = open_page(size=request.param)
     visit(page, page_server, run=transformer.id, tensor=address, tab=f"tensor:{address}")
     expect(page.get_by_test_id("panel-tensor").get_by_role("heading", level=2)).to_have_text("Softmax-op0:0")
     return page

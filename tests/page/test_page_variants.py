@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from browsing import ATTACH_WITHIN_S, LARGE, SMALL, TRANSFORMER, training, visit
-from finding import expect_step
+from browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
+from finding import both_sizes, expect_step
 from playwright.sync_api import Locator, Page, expect
 from running import RunningServer
 
 import tensight
 from tensight.client import Session
+
+pytestmark = both_sizes
 
 LAYERS = 12
 NODE = "Default/transformer/h/10/attn/c_proj/addmm-op0"
@@ -34,16 +36,14 @@ def row(page: Page, path: str) -> Locator:
     return page.locator(f'[data-testid="node-row"][data-path="{path}"]')
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_each_node_is_there_once_and_of_the_graph_that_ran(
-    open_page: Callable[..., Page], page_server: RunningServer, stepped: Session, size: tuple[int, int]
+    page: Page, page_server: RunningServer, stepped: Session
 ) -> None:
     first, second, third = stepped.graphs()
     assert [[(span.first, span.last) for span in one.steps] for one in (first, second, third)] == [
         [(step, step)] for step in (1, 2, 3)
     ]
     assert len({found.entry.path for found in stepped.nodes()}) == len(stepped.nodes()) > 500
-    page = open_page(size=size)
     visit(page, page_server, run=stepped.id)
     # The palette.
     page.keyboard.press("Control+k")
