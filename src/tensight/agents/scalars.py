@@ -54,7 +54,7 @@ class Scalars:
         self._others = columns
         self._columns: StatisticsColumns | None = None
         self._losses: list[Any] = []
-        self._updates: dict[int, tuple[list[float], float]] = {}
+        self._updates: dict[int, tuple[list[float], float | None]] = {}
         self._began_s = time.monotonic()
         self._next_s = self._cost_s = 0.0
 
@@ -78,7 +78,7 @@ class Scalars:
         if len(self._losses) < MOST_SLOTS:
             self._losses.append(tensor)
 
-    def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any]) -> None:
+    def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any] | None) -> None:
         """Note that an optimizer is about to update; what it noted before in this step no longer counts.
 
         Parameters
@@ -87,11 +87,11 @@ class Scalars:
             Which one it is.
         rates : iterable of float
             Learning rates of its groups.
-        gradients : iterable of object
-            Of all its weights; they are read now.
+        gradients : iterable of object, or None
+            Of all its weights; they are read now. None where nobody sees them.
         """
         began = time.monotonic()
-        self._updates[optimizer] = list(rates), self._sum_of_squares(gradients)
+        self._updates[optimizer] = list(rates), None if gradients is None else self._sum_of_squares(gradients)
         self._cost_s += time.monotonic() - began
 
     def _sum_of_squares(self, gradients: Iterable[Any]) -> float:
@@ -132,9 +132,9 @@ class Scalars:
         self._losses.clear()
         rates = [rate for rates, _ in self._updates.values() for rate in rates]
         found += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
-        if self._updates:
-            squares = sum(squares for _, squares in self._updates.values())
-            found.append(Scalar("gradient_norm", 0, math.sqrt(squares)))
+        squares = [squares for _, squares in self._updates.values() if squares is not None]
+        if squares and len(squares) == len(self._updates):
+            found.append(Scalar("gradient_norm", 0, math.sqrt(sum(squares))))
         now = time.monotonic()
         cost_s = self._cost_s + now - began
         self._next_s = now + max(EVERY_S, (now - self._began_s) / _SPARSER, cost_s * (1 / _SHARE - 1))

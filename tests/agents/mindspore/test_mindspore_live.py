@@ -182,6 +182,7 @@ def test_what_a_person_sees_are_the_values_of_the_training(
             seen.append(everything(session))
             means.append([session.tensor(name).statistics().mean for name in initial])
         before = {name: session.tensor(name).previous.numpy() for name in initial}
+        curves = {one.name: dict(zip(one.steps, one.values, strict=True)) for one in session.curves().curves}
         session.delete_watchpoints(*session.watchpoints())
         session.continue_()
         assert run.outcome().code == 0
@@ -193,6 +194,9 @@ def test_what_a_person_sees_are_the_values_of_the_training(
         for name, value in values.items():
             assert value.tobytes() == saved[name].tobytes(), (step, name)
         np.testing.assert_allclose(means[step - 1], [saved[name].mean(dtype=float) for name in initial])
+        loss = float(saved["loss"])
+        assert curves["loss"][step] == (pytest.approx(loss, rel=1e-6) if np.isfinite(loss) else None)
+        assert curves["learning_rate"][step] == 0.1
     assert {name: value.tobytes() for name, value in before.items()} == {
         name: seen[1][name].tobytes() for name in before
     }

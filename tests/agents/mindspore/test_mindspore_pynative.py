@@ -146,12 +146,19 @@ def test_values_gradients_and_updates_are_those_of_the_training(
             if step:
                 assert equal(session.tensor("stem.weight").previous.numpy(), seen[f"{step - 1}/stem.weight"])
         nodes = {found.entry.path for found in session.nodes()}
+        curves = {one.name: dict(zip(one.steps, one.values, strict=True)) for one in session.curves().curves}
         update = session.node(f"Optimizer/stem/weight/Apply{optimizer.title()}-op0")
         relu = session.node("Default/blocks/0/relu/ReLU-op0")
         session.continue_()
         assert training.end()[0] == 0
         theirs = kept(training.folder)
     assert {what: equal(value, theirs[what]) for what, value in seen.items()} == dict.fromkeys(seen, True)
+    for step in range(3):
+        gradients = [value for name, value in theirs.items() if name.startswith(f"{step}/gradient of ")]
+        norm = np.sqrt(sum(float(np.square(value, dtype=float).sum()) for value in gradients))
+        assert curves["loss"][step + 1] == pytest.approx(float(theirs[f"{step}/loss"]), rel=1e-6)
+        assert curves["gradient_norm"][step + 1] == pytest.approx(norm, rel=1e-5)
+        assert curves["learning_rate"][step + 1] == 0.01
     assert {f"{state}.stem.weight", "Gradients/Default/head/DenseGrad-op0", "Default/Loss-op0"} <= nodes
     assert update.stack[0].code == "optimizer(gradients)"
     assert relu.stack[0].code == "return self.relu(self.bn(self.conv(x)) + x)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mindspore import Parameter, Tensor
 
 from tensight.agents.mindspore.arrays import outline
+from tensight.agents.mindspore.learning_rates import rates_of
 from tensight.agents.outliving import Named, OutlivingTensors
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class CellParameters(OutlivingTensors):
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
         """Observe the gradients that an optimizer is about to read, and note which code has it update."""
         self.note_update(optimizer)
+        if self._agent.scalars.is_wanted:
+            is_whole = isinstance(gradients, (tuple, list)) and all(isinstance(one, Tensor) for one in gradients)
+            # With a loss scale of its own an optimizer is given scaled gradients.
+            told = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
+            self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), told)
         updated = self.updated_by(optimizer)
         self.observe_before_update(optimizer)
         if not self._agent.capturing or not isinstance(gradients, (tuple, list)):

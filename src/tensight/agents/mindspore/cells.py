@@ -113,6 +113,7 @@ class CellCapture:
         self._traces = 0
         self._last: Trace | None = None
         self._root: weakref.ref[Any] | None = None
+        self._scaled: tuple[weakref.ref[Any] | None, Any] = (None, None)
 
     # --- for the debugger ---
 
@@ -142,6 +143,7 @@ class CellCapture:
                 put(pynative, name, self._grad)
         put(mindspore.amp.DynamicLossScaler, "adjust", self._adjust)
         put(mindspore.amp.DynamicLossScaler, "scale", self._scale)
+        put(mindspore.amp.StaticLossScaler, "scale", self._scale_by_constant)
 
     def stop(self) -> None:
         """Remove everything from MindSpore; twice is once."""
@@ -154,6 +156,7 @@ class CellCapture:
         self._steps += 1
         self.has_seen_calls = False
         self._rounds.ends_late()
+        self._scaled = None, None
         self._stack.clear()
         self._is_quiet = False
         self._hooks.remove()
@@ -342,10 +345,10 @@ class CellCapture:
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
         """Notice from which tensor a backward pass will begin: it may be computed by no cell."""
-        if _thread() == self._thread and self._sees and not self._is_quiet:
+        if _thread() == self._thread and (self._sees or self._agent.scalars.is_wanted) and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
-            if root is not None:
+            if root is not None and self._sees:
                 self._guarded(self._builder.script, root)
         return original(executor, cell, output, *more, **named)
 
@@ -355,9 +358,18 @@ class CellCapture:
         self._guarded(self._oversights.backward_pass)
         root = None if self._root is None else self._root()
         self._root = None
+        if root is not None and self._agent.scalars.is_wanted:
+            self._guarded(self._tell_loss, root)
         if self._sees and root is not None:
             self._guarded(self._builder.backward, root)
         return self._quietly(original, executor, *given, **named)
+
+    def _tell_loss(self, root: Any) -> None:
+        """Have the loss known from which a backward pass begins; of a scaled one what it was before."""
+        scaled, before = self._scaled
+        loss = root if scaled is None else before if scaled() is root else None
+        if loss is not None and loss.size == 1 and loss.is_floating_point():
+            self._agent.scalars.loss(loss)
 
     # --- the end of a step ---
 
@@ -410,7 +422,19 @@ class CellCapture:
         """Notice that gradients may overflow on purpose until the step ends."""
         if _thread() == self._thread:
             self._agent.watches.loss_scaled = True
-        return original(*given, **named)
+        return self._scale_by_constant(original, *given, **named)
+
+    def _scale_by_constant(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Note what a loss was before it was scaled."""
+        result = original(*given, **named)
+        if _thread() == self._thread and self._agent.scalars.is_wanted:
+            self._guarded(self._note_scaled, given, named, result)
+        return result
+
+    def _note_scaled(self, given: Any, named: dict[str, Any], result: Any) -> None:
+        before, scaled = tensors_in((given[1:], named)), tensors_in(result)
+        if len(before) == len(scaled) == 1:
+            self._scaled = weakref.ref(scaled[0]), before[0]
 
     def _ended(self, *, skipped: bool) -> None:
         if self._step_on == "optimizer":

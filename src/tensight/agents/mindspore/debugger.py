@@ -15,9 +15,11 @@ from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
+from tensight.agents.mindspore.cell_calls import tensors_in
 from tensight.agents.mindspore.dump_settings import EVERYTHING, GRADIENTS
 from tensight.agents.mindspore.graph_capture import GraphCapture
 from tensight.agents.mindspore.handed_tuples import HandedTuples
+from tensight.agents.mindspore.learning_rates import rates_of
 from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
@@ -297,12 +299,26 @@ class Debugger(TrainingDebugger):
                 self._cells.dumped(phase.programs)
             if counts and self._handed is not None:
                 self._handed.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
+            if phase.trains and self._ensure_agent().scalars.is_wanted:
+                self._tell_scalars(compiled)
             if self._ends_step(phase, compiled):
                 self._end_step(graphs.skipped_update)
             elif phase.trains and not phase.updates and self._cells is None:
                 self._ensure_oversights().backward_pass()
         except Exception as error:
             self._give_up(error)
+
+    def _tell_scalars(self, compiled: Compiled) -> None:
+        """Have loss and learning rates known of a step that runs as one graph; its gradients nobody sees."""
+        scalars = self._ensure_agent().scalars
+        results = [] if isinstance(compiled.owner, nn.Optimizer) else tensors_in(compiled.result)
+        # The loss comes first, before what is computed beside it, and before gradients.
+        if results and results[0].size == 1 and results[0].is_floating_point():
+            scalars.loss(results[0])
+        own = self._optimizers_of[compiled.phase]
+        for optimizer in live_instances(nn.Optimizer):
+            if id(optimizer) in own and self._cells is None:
+                scalars.update(id(optimizer), rates_of(optimizer, has_updated=True), None)
 
     def _take_late(self) -> None:
         """Take what backward passes of compiled functions have dumped: nobody calls those."""
