@@ -62,6 +62,11 @@ class Rounds:
         if uncalled is not None:
             self._uncalled = {id(weight) for optimizer in uncalled for weight in self._weights_of(optimizer)}
 
+    def optimizers(self, numbers: Iterable[int]) -> list[Any]:
+        """Return the optimizers with some identities, as far as they are known and still there."""
+        found = (self._optimizers[number]() for number in numbers if number in self._optimizers)
+        return [optimizer for optimizer in found if optimizer is not None]
+
     def ends_step(self, updating: frozenset[int]) -> bool:
         """Note that optimizers, by their identities, have updated weights; return whether that ends a step.
 

@@ -309,15 +309,14 @@ class Debugger(TrainingDebugger):
             self._give_up(error)
 
     def _tell_scalars(self, compiled: Compiled) -> None:
-        """Have loss and learning rates known of a step that runs as one graph; its gradients nobody sees."""
+        """Tell loss and learning rates of a step that runs as one graph; its gradients are not visible."""
         scalars = self._ensure_agent().scalars
         results = [] if isinstance(compiled.owner, nn.Optimizer) else tensors_in(compiled.result)
         # The loss comes first, before what is computed beside it, and before gradients.
         if results and results[0].size == 1 and results[0].is_floating_point():
             scalars.loss(results[0])
-        own = self._optimizers_of[compiled.phase]
-        for optimizer in live_instances(nn.Optimizer):
-            if id(optimizer) in own and self._cells is None:
+        if self._cells is None:
+            for optimizer in self._rounds.optimizers(self._optimizers_of[compiled.phase]):
                 scalars.update(id(optimizer), rates_of(optimizer, has_updated=True), None)
 
     def _take_late(self) -> None:

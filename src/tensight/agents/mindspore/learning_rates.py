@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def rates_of(optimizer: nn.Optimizer, *, has_updated: bool) -> list[float]:
-    """Return the learning rates of the groups of an optimizer, of its latest update or of the one that comes.
+def rates_of(optimizer: nn.Optimizer, *, has_updated: bool) -> Iterator[float]:
+    """Yield the learning rates of the groups of an optimizer, of its latest update or of the one that comes.
 
     Parameters
     ----------
@@ -19,18 +19,19 @@ def rates_of(optimizer: nn.Optimizer, *, has_updated: bool) -> list[float]:
     has_updated : bool
         Whether the update has been done for which they are asked.
 
-    Returns
-    -------
-    list of float
+    Yields
+    ------
+    float
         Without those that a schedule computes.
     """
     groups = getattr(optimizer, "param_groups", None)
     if groups is not None:
-        return [float(group["lr"]) for group in groups if "lr" in group]
+        yield from (float(group["lr"]) for group in groups if "lr" in group)
+        return
     rates = optimizer.learning_rate
     # Where there are groups, one for each parameter.
     several = rates if getattr(optimizer, "is_group_lr", False) else [rates]
-    return list(dict.fromkeys(_known(several, optimizer, has_updated)))
+    yield from dict.fromkeys(_known(several, optimizer, has_updated))
 
 
 def _known(rates: Iterable[Any], optimizer: nn.Optimizer, has_updated: bool) -> Iterator[float]:
