@@ -86,9 +86,9 @@ class Scalars:
         optimizer : int
             Which one it is.
         rates : iterable of float
-            Learning rates of its groups.
+            Learning rates of its groups, read now.
         gradients : iterable of object, or None
-            Of all its weights; they are read now. None where nobody sees them.
+            Of all its weights; they are read now. None if they are not visible.
         """
         began = time.monotonic()
         self._updates[optimizer] = list(rates), None if gradients is None else self._sum_of_squares(gradients)

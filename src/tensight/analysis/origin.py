@@ -572,7 +572,7 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
 
 
 def _state(step: ObservedStep, source: Node, row: int | None) -> InputState:
-    """Return what is known of an input; of what stands for tensors that nobody sees that is nothing."""
+    """Return what is known of an input: nothing, if it stands for tensors that are not visible."""
     return InputState.NOT_DUMPED if source.name == OUTSIDE else step.state(source, row)
 
 

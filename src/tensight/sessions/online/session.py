@@ -398,8 +398,8 @@ class OnlineSession(Session):
     def editable(self) -> None:
         """Refuse if watchpoints may not be changed now. StateError.
 
-        A training that runs is told of them after the step that runs, and goes on with what it was to do. MindSpore's
-        own client asks for nothing while it runs.
+        A running training gets them after its current step, and does not stop for them. MindSpore's own client asks for
+        nothing while it runs.
         """
         if self.state is State.PAUSED:
             return
