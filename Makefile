@@ -10,7 +10,8 @@ PROTOS := $(wildcard src/tensight/*/*.proto)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 NPM := $(BIN)/python build_page.py npm --silent
-INSTALLED ?= mindspore-2.7 mindspore-2.10 pytorch-2.6 pytorch-2.15
+# Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
+INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .PHONY: help demo test coverage lint format page api node browser mindspores installed screenshots bench healthy \
