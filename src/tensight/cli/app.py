@@ -68,6 +68,15 @@ for command, context in (
 ):
     app.command(context_settings=context)(_stoppable(command))
 
+COMPARISONS: tuple[Callable[..., None], ...] = ()
+if COMPARISONS:
+    compare = typer.Typer(
+        name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
+    )
+    for command in COMPARISONS:
+        compare.command()(_stoppable(command))
+    app.add_typer(compare)
+
 
 def _version(wanted: bool) -> None:
     if wanted:
