@@ -1,4 +1,4 @@
-"""Two runs, checkpoints, loss curves or set-ups compared: what differs, where it began, and whether they can be compared."""
+"""Two runs, checkpoints, loss curves or set-ups compared: what differs, where it began, if they are comparable."""
 
 from __future__ import annotations
 
