@@ -12,10 +12,18 @@ import typer.main
 
 import tensight
 from tensight.agents.settings import AgentSettings
-from tensight.cli.app import app
+from tensight.cli.app import app, check_checkpoint
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {
+    " ".join(words): command
+    for name, entry in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    for words, command in (
+        [((name, inner), command) for inner, command in entry.commands.items()]
+        if hasattr(entry, "commands")
+        else [((name,), entry)]
+    )
+} | {"check checkpoint": check_checkpoint}
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
 
 
@@ -42,13 +50,13 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 @pytest.mark.parametrize("option", re.findall(r"^\| `(--[a-z-]+)[^|]*\|[^|]*\| `", SHARED, re.MULTILINE))
 def test_the_commands_that_share_an_option_are_named(option: str) -> None:
     (row,) = (line for line in SHARED.splitlines() if re.match(rf"\| `{option}[ `]", line))
-    named = set(re.findall(r"`([a-z-]+)`", row.rpartition("|")[0].rpartition("|")[2]))
+    named = set(re.findall(r"`([a-z -]+)`", row.rpartition("|")[0].rpartition("|")[2]))
     having = {name for name in COMMANDS if any(option in parameter.opts for parameter in COMMANDS[name].params)}
     assert named == {name for name in having if f"| `{option}" not in section(name)}
 
 
 def test_no_documented_command_is_missing() -> None:
-    assert set(re.findall(r"^## tensight ([a-z-]+)", PAGE, re.MULTILINE)) == set(COMMANDS)
+    assert set(re.findall(r"^## tensight ((?:compare |check )?[a-z-]+)", PAGE, re.MULTILINE)) == set(COMMANDS)
 
 
 def test_every_environment_variable_is_documented() -> None:

@@ -25,6 +25,10 @@ class TensorFileError(DumpError):
     """The file of one tensor cannot be read; the rest of the dump can."""
 
 
+class CheckpointError(TensightError):
+    """A checkpoint, or a file of it, cannot be read, or is refused because it holds more than data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something in a dump that could not be used, while the rest of the dump still could.

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from tensight.cli import (
     Stopped,
     check,
+    compare_checkpoints,
     convert,
     demo,
     export,
@@ -38,8 +40,19 @@ def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class _Commands(typer.core.TyperGroup):
+    """The commands; of `check checkpoint`, which is two words, `check` by itself is one, too."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words begin with; a dump called "checkpoint" is checked as ./checkpoint."""
+        if args[:2] == ["check", "checkpoint"]:
+            return "check checkpoint", check_checkpoint, args[2:]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="tensight",
+    cls=_Commands,
     help="Find the operator and the line of code where a tensor of a training run went wrong.",
     no_args_is_help=True,
     add_completion=False,
@@ -68,14 +81,14 @@ for command, context in (
 ):
     app.command(context_settings=context)(_stoppable(command))
 
-COMPARISONS: tuple[Callable[..., None], ...] = ()
-if COMPARISONS:
-    compare = typer.Typer(
-        name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
-    )
-    for command in COMPARISONS:
-        compare.command()(_stoppable(command))
-    app.add_typer(compare)
+COMPARISONS: tuple[Callable[..., None], ...] = (compare_checkpoints.checkpoints,)
+compare = typer.Typer(
+    name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
+)
+compare.callback()(lambda: None)  # with one command only, it would be the group itself
+for command in COMPARISONS:
+    compare.command()(_stoppable(command))
+app.add_typer(compare)
 
 
 def _version(wanted: bool) -> None:
@@ -94,6 +107,12 @@ def _root(
 ) -> None:
     """Find the operator and the line of code where a tensor of a training run went wrong."""
 
+
+_single = typer.Typer(
+    add_completion=False, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]}
+)
+_single.command()(_stoppable(compare_checkpoints.checkpoint))
+check_checkpoint = typer.main.get_command(_single)
 
 command_line = typer.main.get_command(app)
 """Parses the words of a command line and runs the command. Calling `app` would build it anew each time, which takes as

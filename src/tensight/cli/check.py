@@ -73,7 +73,7 @@ def check(
     cache_dir: CacheDir = None,
     threads: Threads = None,
 ) -> None:
-    """Check watchpoints on every tensor; exit code 1 when something hits."""
+    """Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."""
     from tensight import analysis as engine
 
     analysis = open_analysis(dump, cache_dir, threads)

@@ -8,7 +8,7 @@ import math
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
@@ -163,9 +163,26 @@ def print_problems(problems: Sequence[Problem]) -> None:
 
 @contextmanager
 def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
-    """Show a bar on stderr while tensors are read, if a person is watching and it takes long enough to see."""
+    """Show a bar on stderr while an analysis reads tensors; see `reading_progress`."""
+    with reading_progress(quiet=quiet) as show:
+        analysis.progress = show
+        try:
+            yield
+        finally:
+            analysis.progress = None
+
+
+@contextmanager
+def reading_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on stderr while tensors are read, if a person is watching and it takes long enough to see.
+
+    Yields
+    ------
+    callable or None
+        To be told the bytes that were read and the bytes to read; None if nobody watches.
+    """
     if quiet or not sys.stderr.isatty():
-        yield
+        yield None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -188,12 +205,8 @@ def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
             last = now
             bar.update(task, completed=done, total=total)
 
-    analysis.progress = show
-    try:
-        with bar:
-            yield
-    finally:
-        analysis.progress = None
+    with bar:
+        yield show
 
 
 def problem_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:

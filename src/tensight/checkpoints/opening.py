@@ -1,0 +1,217 @@
+"""Opening a checkpoint, whichever format it has: a file, or a folder of shards."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tensight.checkpoints.checkpoint import Checkpoint
+from tensight.checkpoints.distributed import METADATA, read_distributed
+from tensight.checkpoints.mindspore_files import read_mindspore
+from tensight.checkpoints.numpy_files import read_npy, read_npz
+from tensight.checkpoints.pytorch_files import read_pytorch
+from tensight.checkpoints.safetensors_files import read_safetensors
+from tensight.dumps.storage import LocalFile, LocalStorage, MissingFileError, OpenFile
+from tensight.errors import CheckpointError, DumpError, Problem
+
+Reader = Callable[[Checkpoint, OpenFile, str], None]
+
+_FORMATS: dict[str, tuple[str, Reader]] = {
+    ".safetensors": ("safetensors", read_safetensors),
+    ".ckpt": ("MindSpore", read_mindspore),
+    ".npz": ("NumPy", read_npz),
+    ".npy": ("NumPy", read_npy),
+    ".pt": ("PyTorch", read_pytorch),
+    ".pth": ("PyTorch", read_pytorch),
+    ".bin": ("PyTorch", read_pytorch),
+    ".tar": ("PyTorch", read_pytorch),
+}
+"""By the end of the file's name: format and reader."""
+
+_OTHER_FILES = ("training_args.bin", "scheduler.pt", "scaler.pt")
+"""Written beside a model's weights by Hugging Face's trainer; the first holds objects, not data."""
+
+_MAX_INDEX_BYTES = 64 * 2**20
+_MAX_FILES = 10_000
+_RANK_FOLDER = re.compile(r"rank_?\d+")
+
+
+def open_checkpoint(path: str) -> Checkpoint:
+    """Open a checkpoint for reading; only headers are read.
+
+    Parameters
+    ----------
+    path : str
+        A file (.safetensors, .pt, .pth, .bin, .ckpt, .npz, .npy), an index of shards (``*.index.json``), or a folder:
+        of shards, of torch.distributed.checkpoint, or with one checkpoint in it.
+
+    Returns
+    -------
+    Checkpoint
+        To be closed, or used in a ``with`` statement.
+
+    Raises
+    ------
+    CheckpointError
+        It is no checkpoint, is damaged, or holds code.
+    DumpError
+        There is no such file or folder, or it cannot be opened.
+    """
+    full = os.path.abspath(os.path.expanduser(path))
+    checkpoint = Checkpoint(full, "")
+    try:
+        if os.path.isdir(full):
+            _read_folder(checkpoint, _Folder(checkpoint, full))
+        elif full.endswith(".index.json"):
+            folder = _Folder(checkpoint, os.path.dirname(full))
+            _read_index(checkpoint, folder, os.path.basename(full))
+        else:
+            file = LocalFile(full)
+            checkpoint.opened.append(file)
+            _read_file(checkpoint, file, os.path.basename(full))
+            checkpoint.files = (os.path.basename(full),)
+        if not checkpoint.entries and not checkpoint.values:
+            reason = f": {checkpoint.problems[0]}" if checkpoint.problems else ""
+            raise CheckpointError(f"{full}: holds no tensor{reason}.")
+    except BaseException:
+        checkpoint.close()
+        raise
+    return checkpoint
+
+
+class _Folder:
+    """The files of a checkpoint's folder, opened by name; nothing outside of it is."""
+
+    def __init__(self, checkpoint: Checkpoint, path: str) -> None:
+        self.path = path
+        self._checkpoint = checkpoint
+        root, self._prefix = _root(path)
+        self._storage = LocalStorage(root)
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        listing = self._storage.list_folder(self._prefix)
+        self._checkpoint.problems += listing.no_files(self.path, lambda name: Path(name).suffix in _FORMATS)
+        return [file.name for file in listing.files]
+
+    def folders(self) -> list[str]:
+        """Return the names of all folders."""
+        return list(self._storage.folders(self._prefix))
+
+    def open(self, name: str) -> OpenFile:
+        """Open a file by its name, until the checkpoint is closed."""
+        if "/" in name or name in ("", ".", ".."):
+            raise CheckpointError(f"{self.path}: {name[:200]!r} is no name of a file in this folder.")
+        file = self._storage.open(f"{self._prefix}/{name}" if self._prefix else name)
+        self._checkpoint.opened.append(file)
+        return file
+
+
+def _root(path: str) -> tuple[str, str]:
+    """Return the folder that links must not leave, and the checkpoint's folder below it.
+
+    In the cache of Hugging Face's hub a snapshot's files are links into the folder ``blobs`` beside the snapshots.
+    """
+    parts = path.rstrip("/").split("/")
+    if len(parts) > 3 and parts[-2] == "snapshots" and os.path.isdir("/".join([*parts[:-2], "blobs"])):
+        return "/".join(parts[:-2]), "/".join(parts[-2:])
+    return path, ""
+
+
+def _read_file(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
+    """Read a file by the end of its name, and by how it begins where its name says nothing or MindSpore."""
+    kind = _FORMATS.get(Path(name).suffix)
+    head = file.read(0, 8)
+    # PyTorch Lightning calls files of torch.save .ckpt, too.
+    if kind is None or kind[1] is read_mindspore:
+        if head.startswith((b"PK\3\4", b"\x80")):
+            kind = _FORMATS[".pt"]
+        elif kind is None and head.startswith(b"\x93NUMPY"):
+            kind = _FORMATS[".npy"]
+        elif kind is None:
+            raise CheckpointError(
+                f"{file.path}: is no checkpoint that is known: {', '.join(sorted(_FORMATS))}, or a folder of them."
+            )
+    checkpoint.format = checkpoint.format or kind[0]
+    kind[1](checkpoint, file, name)
+
+
+def _read_folder(checkpoint: Checkpoint, folder: _Folder) -> None:
+    names = folder.names()
+    if METADATA in names:
+        checkpoint.format = "PyTorch, distributed"
+        read_distributed(checkpoint, folder.open)
+        return
+    indices = [name for name in names if name.endswith(".index.json")]
+    if len(indices) > 1:  # the same weights as safetensors and as PyTorch's files
+        indices = [name for name in indices if "safetensors" in name] or indices[:1]
+    if indices:
+        _read_index(checkpoint, folder, indices[0])
+        return
+    shards = [name for name in names if Path(name).suffix in _FORMATS and name not in _OTHER_FILES]
+    for suffix in (".safetensors",):
+        if any(name.endswith(suffix) for name in shards):
+            shards = [name for name in shards if name.endswith(suffix)]
+    if not shards:
+        below = [name for name in folder.folders() if _RANK_FOLDER.fullmatch(name)]
+        what = f"; it has folders of ranks ({', '.join(below[:4])}): name one of them" if below else ""
+        raise CheckpointError(f"{folder.path}: there is no checkpoint in this folder{what}.")
+    _read_shards(checkpoint, folder, shards, {})
+
+
+def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
+    """Read the shards that an index of Hugging Face's format names."""
+    file = folder.open(name)
+    if file.size_bytes > _MAX_INDEX_BYTES:
+        raise CheckpointError(f"{file.path}: {file.size_bytes:,} bytes; an index of shards is not that large.")
+    try:
+        index = json.loads(file.read(0, file.size_bytes))
+        wanted = index["weight_map"]
+        if not isinstance(wanted, dict) or not all(isinstance(shard, str) for shard in wanted.values()):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(f"{file.path}: is no index of shards, or is damaged.") from None
+    _read_shards(checkpoint, folder, sorted(set(wanted.values())), wanted)
+    for key, shard in wanted.items():
+        entry = checkpoint.entries.get(key)
+        if entry is None:
+            what = f"is not in {shard}, where the index has it"
+            checkpoint.problems.append(Problem(key, what, "it counts as missing"))
+    for key in checkpoint.entries.keys() - wanted.keys():
+        checkpoint.problems.append(Problem(key, f"is in {checkpoint.entries[key].file}, but not in the index"))
+
+
+def _read_shards(checkpoint: Checkpoint, folder: _Folder, shards: list[str], wanted: dict[str, str]) -> None:
+    """Read all shards into one checkpoint; a tensor that several have is taken from the one that the index names."""
+    if len(shards) > _MAX_FILES:
+        raise CheckpointError(f"{folder.path}: {len(shards):,} shards; at most {_MAX_FILES:,} are read.")
+    several = len(shards) > 1 and not wanted
+    for shard in shards:
+        try:
+            file = folder.open(shard)
+        except MissingFileError:
+            checkpoint.problems.append(Problem(shard, "this shard is missing", "its tensors count as missing"))
+            continue
+        except DumpError as error:
+            raise CheckpointError(str(error)) from None
+        part = Checkpoint(checkpoint.path, checkpoint.format)
+        _read_file(part, file, shard)
+        checkpoint.format = checkpoint.format or part.format
+        checkpoint.problems += part.problems
+        checkpoint.values |= part.values
+        # Files of torch.save without an index are not shards: model.pt and optimizer.pt, each with names of its own.
+        prefix = f"{Path(shard).stem}." if several and part.format == "PyTorch" else ""
+        for key, entry in part.entries.items():
+            name = prefix + key
+            other = checkpoint.entries.get(name)
+            if other is not None:
+                checkpoint.problems.append(Problem(name, f"is in two shards, {other.file} and {shard}"))
+                if wanted.get(name) != shard:
+                    continue
+            checkpoint.entries[name] = (
+                entry if not prefix else type(entry)(name, entry.dtype, entry.shape, entry.content, entry.file)
+            )
+    checkpoint.files = tuple(shards)

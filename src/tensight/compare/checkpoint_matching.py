@@ -1,0 +1,365 @@
+"""Which tensor of one checkpoint is which of another, where their names differ, and by which rule that was found.
+
+The rules, in this order: what a mapping file says; the same name; the same name once wrappers (``module.``,
+``_orig_mod.``) and a common prefix are left out, and MindSpore's words stand for PyTorch's (``gamma`` is ``weight``);
+parts of a fused matrix; equal values; the same shape in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from tensight.checkpoints import Checkpoint, Entry
+
+SAME_NAME, FILE, SCHEME, FUSED, VALUES, ORDER = (
+    "same name", "mapping file", "naming scheme", "fused", "same values", "shape and order",
+)  # fmt: skip
+"""Rules, as people read them."""
+
+_WRAPPERS = frozenset(
+    {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_flat_param", "network", "_backbone"}
+)
+"""Parts of names that only say what a module is wrapped in."""
+
+_WORDS = {
+    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
+    "moving_variance": "running_var", "moments": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp_avg_sq",
+    "adam_m": "exp_avg", "adam_v": "exp_avg_sq", "accum": "momentum_buffer", "kernel": "weight", "scale": "weight",
+}  # fmt: skip
+"""MindSpore's and Flax's words, and PyTorch's."""
+
+_FUSED = {
+    "qkv": ("q", "k", "v"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "query_key_value": ("query", "key", "value"),
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "in_proj_weight": ("q_proj.weight", "k_proj.weight", "v_proj.weight"),
+    "in_proj_bias": ("q_proj.bias", "k_proj.bias", "v_proj.bias"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+}
+"""The last word of a fused matrix's module, and those of its parts; any part is recognised by its first letter, too."""
+
+_LINE = re.compile(r"""\s*"((?:[^"\\]|\\["\\])*)"\s*=\s*"((?:[^"\\]|\\["\\])*)"\s*(?:#.*)?""")
+_LONGEST_MAPPING = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A tensor of A and the one of B that it is compared with.
+
+    Attributes
+    ----------
+    a, b : Entry
+        Of the same number of elements if they can be compared; a part of a fused tensor, or transposed, where `rule` or
+        `is_transposed` says so.
+    rule : str
+        Why they belong together.
+    is_transposed : bool
+        Whether `a` is a matrix whose axes were swapped to fit.
+    """
+
+    a: Entry
+    b: Entry
+    rule: str
+    is_transposed: bool = False
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether both have the same shape."""
+        return self.a.shape == self.b.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """All pairs, and what belongs to nothing.
+
+    Attributes
+    ----------
+    pairs : tuple of Pair
+        In the order of A.
+    only_a, only_b : tuple of Entry
+    """
+
+    pairs: tuple[Pair, ...]
+    only_a: tuple[Entry, ...]
+    only_b: tuple[Entry, ...]
+
+
+def match_entries(
+    a: Checkpoint,
+    b: Checkpoint,
+    mapping: Mapping[str, str] | None = None,
+    *,
+    values: Callable[[Entry], bytes] | None = None,
+) -> Matching:
+    """Find which tensors of two checkpoints belong together.
+
+    Parameters
+    ----------
+    a, b : Checkpoint
+    mapping : mapping of str to str, optional
+        Names in A and the names in B that they have there: what a mapping file says.
+    values : callable, optional
+        Returns a digest of a tensor's values, by which tensors that have no name in common are found.
+
+    Raises
+    ------
+    InputError
+        The mapping names a tensor that a checkpoint does not have.
+    """
+    return _Matcher(a, b).run(mapping or {}, values)
+
+
+class _Matcher:
+    """Pairs that were found so far, and what is left."""
+
+    def __init__(self, a: Checkpoint, b: Checkpoint) -> None:
+        self.a, self.b = dict(a.entries), dict(b.entries)
+        self._order = {name: index for index, name in enumerate(a.entries)}
+        self.pairs: list[Pair] = []
+
+    def run(self, mapping: Mapping[str, str], values: Callable[[Entry], bytes] | None) -> Matching:
+        for name, other in mapping.items():
+            if name not in self.a or other not in self.b:
+                which, what = ("A", name) if name not in self.a else ("B", other)
+                raise InputError(f"the mapping names {what!r}, which {which} does not have, or has a pair for already")
+            self._pair(name, other, FILE)
+        for name in [name for name in self.a if name in self.b]:
+            self._pair(name, name, SAME_NAME)
+        self._by_scheme()
+        self._fused()
+        if values is not None:
+            self._by_values(values)
+        self._by_order()
+        self.pairs.sort(key=lambda pair: self._order.get(pair.a.name.partition("[")[0], 0))
+        return Matching(tuple(self.pairs), tuple(self.a.values()), tuple(self.b.values()))
+
+    def _pair(self, name: str, other: str, rule: str) -> None:
+        a, b = self.a.pop(name), self.b.pop(other)
+        if a.shape != b.shape and a.shape == b.shape[::-1]:
+            turned = a.transposed()
+            if turned is not None:
+                self.pairs.append(Pair(turned, b, rule, is_transposed=True))
+                return
+        self.pairs.append(Pair(a, b, rule))
+
+    def _by_scheme(self) -> None:
+        """Pair names that are the same in PyTorch's words, without wrappers; then without a common prefix, too."""
+        self._by_keys({name: plain_name(name) for name in self.a}, {name: plain_name(name) for name in self.b})
+        keys_a = {name: plain_name(name) for name in self.a}
+        keys_b = {name: plain_name(name) for name in self.b}
+        prefix_a, prefix_b = _prefixes(keys_a.values(), keys_b.values())
+        if prefix_a or prefix_b:
+            self._by_keys(
+                {name: key.removeprefix(prefix_a) for name, key in keys_a.items() if key.startswith(prefix_a)},
+                {name: key.removeprefix(prefix_b) for name, key in keys_b.items() if key.startswith(prefix_b)},
+            )
+
+    def _by_keys(self, keys_a: dict[str, str], keys_b: dict[str, str]) -> None:
+        """Pair names whose keys are the same, of shapes that fit; keys that two names have mean nothing."""
+        counts_a, counts_b = Counter(keys_a.values()), Counter(keys_b.values())
+        names_b = {key: name for name, key in keys_b.items() if counts_b[key] == 1}
+        for name, key in keys_a.items():
+            other = names_b.get(key)
+            if other is not None and counts_a[key] == 1 and _fits(self.a[name].shape, self.b[other].shape):
+                self._pair(name, other, SCHEME)
+
+    def _fused(self) -> None:
+        """Pair the parts of matrices that one checkpoint has as one and the other as several."""
+        for name in list(self.a):
+            parts = _parts(self.a[name], self.b)
+            if parts:
+                whole = self.a.pop(name)
+                for part, first, count in parts:
+                    self.pairs.append(Pair(whole.rows(first, count), self.b.pop(part), FUSED))
+        for name in list(self.b):
+            parts = _parts(self.b[name], self.a)
+            if parts:
+                whole = self.b.pop(name)
+                for part, first, count in parts:
+                    self.pairs.append(Pair(self.a.pop(part), whole.rows(first, count), FUSED))
+
+    def _by_values(self, values: Callable[[Entry], bytes]) -> None:
+        """Pair tensors of the same shape and values that no other tensor has."""
+        shapes = {entry.shape for entry in self.a.values()} & {entry.shape for entry in self.b.values()}
+        digests_a = _unique({name: values(entry) for name, entry in self.a.items() if entry.shape in shapes})
+        digests_b = _unique({name: values(entry) for name, entry in self.b.items() if entry.shape in shapes})
+        for digest, name in digests_a.items():
+            other = digests_b.get(digest)
+            if other is not None and self.a[name].shape == self.b[other].shape:
+                self._pair(name, other, VALUES)
+
+    def _by_order(self) -> None:
+        """Pair what is left by shape and kind (weight, bias…), where A and B have as many of each."""
+        groups_a, groups_b = _groups(self.a), _groups(self.b)
+        for key, names in groups_a.items():
+            others = groups_b.get(key, [])
+            if len(names) == len(others):
+                for name, other in zip(names, others, strict=True):
+                    self._pair(name, other, ORDER)
+
+
+def plain_name(name: str) -> str:
+    """Return a name in PyTorch's words, without the names of wrappers."""
+    parts = [part for part in name.split(".") if part not in _WRAPPERS]
+    return ".".join(_WORDS.get(part, part) for part in parts) or name
+
+
+def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return shape == other or shape == other[::-1]
+
+
+def _prefixes(keys_a: Iterable[str], keys_b: Iterable[str]) -> tuple[str, str]:
+    """Return what most names begin with that have the same end: one prefix for A and one for B."""
+    ends_b = set(keys_b)
+    ends_a = set(keys_a)
+    votes: Counter[tuple[str, str]] = Counter()
+    for key in ends_a:
+        for prefix, end in _cuts(key):
+            if end in ends_b:
+                votes[prefix, ""] += 1
+    for key in ends_b:
+        for prefix, end in _cuts(key):
+            if end in ends_a:
+                votes["", prefix] += 1
+    tails = defaultdict(list)
+    for key in ends_b:
+        tails[_tail(key)].append(key)
+    for key in ends_a:
+        others = tails.get(_tail(key), [])
+        if len(others) == 1:
+            same = _common_end(key, others[0])
+            votes[key.removesuffix(same), others[0].removesuffix(same)] += 1
+    return max(votes, key=lambda pair: (votes[pair], pair), default=("", ""))
+
+
+def _cuts(key: str) -> Iterable[tuple[str, str]]:
+    parts = key.split(".")
+    for index in range(1, min(len(parts), 8)):
+        yield ".".join(parts[:index]) + ".", ".".join(parts[index:])
+
+
+def _tail(key: str) -> str:
+    return ".".join(key.split(".")[-2:])
+
+
+def _common_end(key: str, other: str) -> str:
+    parts = []
+    for one, two in zip(reversed(key.split(".")), reversed(other.split(".")), strict=False):
+        if one != two:
+            break
+        parts.append(one)
+    return ".".join(reversed(parts))
+
+
+def _parts(whole: Entry, others: Mapping[str, Entry]) -> list[tuple[str, int, int]]:
+    """Return which tensors are rows of a fused one: name, first row, number of rows; none if they do not add up."""
+    pieces = plain_name(whole.name).split(".")
+    if not whole.shape:
+        return []
+    plain = {plain_name(name): name for name in others}
+    for fused, words in _FUSED.items():
+        if fused not in pieces:
+            continue
+        at = pieces.index(fused)
+        names = []
+        for word in words:
+            exact = ".".join([*pieces[:at], word, *pieces[at + 1 :]])
+            names.append(plain.get(exact) or _similar(plain, pieces[:at], word, pieces[at + 1 :]))
+        entries = [others[name] for name in names if name is not None]
+        if len(entries) != len(words) or any(entry.shape[1:] != whole.shape[1:] for entry in entries):
+            continue
+        if sum(entry.shape[0] for entry in entries) != whole.shape[0]:
+            continue
+        parts, first = [], 0
+        for entry in entries:
+            parts.append((entry.name, first, entry.shape[0]))
+            first += entry.shape[0]
+        return parts
+    return []
+
+
+def _similar(plain: Mapping[str, str], before: list[str], word: str, after: list[str]) -> str | None:
+    """Return the one tensor beside a fused one that is called much like a part of it: "q", "wq", "to_q", "query"."""
+    letter = word[0]
+    spellings = {letter, f"w{letter}", f"to_{letter}", f"{letter}_proj", f"{letter}_lin", f"linear_{letter}"}
+    spellings |= {{"q": "query", "k": "key", "v": "value"}.get(letter, word)}
+    end = word.partition(".")[2]
+    found = {
+        plain[key]
+        for spelling in spellings
+        if (key := ".".join([*before, spelling, *([end] if end else []), *after])) in plain
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _unique(digests: Mapping[str, bytes]) -> dict[bytes, str]:
+    counts = Counter(digests.values())
+    return {digest: name for name, digest in digests.items() if counts[digest] == 1}
+
+
+def _groups(entries: Mapping[str, Entry]) -> dict[tuple[object, ...], list[str]]:
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for name, entry in entries.items():
+        plain = plain_name(name)
+        words = {word for word in _WORDS.values() if word in plain.split(".")}
+        groups[entry.shape, frozenset(words)].append(name)
+    return groups
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Read a mapping file: a line ``"name in A" = "name in B"`` for each pair, which is TOML.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line of it is something else.
+    """
+    try:
+        if path.stat().st_size > _LONGEST_MAPPING:
+            raise InputError(f"{path}: is too large for a mapping of names")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    mapping: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or _unquoted(match[1]) in mapping:
+            what = "has a name twice" if match else 'is no line such as "name in A" = "name in B"'
+            raise InputError(f"{path}:{number}: {what}")
+        mapping[_unquoted(match[1])] = _unquoted(match[2])
+    return mapping
+
+
+def write_mapping(path: Path, matching: Matching) -> None:
+    """Write all pairs of whole tensors into a mapping file, with the rule that found each, and what has no pair."""
+    lines = ["# name in A = name in B, found by tensight compare checkpoints; edit it, and give it with --mapping"]
+    for pair in matching.pairs:
+        names = f"{_quoted(pair.a.name)} = {_quoted(pair.b.name)}"
+        note = pair.rule + (", transposed" if pair.is_transposed else "")
+        lines.append(f"# {names}  # {note}" if pair.rule == FUSED else f"{names}  # {note}")
+    lines += [f"# only in A: {_quoted(entry.name)} {list(entry.shape)}" for entry in matching.only_a]
+    lines += [f"# only in B: {_quoted(entry.name)} {list(entry.shape)}" for entry in matching.only_b]
+    try:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r'\\(["\\])', r"\1", text)

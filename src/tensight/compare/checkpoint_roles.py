@@ -1,0 +1,76 @@
+"""What a tensor of a checkpoint is for, by its name: optimizer states, step counters, generator states, parameters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tensight.compare.checkpoint_matching import plain_name
+
+if TYPE_CHECKING:
+    from tensight.checkpoints import Entry
+
+MOMENTS = (
+    "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg", "acc_delta",
+    "sum", "prev", "mu", "nu", "exp_avg_slow", "exp_avg_sq_row", "exp_avg_sq_col",
+)  # fmt: skip
+"""States that optimizers keep for each parameter, in PyTorch's words; MindSpore's are translated to these."""
+
+_STATE = re.compile(rf"(?:^|.*\.)state\.(?P<parameter>.+)\.(?P<slot>{'|'.join(MOMENTS)}|step)")
+_FIRST = re.compile(r"(?P<slot>exp_avg|exp_avg_sq|momentum_buffer)\.(?P<parameter>.+)")
+_GENERATOR = re.compile(
+    r"(^|[._-])(rng|random|generator|cuda_rng|torch_rng|numpy_rng)([._-]|$)|rng_state|seed", re.IGNORECASE
+)
+_STEP = re.compile(
+    r"(^|[._-])(step|global_step|epoch|iteration|iter|current_step|epochs_run|steps|last_epoch|_step_count)$"
+)
+_STATE_BYTES = (5056, 16)
+"""Size of the state of PyTorch's generator, on CPU and on a GPU."""
+
+_BUFFERS = (
+    "running_mean", "running_var", "num_batches_tracked", "position_ids", "inv_freq", "attn.bias", "masked_bias",
+    "rotary_emb.inv_freq", "relative_position_index", "attn_mask", "causal_mask",
+)  # fmt: skip
+
+
+def moment_of(name: str) -> tuple[str, str] | None:
+    """Return the parameter and the kind of an optimizer's state, None if a name is of something else.
+
+    Examples
+    --------
+    >>> moment_of("optimizer.state.3.exp_avg")
+    ('3', 'exp_avg')
+    >>> moment_of("moment1.conv.weight")
+    ('conv.weight', 'exp_avg')
+    """
+    match = _STATE.fullmatch(name) or _FIRST.fullmatch(plain_name(name))
+    return (match["parameter"], match["slot"]) if match else None
+
+
+def is_step(name: str) -> bool:
+    """Tell whether a number counts steps, by its name."""
+    return _STEP.search(name) is not None
+
+
+def is_generator(entry: Entry) -> bool:
+    """Tell whether a tensor is the state of a generator of random numbers."""
+    is_bytes = entry.dtype.name == "uint8" and len(entry.shape) == 1
+    return (is_bytes and entry.size in _STATE_BYTES) or is_generator_name(entry.name)
+
+
+def is_generator_name(name: str) -> bool:
+    """Tell whether a name is that of a generator's state."""
+    return _GENERATOR.search(name) is not None
+
+
+def is_parameter(entry: Entry) -> bool:
+    """Tell whether a tensor is a parameter as far as its name and dtype tell: no optimizer state, no known buffer."""
+    return (
+        entry.dtype.kind not in "biu"
+        and moment_of(entry.name) is None
+        and not is_generator(entry)
+        and not is_step(entry.name)
+        and not entry.name.endswith(_BUFFERS)
+        and not plain_name(entry.name).endswith(_BUFFERS)
+        and not any(word in entry.name for word in ("beta1_power", "beta2_power", "learning_rate", "scale_sense"))
+    )
