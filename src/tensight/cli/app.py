@@ -13,6 +13,7 @@ from tensight.cli import (
     Stopped,
     check,
     compare_checkpoints,
+    compare_runs,
     convert,
     demo,
     export,
@@ -81,11 +82,10 @@ for command, context in (
 ):
     app.command(context_settings=context)(_stoppable(command))
 
-COMPARISONS: tuple[Callable[..., None], ...] = (compare_checkpoints.checkpoints,)
+COMPARISONS: tuple[Callable[..., None], ...] = (compare_checkpoints.checkpoints, compare_runs.runs)
 compare = typer.Typer(
     name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
 )
-compare.callback()(lambda: None)  # with one command only, it would be the group itself
 for command in COMPARISONS:
     compare.command()(_stoppable(command))
 app.add_typer(compare)

@@ -1,0 +1,300 @@
+"""`tensight compare runs`: the first operator whose inputs agree in two runs and whose output does not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensight.cli import mapping_files
+from tensight.cli.opening import numbers, open_analysis
+from tensight.cli.options import CacheDir, Json, Quiet, Ranks, Steps, Threads
+from tensight.cli.output import console, count, frame_data, number, print_json, print_problems, progress, table
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from tensight.analysis import Analysis
+    from tensight.compare.runs import Compared, RunComparison, TensorDifference
+    from tensight.compare.runs.steps import Slot
+
+ROWS_SHOWN = 12
+UNMATCHED_SHOWN = 5
+
+
+def runs(
+    a: Annotated[str, typer.Argument(metavar="A", help="The reference: a dump, a recording or a trace.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The run that is compared with it.")],
+    ranks: Ranks = None,
+    steps: Steps = None,
+    exact: Annotated[bool, typer.Option("--exact", help="A difference of one bit is a finding.")] = False,
+    rtol: Annotated[
+        float | None,
+        typer.Option("--rtol", metavar="X", min=0, help="Relative difference of a tensor that counts as equal."),
+    ] = None,
+    atol: Annotated[
+        float, typer.Option("--atol", metavar="X", min=0, help="Norm of a difference that always counts as equal.")
+    ] = 0.0,
+    tolerance: Annotated[
+        list[str] | None,
+        typer.Option("--tolerance", metavar="NAME=X", help="--rtol of some operators, * and ? allowed. Repeatable."),
+    ] = None,
+    noise: Annotated[
+        list[str] | None,
+        typer.Option("--noise", metavar="C", help="A repeated run of A: what differs there is noise. Repeatable."),
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option("--mapping", metavar="FILE", help="TOML: names or scopes of A = those of B.")
+    ] = None,
+    write_mapping: Annotated[
+        Path | None, typer.Option("--write-mapping", metavar="FILE", help="Write which names were matched, as TOML.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+) -> None:
+    """Name the first operator whose inputs agree in two runs and whose output does not.
+
+    Ends with 0 if the runs are the same, 1 if they differ, 2 if they cannot be compared.
+    """
+    from tensight.compare import Verdict
+    from tensight.compare.runs import Tolerance, compare_runs, noise_floor
+
+    chosen_ranks, chosen_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
+    overrides = dict(map(_override, tolerance or ()))
+    names = {} if mapping is None else mapping_files.read_mapping(mapping)
+    one, other = open_analysis(a, cache_dir, threads), open_analysis(b, cache_dir, threads)
+    with progress(one, quiet=quiet):
+        one.statistics()
+    with progress(other, quiet=quiet):
+        other.statistics()
+    floor = noise_floor(one, [open_analysis(path, cache_dir, threads) for path in noise or ()], chosen_ranks)
+    results = compare_runs(
+        one,
+        other,
+        ranks=chosen_ranks,
+        steps=chosen_steps,
+        tolerance=Tolerance(rtol, atol, overrides, floor),
+        mapping=names,
+        exact=exact,
+    )
+    if write_mapping is not None:
+        mapping_files.write_mapping(write_mapping, _mapped(results[0]))
+    if json:
+        print_json(comparison_data(one, other, results))
+    else:
+        out = console()
+        for result in results:
+            print_comparison(out, result, several=len(results) > 1)
+        print_problems([*one.problems, *other.problems])
+    verdicts = {result.verdict for result in results}
+    worst = next(one for one in (Verdict.DIFFERENT, Verdict.NOT_COMPARABLE, Verdict.SAME) if one in verdicts)
+    raise typer.Exit(worst.exit_code)
+
+
+def _override(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        rtol = float(value)
+    except ValueError:
+        rtol = math.nan
+    if not name or not rtol >= 0:
+        raise InputError(f"--tolerance {text!r}: write a name and a number, for example '*/softmax*=1e-3'")
+    return name, rtol
+
+
+def _mapped(result: RunComparison) -> Iterator[tuple[str, str, str]]:
+    for name, (other, rule) in result.matching.parameters.items():
+        yield name, other, rule.value
+    for pair in result.matching.pairs:
+        if pair.a.name != pair.b.name:
+            yield pair.a.name, pair.b.name, pair.rule.value
+
+
+def print_comparison(out: Console, result: RunComparison, *, several: bool) -> None:
+    """Print the verdict on one rank, what it rests on, and the operators around the first divergence."""
+    from rich.markup import escape
+
+    from tensight.compare import Verdict
+    from tensight.compare.runs.words import notes, sentence
+
+    colour = {Verdict.SAME: "green", Verdict.DIFFERENT: "red", Verdict.NOT_COMPARABLE: "yellow"}[result.verdict]
+    rank = f"Rank {result.rank}: " if several else ""
+    out.print(f"[bold {colour}]● {rank}{escape(sentence(result))}[/]")
+    if result.first is not None:
+        _print_operator(out, result.first)
+    for note in notes(result):
+        out.print(f"  {escape(note)}")
+    _print_proof(out, result)
+    if result.first is not None:
+        _print_around(out, result)
+    out.print()
+
+
+def _print_operator(out: Console, first: Compared) -> None:
+    from rich.markup import escape
+
+    from tensight.analysis import user_frame
+    from tensight.cli.origin import print_source
+    from tensight.compare.runs.words import difference_text
+
+    for index, (slot, found) in enumerate(first.inputs):
+        out.print(f"    input {index}  [green]✓[/] {escape(slot.name)}[dim]  {escape(difference_text(found))}[/]")
+    for slot, found in first.outputs:
+        mark = "[green]✓[/]" if found.is_bit_equal else "[red]≠[/]"
+        where = f"{slot.name} after it" if slot.is_parameter else f"output {slot.index}"
+        out.print(f"    {escape(where)}  {mark} {escape(_measures(found))}")
+    frame = user_frame(first.pair.a.node.frames)
+    if frame is not None:
+        print_source(out, frame)
+
+
+def _measures(found: TensorDifference) -> str:
+    from tensight.compare.runs.words import difference_text
+
+    parts = [difference_text(found)]
+    if found.from_values and not found.is_bit_equal and found.is_comparable:
+        parts += [
+            f"largest {number(found.max_absolute, 2)}",
+            f"cosine {found.cosine:.6f}",
+            f"norm of B / A {found.norm_ratio:.6f}",
+            f"{found.over_1:.1%} of elements beyond 1 ‰, {found.over_5:.1%} beyond 5 ‰",
+        ]
+        if found.max_ulps == found.max_ulps:
+            parts.append(f"up to {number(found.max_ulps, 2)} ulp")
+    return "; ".join(parts)
+
+
+def _print_proof(out: Console, result: RunComparison) -> None:
+    from rich.markup import escape
+
+    for tensors, noun in ((result.data, "input"), (result.weights, "weight")):
+        agreeing = sum(one.agrees for one in tensors)
+        if tensors:
+            colour = "green" if agreeing == len(tensors) else "yellow"
+            out.print(f"  [{colour}]{agreeing} of {count(len(tensors), noun)} agree before the first step.[/]")
+    matching = result.matching
+    rules = ", ".join(f"{amount:,} by {rule.value}" for rule, amount in matching.rules.items())
+    out.print(f"  [dim]Matched operators: {rules or 'none'}.[/]")
+    for operators, run in ((matching.only_a, "A"), (matching.only_b, "B")):
+        if operators:
+            names = ", ".join(op.name for op in operators[:UNMATCHED_SHOWN])
+            more = " …" if len(operators) > UNMATCHED_SHOWN else ""
+            out.print(f"  [yellow]Only in {run}: {count(len(operators), 'operator')}: {escape(names)}{more}[/]")
+    for parameters, run in ((matching.parameters_only_a, "A"), (matching.parameters_only_b, "B")):
+        if parameters:
+            names = ", ".join(parameters[:UNMATCHED_SHOWN])
+            more = " …" if len(parameters) > UNMATCHED_SHOWN else ""
+            out.print(f"  [yellow]Only in {run}: {count(len(parameters), 'parameter')}: {escape(names)}{more}[/]")
+
+
+def _print_around(out: Console, result: RunComparison) -> None:
+    from rich.markup import escape
+
+    from tensight.compare.runs.words import number_text
+
+    compared = result.steps[-1].compared
+    place = next((index for index, one in enumerate(compared) if one is result.first), 0)
+    rows = compared[max(0, place - 3) : place - 3 + ROWS_SHOWN if place >= 3 else ROWS_SHOWN]
+    shown = table("", "operator", "matched by", "difference", "added", right=("difference", "added"))
+    for one in rows:
+        worst = one.worst
+        apart = "–" if worst is None else number_text(worst[1].relative)
+        mark = "[red]→[/]" if one is result.first else ""
+        shown.add_row(mark, escape(one.pair.a.name), one.pair.rule.value, apart, number_text(one.added))
+    out.print(shown)
+
+
+def comparison_data(a: Analysis, b: Analysis, results: list[RunComparison]) -> dict[str, object]:
+    """Return a comparison of runs for machines."""
+    return {"a": a.dump.path, "b": b.dump.path, "ranks": [_result_data(result) for result in results]}
+
+
+def _result_data(result: RunComparison) -> dict[str, object]:
+    from tensight.compare.runs.words import notes, sentence
+
+    matching = result.matching
+    return {
+        "rank": result.rank,
+        "verdict": result.verdict.value,
+        "finding": result.finding.value,
+        "sentence": sentence(result),
+        "notes": notes(result),
+        "step": result.step,
+        "first": None if result.first is None else _compared_data(result.first),
+        "first_bit": None if result.first_bit is None else _compared_data(result.first_bit),
+        "first_bit_step": result.first_bit_step,
+        "tensors": [
+            {
+                "name": one.name_a,
+                "name_b": one.name_b,
+                "rule": one.rule.value,
+                "agrees": one.agrees,
+                "difference": None if one.difference is None else _difference_data(one.difference),
+            }
+            for one in result.tensors
+        ],
+        "proof": {
+            "inputs": len(result.data),
+            "inputs_that_agree": sum(one.agrees for one in result.data),
+            "weights": len(result.weights),
+            "weights_that_agree": sum(one.agrees for one in result.weights),
+        },
+        "matched": {rule.value: amount for rule, amount in matching.rules.items()},
+        "only_a": [op.name for op in matching.only_a],
+        "only_b": [op.name for op in matching.only_b],
+        "parameters_only_a": matching.parameters_only_a,
+        "parameters_only_b": matching.parameters_only_b,
+        "steps_only_a": list(result.only_steps_a),
+        "steps_only_b": list(result.only_steps_b),
+        "compared": [_compared_data(one) for one in result.steps[-1].compared] if result.steps else [],
+    }
+
+
+def _compared_data(one: Compared) -> dict[str, object]:
+    from tensight.analysis import user_frame
+
+    frame = user_frame(one.pair.a.node.frames)
+    return {
+        "name": one.pair.a.name,
+        "name_b": one.pair.b.name,
+        "type": one.pair.a.type,
+        "phase": one.pair.a.phase.value,
+        "rule": one.pair.rule.value,
+        "added": one.added,
+        "allowed": one.allowed,
+        "is_divergent": one.is_divergent,
+        "source": None if frame is None else frame_data(frame),
+        "inputs": [_slot_data(slot, found) for slot, found in one.inputs],
+        "outputs": [_slot_data(slot, found) for slot, found in one.outputs],
+        "through": [op.name for op in one.through],
+    }
+
+
+def _slot_data(slot: Slot, found: TensorDifference) -> dict[str, object]:
+    return {"name": slot.name, "slot": slot.index, **_difference_data(found)}
+
+
+def _difference_data(found: TensorDifference) -> dict[str, object]:
+    return {
+        "bit_equal": found.is_bit_equal,
+        "from_values": found.from_values,
+        "relative": found.relative,
+        "absolute": found.absolute,
+        "max_absolute": found.max_absolute,
+        "max_relative": found.max_relative,
+        "max_ulps": found.max_ulps,
+        "cosine": found.cosine,
+        "norm_ratio": found.norm_ratio,
+        "over_1_permille": found.over_1,
+        "over_5_permille": found.over_5,
+        "shapes": found.shapes,
+        "dtypes": found.dtypes,
+        "layout": found.layout,
+    }

@@ -1,0 +1,305 @@
+"""Two runs compared step by step, until the first operator that differs on its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tensight.compare.runs.divergence import Compared, StepComparer, StepComparison
+from tensight.compare.runs.matching import Matching, Rule, match_steps
+from tensight.compare.runs.measures import TensorDifference, difference
+from tensight.compare.runs.steps import NO_ROW, Phase, RunToCompare
+from tensight.compare.runs.tolerance import ROUNDING, Tolerance
+from tensight.compare.verdict import Verdict
+from tensight.errors import InputError
+from tensight.graph.steps import step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tensight.analysis import Analysis
+    from tensight.compare.runs.steps import Step
+
+_MOST_DIFFERENT_WEIGHTS = 0.5
+"""Above this share of differing initial weights the runs are not comparable."""
+
+
+class Finding(Enum):
+    """What a comparison of two runs ended with."""
+
+    NOTHING = "nothing"
+    NOTHING_IN_COMMON = "nothing in common"
+    DATA = "data"
+    INITIAL_WEIGHTS = "initial weights"
+    BETWEEN_STEPS = "weights between steps"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+_OF_PHASE = {Phase.FORWARD: Finding.FORWARD, Phase.BACKWARD: Finding.BACKWARD, Phase.UPDATE: Finding.UPDATE}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTensor:
+    """A parameter or an input of the network on both sides.
+
+    Attributes
+    ----------
+    name_a, name_b : str
+    rule : Rule
+    difference : TensorDifference or None
+        None if nothing is known of one of them.
+    agrees : bool
+        Whether the two are equal up to rounding to the narrower element type.
+    """
+
+    name_a: str
+    name_b: str
+    rule: Rule
+    difference: TensorDifference | None
+    agrees: bool
+
+
+@dataclass(slots=True)
+class RunComparison:
+    """What the comparison of one rank of two runs found.
+
+    Attributes
+    ----------
+    rank : int
+    verdict : Verdict
+    finding : Finding
+    step : int or None
+        The step in which the finding is, counted from 1.
+    first : Compared or None
+        The first operator whose inputs agree and whose output does not.
+    tensors : list of ComparedTensor
+        The weights or inputs that differ, where these are the finding.
+    weights, data : list of ComparedTensor
+        The proof of alignment: weights before the first step and the inputs of the network in it.
+    steps : list of StepComparison
+        The steps that were compared; none after the finding.
+    matching : Matching
+        Of the last step that was compared.
+    first_bit : Compared or None
+        The first operator whose inputs are bit-equal and whose output is not, wherever rounding may explain it.
+    first_bit_step : int or None
+    only_steps_a, only_steps_b : tuple of int
+        Steps that the other run does not have.
+    """
+
+    rank: int
+    verdict: Verdict = Verdict.SAME
+    finding: Finding = Finding.NOTHING
+    step: int | None = None
+    first: Compared | None = None
+    tensors: list[ComparedTensor] = field(default_factory=list)
+    weights: list[ComparedTensor] = field(default_factory=list)
+    data: list[ComparedTensor] = field(default_factory=list)
+    steps: list[StepComparison] = field(default_factory=list)
+    matching: Matching = field(default_factory=Matching)
+    first_bit: Compared | None = None
+    first_bit_step: int | None = None
+    only_steps_a: tuple[int, ...] = ()
+    only_steps_b: tuple[int, ...] = ()
+
+    @property
+    def is_bit_equal(self) -> bool:
+        """Whether nothing that was compared is known to differ in a bit."""
+        return self.verdict is Verdict.SAME and not any(
+            one.differs_in_bits for step in self.steps for one in step.compared
+        )
+
+
+def compare_runs(
+    a: Analysis,
+    b: Analysis,
+    *,
+    ranks: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+    tolerance: Tolerance | None = None,
+    mapping: Mapping[str, str] | None = None,
+    exact: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[RunComparison]:
+    """Compare two runs, rank by rank.
+
+    Parameters
+    ----------
+    a, b : Analysis
+        Dumps, recordings or traces.
+    ranks : sequence of int, optional
+        Which ranks; by default those that both have.
+    steps : sequence of int, optional
+        Which steps, counted from 1; by default those that both have.
+    tolerance : Tolerance, optional
+        What counts as equal; by default derived from element types and from the errors of what an operator read.
+    mapping : mapping of str to str, optional
+        Names or scopes of A and what they are called in B.
+    exact : bool
+        Whether a difference of one bit is a finding.
+    progress : callable, optional
+        Receives the steps that were compared and how many there are.
+
+    Returns
+    -------
+    list of RunComparison
+        One for each rank.
+
+    Raises
+    ------
+    InputError
+        The runs have no rank in common.
+    """
+    common = [rank for rank in a.dump.ranks if rank in b.dump.ranks and (ranks is None or rank in ranks)]
+    if not common:
+        raise InputError(
+            f"the runs have no rank in common: A has {', '.join(map(str, a.dump.ranks))},"
+            f" B has {', '.join(map(str, b.dump.ranks))}"
+        )
+    comparer = _Comparer(tolerance or Tolerance(), mapping or {}, exact=exact, progress=progress)
+    return [comparer.compare(RunToCompare(a, rank, "A"), RunToCompare(b, rank, "B"), steps) for rank in common]
+
+
+def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] | None = None) -> dict[str, float]:
+    """Return how far outputs of A's operators, and weights, are from those of repeated runs of A.
+
+    Parameters
+    ----------
+    a : Analysis
+    repeats : sequence of Analysis
+        Runs of the same program, of which nothing was changed.
+    ranks : sequence of int, optional
+
+    Returns
+    -------
+    dict of str to float
+        Largest relative error by name, over all steps and repeated runs.
+    """
+    floor: dict[str, float] = {}
+    for repeat in repeats:
+        for result in compare_runs(a, repeat, ranks=ranks, tolerance=Tolerance(rtol=math.inf)):
+            errors = [
+                (compared.pair.a.name, found)
+                for step in result.steps
+                for compared in step.compared
+                for _, found in compared.outputs
+            ]
+            errors += [(one.name_a, one.difference) for one in result.weights if one.difference is not None]
+            for name, found in errors:
+                if found.is_comparable and math.isfinite(found.relative):
+                    floor[name] = max(floor.get(name, 0.0), found.relative)
+    return floor
+
+
+class _Comparer:
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        mapping: Mapping[str, str],
+        *,
+        exact: bool,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._tolerance, self._mapping, self._exact = tolerance, mapping, exact
+        self._progress = progress
+
+    def compare(self, a: RunToCompare, b: RunToCompare, steps: Sequence[int] | None) -> RunComparison:
+        """Compare one rank."""
+        result = RunComparison(a.rank)
+        chosen = None if steps is None else set(steps)
+        both = [one for one in a.iterations if one in set(b.iterations) and (chosen is None or step_of(one) in chosen)]
+        result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in set(b.iterations))
+        result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in set(a.iterations))
+        if not both:
+            return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
+        written: set[str] = set()
+        for count, iteration in enumerate(both):
+            step_a, step_b = a.step(iteration), b.step(iteration)
+            matching = match_steps(a, step_a, b, step_b, self._mapping)
+            result.matching, result.step = matching, step_of(iteration)
+            if not matching.pairs:
+                return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
+            if self._is_misaligned(result, a, step_a, b, step_b, is_first=count == 0, written=written):
+                return result
+            found = StepComparer(a, step_a, b, step_b, matching, self._tolerance, is_first=count == 0).compare()
+            result.steps.append(found)
+            if found.first_bit is not None and result.first_bit is None:
+                result.first_bit, result.first_bit_step = found.first_bit, step_of(iteration)
+            first = found.first_bit if self._exact and found.first_bit is not None else found.first
+            if first is not None:
+                result.first = first
+                return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.phase])
+            written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
+            if self._progress is not None:
+                self._progress(count + 1, len(both))
+        result.step = None
+        return result
+
+    def _is_misaligned(
+        self,
+        result: RunComparison,
+        a: RunToCompare,
+        step_a: Step,
+        b: RunToCompare,
+        step_b: Step,
+        *,
+        is_first: bool,
+        written: set[str],
+    ) -> bool:
+        """Compare what the step was given; end the comparison where that differs."""
+        data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
+        weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
+        if is_first:
+            result.data, result.weights = data, weights
+        different = [one for one in data if not one.agrees]
+        if different:
+            result.tensors = different
+            _end(result, Verdict.NOT_COMPARABLE if is_first else Verdict.DIFFERENT, Finding.DATA)
+            return True
+        different = [one for one in weights if not one.agrees and (is_first or one.name_a not in written)]
+        if not different:
+            return False
+        result.tensors = different
+        if not is_first:
+            _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
+            return True
+        varying = [one for one in weights if one.difference is not None and one.difference.spread > 0]
+        is_most = len(different) > _MOST_DIFFERENT_WEIGHTS * len(varying)
+        _end(result, Verdict.NOT_COMPARABLE if is_most else Verdict.DIFFERENT, Finding.INITIAL_WEIGHTS)
+        return True
+
+    def _tensors(
+        self,
+        matching: Matching,
+        a: RunToCompare,
+        rows_a: Mapping[str, int],
+        b: RunToCompare,
+        rows_b: Mapping[str, int],
+    ) -> list[ComparedTensor]:
+        compared = []
+        for name, row in rows_a.items():
+            known = matching.parameters.get(name)
+            if known is None:
+                continue
+            other, rule = known
+            found = difference(a, row, b, rows_b.get(other, NO_ROW))
+            compared.append(ComparedTensor(name, other, rule, found, found is None or self._agrees(name, found)))
+        return compared
+
+    def _agrees(self, name: str, found: TensorDifference) -> bool:
+        if self._exact:
+            return found.is_bit_equal or not found.are_bits_known
+        if not found.is_comparable:
+            return False
+        chosen = self._tolerance.chosen(name)
+        limit = chosen if chosen is not None else ROUNDING * found.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+        return found.absolute <= (limit * found.norm if found.norm else 0.0) + self._tolerance.atol
+
+
+def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:
+    result.verdict, result.finding = verdict, finding
+    return result

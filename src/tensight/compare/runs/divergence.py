@@ -1,0 +1,448 @@
+"""The first operator whose inputs agree and whose output does not.
+
+An operator that matched nothing is a gap. Its readers are judged by what went into the gap: all operators that matched,
+on every way back from the reader.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.compare.runs.matching import Rule
+from tensight.compare.runs.measures import TensorDifference, difference
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
+from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.compare.runs.matching import Matching, Pair
+    from tensight.compare.runs.steps import RunToCompare, Step
+    from tensight.compare.runs.tolerance import Tolerance
+
+_MASKED_ABOVE = 1e-3
+"""Relative error of an element of a gradient or a state above which its update proves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A pair of operators and how far their tensors are apart.
+
+    Attributes
+    ----------
+    pair : Pair
+    outputs : tuple of (Slot, TensorDifference)
+        The worst first. Slots are A's.
+    inputs : tuple of (Slot, TensorDifference)
+        What the operators read, through gaps too.
+    allowed : float
+        Relative error of the worst output that rounding and the errors of the inputs explain.
+    added : float
+        By how much the relative error of the worst output exceeds that of the worst input.
+    through : tuple of Operation
+        Operators of A and B without a counterpart between the inputs and this pair.
+    is_divergent : bool
+        Whether the inputs agree, or explain less than there is.
+    """
+
+    pair: Pair
+    outputs: tuple[tuple[Slot, TensorDifference], ...]
+    inputs: tuple[tuple[Slot, TensorDifference], ...]
+    allowed: float
+    added: float
+    through: tuple[Operation, ...] = ()
+    is_divergent: bool = False
+
+    @property
+    def phase(self) -> Phase:
+        """The part of the step where the difference is: that of the first operator of the gap before it, if any."""
+        return min((self.pair.a.phase, *(op.phase for op in self.through)), key=list(Phase).index)
+
+    @property
+    def worst(self) -> tuple[Slot, TensorDifference] | None:
+        """The output that is farthest apart; one that differs by itself comes before others."""
+        return self.outputs[0] if self.outputs else None
+
+    @property
+    def is_bit_equal(self) -> bool:
+        """Whether all outputs of which something is known are equal."""
+        return all(found.is_bit_equal for _, found in self.outputs)
+
+    @property
+    def differs_in_bits(self) -> bool:
+        """Whether an output is known to differ in at least one bit."""
+        return any(found.are_bits_known and not found.is_bit_equal for _, found in self.outputs)
+
+
+@dataclass(slots=True)
+class StepComparison:
+    """All pairs of a step.
+
+    Attributes
+    ----------
+    iteration : int
+        Of A.
+    compared : list of Compared
+        In order of execution.
+    first : Compared or None
+        The first operator that diverges.
+    also : list of Compared
+        Later operators that diverge on their own: their inputs agree, too.
+    first_bit : Compared or None
+        The first whose inputs are bit-equal and whose output is not.
+    unknown : int
+        Pairs of whose outputs nothing is known.
+    """
+
+    iteration: int
+    compared: list[Compared] = field(default_factory=list)
+    first: Compared | None = None
+    also: list[Compared] = field(default_factory=list)
+    first_bit: Compared | None = None
+    unknown: int = 0
+
+
+class StepComparer:
+    """Compares one step of two runs.
+
+    Parameters
+    ----------
+    run_a, run_b : RunToCompare
+    step_a, step_b : Step
+    matching : Matching
+    tolerance : Tolerance
+    is_first : bool
+        Whether the runs begin with this step. Of parameters without a counterpart nothing is known in later ones, as
+        each run may have trained them in another way.
+    """
+
+    def __init__(
+        self,
+        run_a: RunToCompare,
+        step_a: Step,
+        run_b: RunToCompare,
+        step_b: Step,
+        matching: Matching,
+        tolerance: Tolerance,
+        *,
+        is_first: bool = True,
+    ) -> None:
+        self._is_first = is_first
+        self._runs, self._steps = (run_a, run_b), (step_a, step_b)
+        self._matching, self._tolerance = matching, tolerance
+        self._known: dict[tuple[int, int], TensorDifference | None] = {}
+        self._counterpart = {pair.a.name: pair.b for pair in matching.pairs}
+        self._by_name = {op.name: op for op in step_a.operations}
+        self._b_by_name = {op.name: op for op in step_b.operations}
+        self._b_paired = {pair.b.name: pair.a for pair in matching.pairs}
+
+    def compare(self) -> StepComparison:
+        """Return what was found."""
+        result = StepComparison(self._steps[0].iteration)
+        for pair in self._in_order():
+            entry = self._compare(pair)
+            if entry.is_divergent and pair.rule is Rule.STRUCTURE and not self._is_confirmed(entry):
+                self._separate(pair)
+                continue
+            if not entry.outputs:
+                result.unknown += 1
+            result.compared.append(entry)
+            if entry.is_divergent:
+                if result.first is None:
+                    result.first = entry
+                elif all(_agrees(found) for _, found in entry.inputs):
+                    result.also.append(entry)
+            if result.first_bit is None and entry.differs_in_bits and _bit_equal(entry.inputs):
+                result.first_bit = entry
+        return result
+
+    def _in_order(self) -> list[Pair]:
+        pairs, losses = list(self._matching.pairs), self._matching.losses
+        if losses is not None:
+            forward = [pair for pair in pairs if pair.a.phase is Phase.FORWARD]
+            pairs.insert(len(forward), losses)
+        return pairs
+
+    def _is_confirmed(self, entry: Compared) -> bool:
+        """Return whether what was computed from the outputs of a pair differs, too.
+
+        Operators that were matched by type and place may be two different ones; then those after them agree.
+        """
+        worst = entry.worst
+        after = [
+            found
+            for op in self._next_matched(entry.pair.a)
+            for slot in op.outputs
+            if (found := self._difference(slot.row, self._row_of(self._counterpart[op.name].outputs, slot))) is not None
+        ]
+        return worst is None or not after or any(not _agrees(found) for found in after)
+
+    def _next_matched(self, op: Operation) -> Iterator[Operation]:
+        waiting, seen = [op.name], {op.name}
+        while waiting:
+            for reader in self._readers.get(waiting.pop(), ()):
+                if reader.name not in seen:
+                    seen.add(reader.name)
+                    if reader.name in self._counterpart:
+                        yield reader
+                    else:
+                        waiting.append(reader.name)
+
+    @cached_property
+    def _readers(self) -> dict[str, list[Operation]]:
+        readers: dict[str, list[Operation]] = {}
+        for op in self._steps[0].operations:
+            for name in {slot.name for slot in op.inputs}:
+                readers.setdefault(name, []).append(op)
+        return readers
+
+    def _separate(self, pair: Pair) -> None:
+        """Treat a pair as two operators that matched nothing."""
+        del self._counterpart[pair.a.name], self._b_paired[pair.b.name]
+        self._matching.pairs.remove(pair)
+        self._matching.only_a.append(pair.a)
+        self._matching.only_b.append(pair.b)
+
+    def _difference(self, row_a: int, row_b: int) -> TensorDifference | None:
+        key = (row_a, row_b)
+        if key not in self._known:
+            self._known[key] = difference(self._runs[0], row_a, self._runs[1], row_b)
+        return self._known[key]
+
+    def _compare(self, pair: Pair) -> Compared:
+        outputs = tuple(self._outputs(pair))
+        inputs, through = self._inputs(pair)
+        if pair.a.phase is Phase.UPDATE:
+            return self._compare_update(pair, outputs, inputs)
+        known_inputs = [found for _, found in inputs]
+        judged = [self._judge(pair, found, known_inputs, is_gap=bool(through)) for _, found in outputs]
+        return _compared(pair, outputs, inputs, judged, through)
+
+    def _judge(
+        self, pair: Pair, found: TensorDifference, inputs: list[TensorDifference], *, is_gap: bool
+    ) -> tuple[bool, float]:
+        """Return whether an output differs by itself, and the norm of a difference that is explained."""
+        if not found.is_comparable:
+            return found.shapes[0] != found.shapes[1] and all(map(_agrees, inputs)), 0.0
+        limit = allowed_error(pair.a, found, inputs, self._tolerance)
+        if is_gap and not self._is_first and self._reads_unmatched_parameters(pair):
+            return False, math.inf
+        if is_gap:
+            limit += AMPLIFICATION * _worst(inputs) * found.norm
+        return _is_beyond(found, limit, inputs), limit
+
+    def _reads_unmatched_parameters(self, pair: Pair) -> bool:
+        """Return whether the gap before a pair reads parameters that the other run does not have."""
+        _, through = self._inputs(pair)
+        left = {*self._matching.parameters_only_a, *self._matching.parameters_only_b}
+        return any(slot.name in left for op in through for slot in op.inputs)
+
+    def _outputs(self, pair: Pair) -> Iterator[tuple[Slot, TensorDifference]]:
+        for slot in pair.a.outputs:
+            found = self._difference(slot.row, self._row_of(pair.b.outputs, slot))
+            if found is not None:
+                yield slot, found
+
+    def _parameter_of(self, slot: Slot, others: tuple[Slot, ...]) -> Slot | None:
+        known = self._matching.parameters.get(slot.name)
+        return None if known is None else next((one for one in others if one.name == known[0]), None)
+
+    def _inputs(self, pair: Pair) -> tuple[tuple[tuple[Slot, TensorDifference], ...], tuple[Operation, ...]]:
+        """Return what both operators read, looking through operators that have no counterpart."""
+        found: dict[tuple[str, int], tuple[Slot, TensorDifference]] = {}
+        gap: dict[str, Operation] = {}
+        waiting, seen = list(pair.a.inputs), {pair.a.name}
+        while waiting:
+            slot = waiting.pop(0)
+            if slot.is_parameter or slot.name in self._counterpart:
+                entry = self._difference(slot.row, self._counter_row(slot))
+            else:
+                source = self._by_name.get(slot.name)
+                if source is not None and source.name not in seen:
+                    seen.add(source.name)
+                    gap[source.name] = source
+                    waiting += source.inputs
+                continue
+            if entry is not None:
+                found.setdefault((slot.name, slot.index), (slot, entry))
+        for name in self._gap_of_b(pair.b):
+            gap.setdefault("B " + name, self._b_by_name[name])
+        return tuple(found.values()), tuple(gap.values())
+
+    def _gap_of_b(self, op: Operation) -> Iterator[str]:
+        waiting, seen = list(op.inputs), {op.name}
+        while waiting:
+            slot = waiting.pop(0)
+            source = None if slot.is_parameter else self._b_by_name.get(slot.name)
+            if source is not None and source.name not in self._b_paired and source.name not in seen:
+                seen.add(source.name)
+                yield source.name
+                waiting += source.inputs
+
+    def _row_b(self, name: str) -> int:
+        step = self._steps[1]
+        return step.weights.get(name, step.data.get(name, NO_ROW))
+
+    def _compare_update(
+        self,
+        pair: Pair,
+        outputs: tuple[tuple[Slot, TensorDifference], ...],
+        inputs: tuple[tuple[Slot, TensorDifference], ...],
+    ) -> Compared:
+        """Compare what an optimizer wrote: by element, without those whose gradient or state is known too inexactly."""
+        judged = []
+        for slot, found in outputs:
+            if found.is_comparable:
+                excess, limit = self._update_error(pair, slot, found, inputs)
+                judged.append((excess > limit, limit))
+            else:
+                judged.append(self._judge(pair, found, [one for _, one in inputs], is_gap=False))
+        return _compared(pair, outputs, inputs, judged, ())
+
+    def _update_error(
+        self,
+        pair: Pair,
+        slot: Slot,
+        found: TensorDifference,
+        inputs: tuple[tuple[Slot, TensorDifference], ...],
+    ) -> tuple[float, float]:
+        """Return the norm of the difference that counts, and what is allowed of it."""
+        chosen = self._tolerance.chosen(pair.a.name)
+        if chosen is not None:
+            return found.absolute, chosen * found.norm + self._tolerance.atol
+        unit = found.roundoff
+        if found.is_bit_equal:
+            return 0.0, 0.0
+        update = self._masked_update(pair, slot) if found.from_values else None
+        if update is None:
+            given = _worst([one for _, one in inputs])
+            return found.absolute, (ROUNDING * unit + AMPLIFICATION * given) * found.norm
+        rounding = 2 * unit * update.size + ROUNDING * unit * update.moved
+        carried = update.carried_before * update.size + update.carried * update.moved
+        return update.apart, rounding + AMPLIFICATION * carried + self._tolerance.atol
+
+    def _masked_update(self, pair: Pair, slot: Slot) -> _Update | None:
+        """Measure an update over the elements whose inputs agree; None if it cannot be measured so.
+
+        Optimizers such as Adam divide each element by its own size, so an element of a gradient that is nothing but
+        rounding decides an element of the weight.
+        """
+        a, b = self._runs[0].values(slot.row), self._runs[1].values(self._row_of(pair.b.outputs, slot))
+        if a is None or b is None or a.shape != b.shape:
+            return None
+        counts = np.ones(a.shape, np.bool_)
+        before, errors = None, []
+        for given in pair.a.inputs:
+            row_b = self._counter_row(given)
+            one, two = self._runs[0].values(given.row), self._runs[1].values(row_b)
+            if one is None or two is None or one.shape != a.shape or two.shape != a.shape:
+                continue
+            larger = np.maximum(np.abs(one), np.abs(two))
+            error = np.divide(np.abs(one - two), larger, out=np.zeros_like(larger), where=larger > 0)
+            counts &= error <= _MASKED_ABOVE
+            if given.name == slot.name or (before is None and pair.a.type.endswith("_")):
+                before = one, error
+            else:
+                errors.append(error)
+        was, error_before = before if before is not None else (np.zeros_like(a), np.zeros_like(a))
+        with np.errstate(all="ignore"):
+            return _Update(
+                apart=_norm((a - b)[counts]),
+                moved=_norm((a - was)[counts]),
+                size=_norm(a[counts]),
+                carried_before=_rms(error_before[counts]),
+                carried=max((_rms(error[counts]) for error in errors), default=0.0),
+            )
+
+    def _row_of(self, outputs: tuple[Slot, ...], slot: Slot) -> int:
+        if slot.is_parameter:
+            other = self._parameter_of(slot, outputs)
+        else:
+            other = next((one for one in outputs if one.index == slot.index and not one.is_parameter), None)
+        return NO_ROW if other is None else other.row
+
+    def _counter_row(self, slot: Slot) -> int:
+        if slot.is_parameter:
+            known = self._matching.parameters.get(slot.name)
+            return NO_ROW if known is None else self._row_b(known[0])
+        other = self._counterpart.get(slot.name)
+        return NO_ROW if other is None else self._row_of(other.outputs, slot)
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """Norms of an optimizer's update, over the elements whose inputs agree.
+
+    Attributes
+    ----------
+    apart : float
+        Of the difference of the results.
+    moved, size : float
+        Of A's update, and of its result.
+    carried_before, carried : float
+        Root mean square of the relative errors of the elements before the update, and of gradient and states.
+    """
+
+    apart: float
+    moved: float
+    size: float
+    carried_before: float
+    carried: float
+
+
+def _norm(values: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(values))
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.square(values).mean())) if values.size else 0.0
+
+
+def _compared(
+    pair: Pair,
+    outputs: tuple[tuple[Slot, TensorDifference], ...],
+    inputs: tuple[tuple[Slot, TensorDifference], ...],
+    judged: list[tuple[bool, float]],
+    through: tuple[Operation, ...],
+) -> Compared:
+    """Put together what was found; the worst output comes first, one that differs by itself before others."""
+    ranked = sorted(
+        zip(outputs, judged, strict=True), key=lambda entry: (entry[1][0], _order(entry[0][1])), reverse=True
+    )
+    outputs = tuple(output for output, _ in ranked)
+    limit, found = (ranked[0][1][1], ranked[0][0][1]) if ranked else (0.0, None)
+    allowed = limit / found.norm if found is not None and found.norm else 0.0
+    added = 0.0 if found is None or not found.is_comparable else found.relative - _worst([one for _, one in inputs])
+    return Compared(pair, outputs, inputs, allowed, max(0.0, added), through, any(beyond for beyond, _ in judged))
+
+
+def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDifference]) -> bool:
+    if found.is_bit_equal:
+        return False
+    if not found.roundoff:
+        # Integers and truth values are not rounded, but a rounded input may have decided between two of them.
+        return all(one.is_bit_equal for one in inputs)
+    return found.absolute > limit
+
+
+def _agrees(found: TensorDifference) -> bool:
+    return found.is_comparable and found.relative <= max(ROUNDING * found.roundoff, 0.0)
+
+
+def _worst(found: list[TensorDifference]) -> float:
+    return max((one.relative for one in found if one.is_comparable), default=0.0)
+
+
+def _order(found: TensorDifference) -> float:
+    return math.inf if not found.is_comparable else found.relative
+
+
+def _bit_equal(inputs: tuple[tuple[Slot, TensorDifference], ...]) -> bool:
+    return all(found.is_bit_equal for _, found in inputs)

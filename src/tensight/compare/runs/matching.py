@@ -1,0 +1,450 @@
+"""Which operator of one run is which of another: by name, by name without counters, by module, by structure, by values.
+
+The runs' operators are two sequences in order of execution. Each rule gives an operator a key; equal keys in the same
+order are a pair, and the next, weaker rule works in the gaps between pairs. What is left is matched out of order where
+a key is unique. Every pair says which rule matched it, and what matched nothing is listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, comparable_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from tensight.compare.runs.steps import RunToCompare, Step
+
+_COUNTER = re.compile(r"-op\d+$")
+_NEAR = 1e-2
+"""Relative difference of outputs below which operators of one type and shape are taken for the same."""
+
+_MOST_OF = 0.6
+"""Share of the operators of two scopes that must have matched one another for the scopes to be the same."""
+
+_LONGEST_DIFF = 20_000
+"""Operators of a gap that are matched in order; a longer one is matched by unique keys only."""
+
+
+class Rule(Enum):
+    """Why two operators, or two parameters, are the same."""
+
+    MAPPING = "mapping"
+    NAME = "name"
+    NAME_WITHOUT_COUNTERS = "name without counters"
+    MODULE = "module"
+    VALUES = "values"
+    STRUCTURE = "structure"
+    LAST = "end of the forward pass"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """An operator of run A and the operator of run B that it is compared with."""
+
+    a: Operation
+    b: Operation
+    rule: Rule
+
+
+@dataclass(slots=True)
+class Matching:
+    """The pairs of one step.
+
+    Attributes
+    ----------
+    pairs : list of Pair
+        In A's order of execution.
+    only_a, only_b : list of Operation
+        Operators that matched nothing.
+    losses : Pair or None
+        The last numbers of both forward passes, where these did not match one another.
+    parameters : dict of str to (str, Rule)
+        A's parameters: the name in B, and the rule.
+    parameters_only_a, parameters_only_b : list of str
+    """
+
+    pairs: list[Pair] = field(default_factory=list)
+    only_a: list[Operation] = field(default_factory=list)
+    only_b: list[Operation] = field(default_factory=list)
+    losses: Pair | None = None
+    parameters: dict[str, tuple[str, Rule]] = field(default_factory=dict)
+    parameters_only_a: list[str] = field(default_factory=list)
+    parameters_only_b: list[str] = field(default_factory=list)
+
+    @property
+    def rules(self) -> dict[Rule, int]:
+        """How many pairs each rule matched."""
+        return dict(Counter(pair.rule for pair in self.pairs))
+
+
+def match_steps(
+    run_a: RunToCompare, step_a: Step, run_b: RunToCompare, step_b: Step, mapping: Mapping[str, str] | None = None
+) -> Matching:
+    """Match the operators and parameters of two steps.
+
+    Parameters
+    ----------
+    run_a, run_b : RunToCompare
+    step_a, step_b : Step
+    mapping : mapping of str to str, optional
+        Names or scopes of A and what they are called in B, chosen by a person.
+    """
+    return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}).match()
+
+
+class _Matcher:
+    """Matches one step: parameters by what identifies them, the forward pass, the other parameters, then the rest."""
+
+    def __init__(
+        self, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step], mapping: Mapping[str, str]
+    ) -> None:
+        self._runs, self._steps, self._mapping = runs, steps, mapping
+        self._result = Matching()
+        self._left_a, self._left_b = ({**step.weights, **step.data} for step in steps)
+        self._b_of: dict[str, str] = {}
+
+    def match(self) -> Matching:
+        """Return what was matched."""
+        self._match_parameters()
+        self._match_phase(Phase.FORWARD)
+        self._match_losses()
+        self._match_parameters_by_readers()
+        _by_key(self._left_a, self._left_b, _structure_key, self._runs, self._take, Rule.STRUCTURE)
+        self._match_phase(Phase.BACKWARD)
+        self._match_phase(Phase.UPDATE)
+        result = self._result
+        result.parameters_only_a, result.parameters_only_b = list(self._left_a), list(self._left_b)
+        result.pairs.sort(key=lambda pair: pair.a.position)
+        return result
+
+    def _take(self, a: str, b: str, rule: Rule) -> None:
+        self._result.parameters[a] = (b, rule)
+        del self._left_a[a], self._left_b[b]
+
+    def _match_parameters(self) -> None:
+        left_a, left_b, (run_a, run_b) = self._left_a, self._left_b, self._runs
+        for name in [name for name in left_a if self._mapping.get(name) in left_b]:
+            self._take(name, self._mapping[name], Rule.MAPPING)
+        for name in [name for name in left_a if name in left_b]:
+            if _same_size(run_a, left_a[name], run_b, left_b[name]):
+                self._take(name, name, Rule.NAME)
+        _by_key(left_a, left_b, _name_key, self._runs, self._take, Rule.MODULE)
+        _by_key(left_a, left_b, _value_key, self._runs, self._take, Rule.VALUES)
+        for name in [name for name in left_a if name in left_b]:
+            self._take(name, name, Rule.NAME)
+
+    def _match_parameters_by_readers(self) -> None:
+        """Match parameters that matched operators read as the same input."""
+        for pair in self._result.pairs:
+            for one, other in zip(pair.a.inputs, pair.b.inputs, strict=False):
+                known = one.name in self._left_a and other.name in self._left_b
+                if known and _same_size(self._runs[0], self._left_a[one.name], self._runs[1], self._left_b[other.name]):
+                    self._take(one.name, other.name, Rule.MODULE)
+
+    def _match_losses(self) -> None:
+        """Match the numbers from which both backward passes begin."""
+        if not all(any(op.phase is Phase.BACKWARD for op in step.operations) for step in self._steps):
+            return
+        a, b = (_last_number(run, step) for run, step in zip(self._runs, self._steps, strict=True))
+        if a is not None and b is not None and self._b_of.get(a.name) != b.name:
+            self._result.losses = Pair(a, b, Rule.LAST)
+
+    def _match_phase(self, phase: Phase) -> None:
+        ops_a, ops_b = ([op for op in step.operations if op.phase is phase] for step in self._steps)
+        scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
+        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
+        pairs, only_a, only_b = aligner.align(ops_a, ops_b)
+        self._result.pairs += pairs
+        self._result.only_a += only_a
+        self._result.only_b += only_b
+
+
+def _by_key(
+    left_a: dict[str, int],
+    left_b: dict[str, int],
+    key: Callable[[RunToCompare, str, int], Hashable | None],
+    runs: tuple[RunToCompare, RunToCompare],
+    take: Callable[[str, str, Rule], None],
+    rule: Rule,
+) -> None:
+    """Match what has the same key, in order, where both sides have equally many of it."""
+    groups: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for side, (run, left) in enumerate(zip(runs, (left_a, left_b), strict=True)):
+        for name, row in left.items():
+            found = key(run, name, row)
+            if found is not None:
+                groups[found][side].append(name)
+    for names_a, names_b in groups.values():
+        if len(names_a) == len(names_b):
+            for a, b in zip(names_a, names_b, strict=True):
+                if _same_size(runs[0], left_a[a], runs[1], left_b[b]):
+                    take(a, b, rule)
+
+
+def _same_size(run_a: RunToCompare, row_a: int, run_b: RunToCompare, row_b: int) -> bool:
+    return sorted(run_a.shape(row_a)) == sorted(run_b.shape(row_b))
+
+
+def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
+    return canonical_parameter(name)
+
+
+def _value_key(run: RunToCompare, _name: str, row: int) -> Hashable | None:
+    """Return what equal tensors have in common, whatever their layout; None for constant tensors."""
+    found = run.statistics(row)
+    if not run.is_known(row) or not found["std"] > 0:
+        return None
+    return (tuple(sorted(run.shape(row))), *(f"{found[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
+
+
+def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
+    return (tuple(sorted(run.shape(row))), canonical_parameter(name).rpartition(".")[2])
+
+
+_SAME_LEAVES = {
+    "gamma": "weight",
+    "beta": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+    "embedding_table": "weight",
+    "kernel": "weight",
+    "scale": "weight",
+}
+_WRAPPERS = ("module.", "_orig_mod.", "network.", "_backbone.", "backbone.", "model.", "net.", "_fsdp_wrapped_module.")
+
+
+def canonical_parameter(name: str) -> str:
+    """Return a parameter's name without wrappers and with PyTorch's words for gamma, beta, moving_mean and others."""
+    name = re.sub(r"\b(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.", "", name)
+    while (wrapper := next((one for one in _WRAPPERS if name.startswith(one)), None)) is not None:
+        name = name[len(wrapper) :]
+    head, dot, leaf = name.rpartition(".")
+    return head + dot + _SAME_LEAVES.get(leaf, leaf)
+
+
+class _Scopes:
+    """Scopes of A in the words of B, learnt from parameters, and from operators that were matched already."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, tuple[str, Rule]],
+        pairs: Sequence[Pair],
+        steps: tuple[Step, Step],
+        mapping: Mapping[str, str],
+    ) -> None:
+        votes: dict[str, Counter[str]] = defaultdict(Counter)
+        for a, (b, _) in parameters.items():
+            _vote(votes, a.split("."), b.split("."))
+        for a, b in _scopes_matched(pairs, steps):
+            _vote(votes, _inner(a)[1].split("/"), _inner(b)[1].split("/"))
+        self._known = {a: max(of_a, key=lambda b: (of_a[b], -len(b))) for a, of_a in votes.items()}
+        for a, b in mapping.items():
+            self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
+
+    def of_a(self, scope: str) -> str:
+        """Return a scope of A as B calls it; as it is if that is not known."""
+        lead, inner = _inner(scope)
+        parts = inner.split("/")
+        for end in range(len(parts), 0, -1):
+            known = self._known.get("/".join(parts[:end]))
+            if known is not None:
+                return lead + "/".join([known, *parts[end:]])
+        return scope
+
+
+def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tuple[str, str]]:
+    """Return pairs of scopes of which most operators matched one another."""
+    sizes = [Counter(op.node.scope for op in step.operations) for step in steps]
+    together = Counter((pair.a.node.scope, pair.b.node.scope) for pair in pairs)
+    return [(a, b) for (a, b), amount in together.items() if amount > _MOST_OF * max(sizes[0][a], sizes[1][b])]
+
+
+def _vote(votes: dict[str, Counter[str]], parts_a: list[str], parts_b: list[str]) -> None:
+    """Note that two paths are the same, and so are what they lie in."""
+    while parts_a and parts_b:
+        votes["/".join(parts_a)]["/".join(parts_b)] += 1
+        parts_a, parts_b = parts_a[:-1], parts_b[:-1]
+
+
+def _inner(scope: str) -> tuple[str, str]:
+    """Split a scope into what every run has (``Gradients/Default/``) and the module's path."""
+    lead = ""
+    for word in ("Gradients/", "Optimizer/", "Default/"):
+        if scope.startswith(word):
+            lead, scope = lead + word, scope[len(word) :]
+    return lead, scope
+
+
+class _Aligner:
+    """Aligns two sequences of operators, rule by rule."""
+
+    def __init__(
+        self,
+        runs: tuple[RunToCompare, RunToCompare],
+        scopes: _Scopes,
+        b_of: dict[str, str],
+        parameters: Mapping[str, tuple[str, Rule]],
+    ) -> None:
+        self._runs, self._scopes, self._parameters = runs, scopes, parameters
+        self._b_of = b_of
+        self._containers: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+
+    def align(
+        self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
+    ) -> tuple[list[Pair], list[Operation], list[Operation]]:
+        """Return the pairs, and what matched nothing on either side."""
+        pairs: list[Pair] = []
+        self._containers = (_containers(ops_a), _containers(ops_b))
+        gaps = [(list(ops_a), list(ops_b))]
+        for rule, key in self._rules():
+            gaps = self._in_order(gaps, key, rule, pairs)
+            if rule is not Rule.STRUCTURE:
+                gaps = self._unique(gaps, key, rule, pairs)
+        return pairs, [op for gap, _ in gaps for op in gap], [op for _, gap in gaps for op in gap]
+
+    def _rules(self) -> list[tuple[Rule, Callable[[Operation, int], Hashable | None]]]:
+        return [
+            (Rule.NAME, lambda op, side: (op.name, found) if (found := self._values(op, side)) else None),
+            (Rule.VALUES, self._values),
+            (Rule.NAME, lambda op, _: (op.name, self._shape(op, _))),
+            (Rule.NAME_WITHOUT_COUNTERS, lambda op, _: (_COUNTER.sub("", op.name), self._shape(op, _))),
+            (Rule.MODULE, lambda op, side: (self._module(op, side), self._shape(op, side))),
+            (Rule.STRUCTURE, lambda op, side: (self._type(op, side), self._shape(op, side))),
+            # One name and two shapes: the operator itself was changed. Of gradients the shapes follow from that.
+            (Rule.NAME, lambda op, _: op.name if op.phase is not Phase.BACKWARD else None),
+        ]
+
+    def _module(self, op: Operation, side: int) -> Hashable:
+        scope = self._scopes.of_a(op.node.scope) if side == 0 else op.node.scope
+        return (_inner(scope), self._type(op, side))
+
+    def _type(self, op: Operation, side: int) -> str:
+        """Return an operator's type in the words of all frameworks; what a container computes itself has no type."""
+        is_container = op.type[:1].isupper() and op.node.scope in self._containers[side]
+        if is_container and self._runs[side].analysis.dump.metadata.by_agent:
+            return "container grad" if op.type.endswith("Grad") else "container"
+        return comparable_type(op.type)
+
+    def _shape(self, op: Operation, side: int) -> Hashable:
+        run = self._runs[side]
+        shapes = (run.shape(slot.row) for slot in op.outputs if slot.row != NO_ROW)
+        return tuple(tuple(sorted(shape)) for shape in shapes)
+
+    def _values(self, op: Operation, side: int) -> Hashable | None:
+        """Return the hashes of what an operator put out, if these tell it from others."""
+        run = self._runs[side]
+        rows = [slot.row for slot in op.outputs if slot.row != NO_ROW]
+        if not rows or any(run.table.rows["count"][row] < 8 or run.table.rows["std"][row] == 0 for row in rows):
+            return None
+        hashes = tuple(run.content_hash(row) for row in rows)
+        if not all(hashes):
+            return None
+        return (self._type(op, side), hashes, self._shape(op, side))
+
+    def _in_order(
+        self,
+        gaps: list[tuple[list[Operation], list[Operation]]],
+        key: Callable[[Operation, int], Hashable | None],
+        rule: Rule,
+        pairs: list[Pair],
+    ) -> list[tuple[list[Operation], list[Operation]]]:
+        left: list[tuple[list[Operation], list[Operation]]] = []
+        for ops_a, ops_b in gaps:
+            if not ops_a or not ops_b or max(len(ops_a), len(ops_b)) > _LONGEST_DIFF:
+                left.append((ops_a, ops_b))
+                continue
+            keys_a, keys_b = _keys(ops_a, 0, key), _keys(ops_b, 1, key)
+            at_a = at_b = 0
+            for block in SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_matching_blocks():
+                for place in range(block.size):
+                    a, b = ops_a[block.a + place], ops_b[block.b + place]
+                    if rule is Rule.STRUCTURE and not self._is_evident(a, b):
+                        continue
+                    left.append((ops_a[at_a : block.a + place], ops_b[at_b : block.b + place]))
+                    at_a, at_b = block.a + place + 1, block.b + place + 1
+                    self._pair(a, b, rule, pairs)
+            left.append((ops_a[at_a:], ops_b[at_b:]))
+        return [gap for gap in left if gap[0] or gap[1]]
+
+    def _pair(self, a: Operation, b: Operation, rule: Rule, pairs: list[Pair]) -> None:
+        pairs.append(Pair(a, b, rule))
+        self._b_of[a.name] = b.name
+
+    def _is_evident(self, a: Operation, b: Operation) -> bool:
+        """Return whether two operators of one type and shape read the same, or put out nearly the same."""
+        if len(a.inputs) == len(b.inputs):
+            known = [
+                (self._parameters[one.name][0] if one.is_parameter else self._b_of[one.name]) == other.name
+                for one, other in zip(a.inputs, b.inputs, strict=True)
+                if one.name in (self._parameters if one.is_parameter else self._b_of)
+            ]
+            if known:
+                return all(known)
+        run_a, run_b = self._runs
+        for one, other in zip(a.outputs, b.outputs, strict=False):
+            found = difference(run_a, one.row, run_b, other.row, only_statistics=True)
+            if found is not None and found.relative < _NEAR:
+                return True
+        return False
+
+    def _unique(
+        self,
+        gaps: list[tuple[list[Operation], list[Operation]]],
+        key: Callable[[Operation, int], Hashable | None],
+        rule: Rule,
+        pairs: list[Pair],
+    ) -> list[tuple[list[Operation], list[Operation]]]:
+        """Match what ran in another order, where no other operator has the key."""
+        by_a = _once([op for gap, _ in gaps for op in gap], 0, key)
+        by_b = _once([op for _, gap in gaps for op in gap], 1, key)
+        found = sorted(((by_a[one], by_b[one]) for one in by_a.keys() & by_b.keys()), key=lambda both: both[0].position)
+        for one, other in found:
+            self._pair(one, other, rule, pairs)
+        taken = {op for both in found for op in both}
+        return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
+
+
+def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
+    """Return the keys of operators; one without a key has one of its own."""
+    return [found if (found := key(op, side)) is not None else (side, place) for place, op in enumerate(ops)]
+
+
+def _last_number(run: RunToCompare, step: Step) -> Operation | None:
+    """Return the last operator of a forward pass whose first output is one floating-point number."""
+    forward = [op for op in step.operations if op.phase is Phase.FORWARD]
+    for op in reversed(forward):
+        row = op.outputs[0].row if op.outputs else NO_ROW
+        if run.is_known(row) and run.table.rows["count"][row] == 1 and run.dtype(row) in UNIT_ROUNDOFF:
+            return op
+    return None
+
+
+def _containers(ops: Sequence[Operation]) -> frozenset[str]:
+    """Return the scopes that have operators in scopes of their own."""
+    found = set()
+    for op in ops:
+        scope = op.node.scope
+        while "/" in scope:
+            scope = scope.rpartition("/")[0]
+            found.add(scope)
+    return frozenset(found)
+
+
+def _once(
+    ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]
+) -> dict[Hashable, Operation]:
+    """Return the operators whose key no other has."""
+    groups: dict[Hashable, list[Operation]] = defaultdict(list)
+    for op in ops:
+        found = key(op, side)
+        if found is not None:
+            groups[found].append(op)
+    return {found: group[0] for found, group in groups.items() if len(group) == 1}

@@ -1,0 +1,390 @@
+"""The steps of a run as a comparison reads them: operators in order of execution, each with what it read and wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tensight.analysis.recorded_statistics import BOUNDED
+from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS
+from tensight.dumps import read_tensor
+from tensight.errors import TensightError
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_gradient_scope, is_optimizer
+from tensight.graph.type_names import plain_type
+from tensight.tensors.elements import doubles_of, element_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.analysis import Analysis
+    from tensight.graph import Graph, Node
+
+NO_ROW = -1
+"""In place of a row: nothing is known of the tensor."""
+
+
+class Phase(Enum):
+    """The part of a training step in which an operator runs."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A tensor that an operator read or wrote.
+
+    Attributes
+    ----------
+    name : str
+        Name of the node that produced it.
+    index : int
+        Output of that node.
+    row : int
+        Row of the run's statistics; `NO_ROW` if nothing is known.
+    is_parameter : bool
+        Whether the node is a parameter, a state of the optimizer or an input of the network.
+    """
+
+    name: str
+    index: int
+    row: int
+    is_parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """One operator or module call of a step.
+
+    Attributes
+    ----------
+    node : Node
+    phase : Phase
+    position : int
+        Place in the order of execution of the step, from 0.
+    inputs, outputs : tuple of Slot
+        Of an optimizer without outputs the outputs are the parameters and states that it wrote.
+    """
+
+    node: Node
+    phase: Phase
+    position: int
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+
+    @property
+    def name(self) -> str:
+        """Full name of the node."""
+        return self.node.name
+
+    @property
+    def type(self) -> str:
+        """Type of the operator."""
+        return self.node.type
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a rank.
+
+    Attributes
+    ----------
+    iteration : int
+        From 0.
+    graphs : tuple of str
+        Names of the graphs that ran.
+    operations : tuple of Operation
+        In order of execution.
+    weights : mapping of str to int
+        Row of each parameter as it was before the step.
+    data : mapping of str to int
+        Row of each input of the network.
+    """
+
+    iteration: int
+    graphs: tuple[str, ...]
+    operations: tuple[Operation, ...]
+    weights: Mapping[str, int]
+    data: Mapping[str, int]
+
+
+class RunToCompare:
+    """One rank of a run, opened for a comparison.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        A dump, a recording or a trace.
+    rank : int
+    label : str
+        What the run is called in sentences, "A" or "B".
+    """
+
+    def __init__(self, analysis: Analysis, rank: int, label: str) -> None:
+        self.analysis = analysis
+        self.rank = rank
+        self.label = label
+        self.table = analysis.statistics()
+        self._rows: dict[int, list[int]] = {}
+        for row, file in enumerate(self.table.files):
+            if file.rank == rank and file.node is not None:
+                self._rows.setdefault(file.iteration, []).append(row)
+
+    @property
+    def path(self) -> str:
+        """Where the run lies."""
+        return self.analysis.dump.path
+
+    @cached_property
+    def iterations(self) -> tuple[int, ...]:
+        """Iterations with at least one operator, in increasing order."""
+        files = self.table.files
+        return tuple(
+            iteration
+            for iteration, rows in sorted(self._rows.items())
+            if iteration >= 0 and any(files[row].op_type not in ("Parameter", "Const") for row in rows)
+        )
+
+    def step(self, iteration: int) -> Step:
+        """Return one step.
+
+        Parameters
+        ----------
+        iteration : int
+            One of `iterations`.
+        """
+        return _StepReader(self, iteration).read()
+
+    def rows_at(self, iteration: int) -> Sequence[int]:
+        """Return the rows of an iteration; -1 is before the first."""
+        return self._rows.get(iteration, ())
+
+    def is_known(self, row: int) -> bool:
+        """Return whether there is anything to compare in a row."""
+        return row != NO_ROW and int(self.table.rows["state"][row]) in (KNOWN, RECORDED)
+
+    def shape(self, row: int) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return self.table.shapes[row]
+
+    def dtype(self, row: int) -> str:
+        """Return the element type of a tensor as NumPy names it."""
+        return self.table.dtypes[row]
+
+    def has_values(self, row: int) -> bool:
+        """Return whether the elements of a tensor can be read."""
+        return row != NO_ROW and row < self.table.with_values and int(self.table.rows["state"][row]) == KNOWN
+
+    def values(self, row: int) -> NDArray[Any] | None:
+        """Return the elements of a tensor as float64 (complex: magnitudes); None if they cannot be read."""
+        if not self.has_values(row):
+            return None
+        try:
+            array = read_tensor(self.table.files[row])
+        except TensightError:
+            return None
+        return doubles_of(array.reshape(-1), element_type(array.dtype)).reshape(array.shape)
+
+    def statistics(self, row: int) -> dict[str, float]:
+        """Return the statistics of a row by name."""
+        found = self.table.rows[row]
+        return {name: float(found[name]) for name in STATISTICS if name != "content_hash"}
+
+    def bounds(self, row: int) -> dict[str, tuple[float, float]]:
+        """Return the smallest and the largest value that each statistic of a row can have; NaN where there is none."""
+        return {name: (float(low[row]), float(high[row])) for name, (low, high) in self._bounds.items()}
+
+    @cached_property
+    def _bounds(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return {name: self.table.bounds(name) for name in BOUNDED if name != "non_finite_count"}
+
+    def content_hash(self, row: int) -> int:
+        """Return the hash of the elements; 0 if none was taken."""
+        return int(self.table.rows["content_hash"][row]) if int(self.table.rows["state"][row]) == KNOWN else 0
+
+    @cached_property
+    def graphs(self) -> Mapping[str, Graph]:
+        """The graphs of the rank by name."""
+        return {graph.name: graph for graph in self.analysis.dump.graphs(self.rank)}
+
+    @cached_property
+    def trained(self) -> frozenset[str]:
+        """Parameters that an optimizer writes, with their states."""
+        names: set[str] = set()
+        for graph in self.graphs.values():
+            roles = graph.parameter_roles
+            names |= roles.trainable | roles.states
+        return frozenset(names)
+
+    def before(self, iteration: int) -> Mapping[str, int]:
+        """Return the last row of each parameter in the iteration before one; empty if that was not recorded."""
+        earlier = [one for one in self._rows if one < iteration]
+        if not earlier or max(earlier) != iteration - 1:
+            return {}
+        files = self.table.files
+        return {
+            str(files[row].node): row
+            for row in self._rows[iteration - 1]
+            if files[row].op_type == "Parameter" and files[row].io == "output"
+        }
+
+
+class _StepReader:
+    """Reads one step of a run."""
+
+    def __init__(self, run: RunToCompare, iteration: int) -> None:
+        self._run, self._iteration = run, iteration
+        self._before = run.before(iteration)
+        self._outputs: dict[tuple[str, str], dict[int, int]] = {}
+        self._inputs: dict[tuple[str, str], dict[int, int]] = {}
+        self._names: dict[str, dict[str, None]] = {}
+        for row in run.rows_at(iteration):
+            file = run.table.files[row]
+            side = self._outputs if file.io == "output" else self._inputs
+            key = (file.graph, str(file.node))
+            side.setdefault(key, {})[file.slot] = row
+            self._names.setdefault(file.graph, {})[str(file.node)] = None
+
+    def read(self) -> Step:
+        """Return the step."""
+        dump, rank = self._run.analysis.dump, self._run.rank
+        nodes = [
+            (dump.node_position(rank, node), name, graph, node)
+            for name, graph in self._run.graphs.items()
+            if name in self._names
+            for node in self._ran(graph)
+        ]
+        nodes.sort(key=lambda entry: (entry[0], entry[1], entry[3].name))
+        operations = [
+            Operation(node, phase_of(node), place, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
+            for place, (_, _, graph, node) in enumerate(nodes)
+        ]
+        graphs = tuple(sorted(self._names))
+        return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), self._data(graphs))
+
+    def _ran(self, graph: Graph) -> Iterator[Node]:
+        for node in graph.operators:
+            key = (graph.name, node.name)
+            has_row = key in self._outputs or key in self._inputs
+            if has_row or (is_optimizer(node) and any(slot.row != NO_ROW for slot in self._written(graph, node))):
+                yield node
+
+    def _written(self, graph: Graph, node: Node) -> Iterator[Slot]:
+        own = self._outputs.get((graph.name, node.name), {})
+        if is_optimizer(node) and not own:
+            # What an optimizer wrote to is what it put out.
+            signature = OPTIMIZER_SIGNATURES.get(node.type)
+            for place, producer in enumerate(graph.flat_producers(node)):
+                if producer is None or not producer[0].is_parameter:
+                    continue
+                name = producer[0].name
+                if name in self._run.trained if signature is None else place in signature.variables + signature.states:
+                    yield Slot(name, 0, self._after(graph, name), is_parameter=True)
+            return
+        for index in sorted(own):
+            yield Slot(node.name, index, own[index])
+        if phase_of(node) is Phase.FORWARD:
+            # Running means and variances are results of a normalisation, too.
+            for producer in graph.flat_producers(node):
+                if producer is not None and producer[0].is_parameter and is_gathered(producer[0].name):
+                    yield Slot(producer[0].name, 0, self._after(graph, producer[0].name), is_parameter=True)
+
+    def _read_by(self, graph: Graph, node: Node) -> Iterator[Slot]:
+        own = self._inputs.get((graph.name, node.name), {})
+        writes = is_optimizer(node)
+        for index, producer in enumerate(graph.flat_producers(node)):
+            if producer is None:
+                continue
+            source, slot = producer
+            if source.is_parameter:
+                yield Slot(source.name, 0, self._before_row(graph, source), is_parameter=True)
+            elif index in own and not writes:
+                yield Slot(source.name, slot, own[index])
+            elif source.is_operator:
+                yield Slot(source.name, slot, self._outputs.get((graph.name, source.name), {}).get(slot, NO_ROW))
+
+    def _after(self, graph: Graph, name: str) -> int:
+        return self._outputs.get((graph.name, name), {}).get(0, NO_ROW)
+
+    def _before_row(self, graph: Graph, parameter: Node) -> int:
+        """Return the row of a parameter as the step read it: a file of a step holds what the step left."""
+        name = parameter.name
+        read = self._inputs.get((graph.name, name), {}).get(0)
+        if read is not None:
+            return read
+        if name not in self._run.trained and not is_gathered(name):
+            own = self._after(graph, name)
+            return own if own != NO_ROW else self._before.get(name, NO_ROW)
+        if name in self._before:
+            return self._before[name]
+        # Without the step before, an operator that read it has the value.
+        for reader in graph.operators:
+            if is_optimizer(reader):
+                continue
+            for index, producer in enumerate(graph.flat_producers(reader)):
+                row = self._inputs.get((graph.name, reader.name), {}).get(index)
+                if producer is not None and producer[0] is parameter and row is not None:
+                    return row
+        return NO_ROW
+
+    def _weights(self, graphs: Iterable[str]) -> Mapping[str, int]:
+        rows: dict[str, int] = {}
+        for name in graphs:
+            graph = self._run.graphs.get(name)
+            for parameter in () if graph is None else graph.parameters:
+                if graph is not None and not is_data(parameter, self._run.trained):
+                    row = self._before_row(graph, parameter)
+                    if row != NO_ROW:
+                        rows.setdefault(parameter.name, row)
+        return rows
+
+    def _data(self, graphs: Iterable[str]) -> Mapping[str, int]:
+        rows: dict[str, int] = {}
+        for name in graphs:
+            graph = self._run.graphs.get(name)
+            for parameter in () if graph is None else graph.parameters:
+                if graph is not None and is_data(parameter, self._run.trained):
+                    row = self._before_row(graph, parameter)
+                    if row != NO_ROW:
+                        rows.setdefault(parameter.name, row)
+        return rows
+
+
+def phase_of(node: Node) -> Phase:
+    """Return the part of a step in which an operator runs."""
+    if is_optimizer(node):
+        return Phase.UPDATE
+    return Phase.BACKWARD if is_gradient_scope(node.name) else Phase.FORWARD
+
+
+def is_data(parameter: Node, trained: frozenset[str]) -> bool:
+    """Return whether a parameter is an input of the network: another value in each step, and a name without dots."""
+    return parameter.is_parameter and "." not in parameter.name and parameter.name not in trained
+
+
+def comparable_type(kind: str) -> str:
+    """Return the type of an operator under the name that several frameworks share: ``linear`` for ``Dense``."""
+    plain = plain_type(kind)
+    stem, grad = (plain[:-4], "grad") if plain.endswith("grad") else (plain, "")
+    return _ALIKE.get(stem, stem) + grad
+
+
+_ALIKE = {
+    "dense": "linear",
+    "addmm": "linear",
+    "matmul": "mm",
+    "batchmatmul": "bmm",
+    "batchnorm2d": "batchnorm",
+    "batchnorm1d": "batchnorm",
+    "batchnorm3d": "batchnorm",
+    "flatten": "reshape",
+    "view": "reshape",
+    "unsafeview": "reshape",
+}
+"""Types of PyTorch's and MindSpore's modules and operators that compute the same."""

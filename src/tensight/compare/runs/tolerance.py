@@ -1,0 +1,118 @@
+"""Which error of an output rounding explains, given the errors of what the operator read.
+
+An operator rounds: its output may be wrong by a few units in the last place of the largest tensor it worked on. And it
+passes the errors of its inputs on, some of them amplified. What is beyond both is a difference of the operator itself.
+The bounds are those of a backward error analysis (Higham, Accuracy and Stability of Numerical Algorithms, chapter 3),
+in norms and with a margin, because how often an operator sums is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from tensight.compare.runs.steps import comparable_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tensight.compare.runs.measures import TensorDifference
+    from tensight.compare.runs.steps import Operation
+
+ROUNDING = 16.0
+"""Roundings that an operator may add, in unit roundoffs of its largest tensor."""
+
+AMPLIFICATION = 8.0
+"""How much larger than its inputs' error an output's may be."""
+
+LINEAR = frozenset({"linear", "conv1d", "conv2d", "conv3d", "mm", "bmm", "embedding", "add", "mul", "sub", "baddbmm"})
+"""Operators, by `comparable_type`, whose relative error does not grow with the magnitude of their inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What counts as equal.
+
+    Attributes
+    ----------
+    rtol : float or None
+        Relative error of a norm that is allowed everywhere; None derives it from element types and inputs.
+    atol : float
+        Norm of a difference that is always allowed.
+    overrides : mapping of str to float
+        Relative tolerances by pattern of an operator's name (``*`` and ``?``); the first that fits counts.
+    noise : mapping of str to float
+        Relative error of each operator's output in repeated runs of A.
+    """
+
+    rtol: float | None = None
+    atol: float = 0.0
+    overrides: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, float] = field(default_factory=dict)
+
+    def chosen(self, name: str) -> float | None:
+        """Return the relative tolerance that a person chose for an operator; None if it is derived."""
+        for pattern, rtol in self.overrides.items():
+            if fnmatchcase(name, pattern):
+                return rtol
+        return self.rtol
+
+
+def allowed_error(
+    op: Operation, output: TensorDifference, inputs: Sequence[TensorDifference], tolerance: Tolerance
+) -> float:
+    """Return which norm of the difference of an output is explained.
+
+    Parameters
+    ----------
+    op : Operation
+        Of A.
+    output : TensorDifference
+    inputs : sequence of TensorDifference
+        Of everything that the operator read and of which something is known.
+    tolerance : Tolerance
+    """
+    chosen = tolerance.chosen(op.name)
+    if chosen is not None:
+        return (chosen * output.norm if output.norm else 0.0) + tolerance.atol
+    unit = max([output.roundoff, *(one.roundoff for one in inputs)], default=0.0)
+    scale = max([output.norm, *(one.norm for one in inputs if one.count == output.count)])
+    carried = max((_carried(op, one) for one in inputs), default=0.0)
+    own = ROUNDING * unit * max(scale, _sum_scale(op, output, inputs))
+    noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
+    return own + AMPLIFICATION * carried * max(scale, output.norm) + noise + tolerance.atol
+
+
+def _carried(op: Operation, given: TensorDifference) -> float:
+    """Return the relative error that an input may cause."""
+    if not given.is_comparable or math.isinf(given.relative):
+        return math.inf
+    found = max(given.relative, given.spread_relative)
+    if given.from_values and comparable_type(op.type).removesuffix("grad") not in LINEAR:
+        # exp(x) has the relative error that x has absolutely.
+        found = max(found, given.max_absolute if given.roundoff else 0.0)
+    if not given.from_values and not given.is_bit_equal:
+        # Statistics show less than there is.
+        found = max(4 * found, ROUNDING * given.roundoff)
+    return found
+
+
+def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorDifference]) -> float:
+    """Return the size of the terms of a sum that the output may be: gradients of weights cancel.
+
+    The gradient of a matrix is a product of two tensors, with ``‖Δ‖ ≤ u·‖dy‖·‖x‖``; that of a bias is a sum over rows,
+    with ``‖Δ‖ ≤ u·√rows·‖dy‖``.
+    """
+    larger = [one for one in inputs if one.count > output.count]
+    if not larger:
+        return 0.0
+    if not comparable_type(op.type).endswith("grad"):
+        return 0.0
+    gradient = larger[0]
+    rows = math.sqrt(gradient.count / max(output.count, 1))
+    others = [one.norm for one in larger[1:] if one.roundoff]
+    if len(output.shapes[0]) >= 2 and others:
+        return gradient.norm * min(others)
+    return gradient.norm * rows

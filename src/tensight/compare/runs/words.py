@@ -1,0 +1,178 @@
+"""A comparison of two runs in sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.analysis import user_frame
+from tensight.compare.runs.comparison import Finding
+from tensight.compare.runs.steps import Operation, Phase
+from tensight.compare.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tensight.compare.runs.comparison import ComparedTensor, RunComparison
+    from tensight.compare.runs.divergence import Compared
+    from tensight.compare.runs.measures import TensorDifference
+
+_MOST_NAMED = 3
+
+
+def sentence(result: RunComparison) -> str:
+    """Return the verdict on one rank in one sentence.
+
+    Parameters
+    ----------
+    result : RunComparison
+    """
+    return _SENTENCES[result.finding](result)
+
+
+def notes(result: RunComparison) -> list[str]:
+    """Return what else a person must know to read the verdict, a sentence each."""
+    found = []
+    if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
+        found.append("The inputs of the network were not recorded in both runs, so that they are equal is not proven.")
+    if result.verdict is Verdict.SAME and result.first_bit is not None:
+        operator = operator_text(result.first_bit.pair.a)
+        worst = result.first_bit.worst
+        apart = "" if worst is None else f", by {number_text(worst[1].relative)} relative"
+        found.append(f"Step {result.first_bit_step}: {operator} is the first that differs in any bit{apart}.")
+    first = result.first
+    if first is not None and first.through:
+        names = ", ".join(operator_text(op) for op in first.through[:_MOST_NAMED])
+        more = f" and {len(first.through) - _MOST_NAMED} more" if len(first.through) > _MOST_NAMED else ""
+        found.append(f"Between its inputs and it are operators without a counterpart: {names}{more}.")
+    if first is not None and not first.inputs:
+        found.append("Nothing is known of its inputs.")
+    if first is not None and first.pair.a.phase is Phase.UPDATE and result.steps:
+        same = [one for one in result.steps[-1].compared if one.is_divergent and one.pair.a.phase is Phase.UPDATE]
+        total = sum(1 for one in result.steps[-1].compared if one.pair.a.phase is Phase.UPDATE)
+        found.append(f"{len(same)} of {total} updates of this step differ although gradients and states agree.")
+    elif result.steps and result.steps[-1].also:
+        also = result.steps[-1].also
+        names = ", ".join(operator_text(one.pair.a) for one in also[:_MOST_NAMED])
+        more = f" and {len(also) - _MOST_NAMED} more" if len(also) > _MOST_NAMED else ""
+        found.append(f"Later operators of this step whose inputs agree and whose outputs differ: {names}{more}.")
+    for steps, run in ((result.only_steps_a, "A"), (result.only_steps_b, "B")):
+        if steps:
+            found.append(f"Only {run} has {_steps_text(steps)}.")
+    return found
+
+
+def operator_text(op: Operation) -> str:
+    """Return an operator's name, type and line of code."""
+    frame = user_frame(op.node.frames)
+    line = f", {frame.file.rpartition('/')[2]}:{frame.lines}" if frame is not None and frame.line is not None else ""
+    return f"{op.name} ({op.type}{line})"
+
+
+def number_text(value: float) -> str:
+    """Return a relative difference in a few digits."""
+    if value != value:
+        return "unknown"
+    return "0" if value == 0 else f"{value:.1e}" if value < 1e-2 else f"{value:.2g}"
+
+
+def difference_text(found: TensorDifference) -> str:
+    """Return how far two tensors are apart in a few words."""
+    if not found.is_comparable:
+        one, other = (_shape_text(shape) for shape in found.shapes)
+        return f"shape {one} in A, {other} in B"
+    if found.is_bit_equal:
+        return "bit-equal" + (", NaN or Inf at the same places" if found.has_equal_non_finite else "")
+    if found.relative == float("inf"):
+        return "NaN or Inf where the other run has none"
+    at_least = "" if found.from_values else "at least "
+    text = f"relative difference {at_least}{number_text(found.relative)}"
+    if found.dtypes[0] != found.dtypes[1]:
+        text += f", {found.dtypes[0]} in A and {found.dtypes[1]} in B"
+    if found.layout:
+        text += f", axes of B as {found.layout}"
+    if found.has_equal_non_finite:
+        text += ", NaN or Inf at the same places"
+    return text
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def _steps_text(steps: tuple[int, ...]) -> str:
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    return f"{len(steps)} steps ({steps[0]} to {steps[-1]})"
+
+
+def _nothing(result: RunComparison) -> str:
+    steps = f"{len(result.steps)} step" + ("" if len(result.steps) == 1 else "s")
+    if result.is_bit_equal:
+        return f"The runs are the same: all tensors of {steps} that both recorded are bit-equal."
+    return f"The runs are the same up to rounding in {steps}."
+
+
+def _nothing_in_common(result: RunComparison) -> str:
+    if result.only_steps_a or result.only_steps_b:
+        return "The runs cannot be compared: no step was recorded in both."
+    return "The runs cannot be compared: no operator of A matches one of B."
+
+
+def _data(result: RunComparison) -> str:
+    which = f"{_names(result.tensors)} {'differs' if len(result.tensors) == 1 else 'differ'}"
+    if result.verdict is Verdict.NOT_COMPARABLE:
+        return f"The runs cannot be compared: they read other data in step {result.step} ({which})."
+    return f"The runs agree until step {result.step}, where they read other data ({which})."
+
+
+def _weights(result: RunComparison) -> str:
+    differ = f"{len(result.tensors)} of {len(result.weights)} weights differ before step {result.step}"
+    first = f"the first is {_names(result.tensors[:1])}"
+    if result.verdict is Verdict.NOT_COMPARABLE:
+        return f"The runs cannot be compared: {differ}; {first}."
+    return f"Initial weights: {differ}; {first}."
+
+
+def _between(result: RunComparison) -> str:
+    return (
+        f"The runs agree until step {result.step}, before which {_names(result.tensors)} was changed outside of any"
+        " operator that was recorded."
+    )
+
+
+def _diverges(result: RunComparison) -> str:
+    first = result.first
+    if first is None:
+        return _nothing(result)
+    other = f" (in B: {first.pair.b.name})" if first.pair.b.name != first.pair.a.name else ""
+    return (
+        f"Step {result.step}, {first.pair.a.phase.value}: {operator_text(first.pair.a)}{other} is the first operator"
+        f" whose inputs agree and whose output does not: {_output_text(first)}."
+    )
+
+
+def _output_text(first: Compared) -> str:
+    worst = first.worst
+    if worst is None:
+        return "nothing is known of it"
+    text = difference_text(worst[1])
+    return f"{text} (rounding explains {number_text(first.allowed)})" if worst[1].is_comparable else text
+
+
+def _names(tensors: list[ComparedTensor]) -> str:
+    texts = []
+    for one in tensors[:_MOST_NAMED]:
+        name = one.name_a if one.name_a == one.name_b else f"{one.name_a} (in B: {one.name_b})"
+        texts.append(name if one.difference is None else f"{name}: {difference_text(one.difference)}")
+    more = f" and {len(tensors) - _MOST_NAMED} more" if len(tensors) > _MOST_NAMED else ""
+    return "; ".join(texts) + more
+
+
+_SENTENCES = {
+    Finding.NOTHING: _nothing,
+    Finding.NOTHING_IN_COMMON: _nothing_in_common,
+    Finding.DATA: _data,
+    Finding.INITIAL_WEIGHTS: _weights,
+    Finding.BETWEEN_STEPS: _between,
+    Finding.FORWARD: _diverges,
+    Finding.BACKWARD: _diverges,
+    Finding.UPDATE: _diverges,
+}

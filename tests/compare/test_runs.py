@@ -1,0 +1,198 @@
+"""Two recorded trainings, one of which was changed in one place: the place is named, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from two_runs import Network, adam, make_network, mean_loss, record
+
+from tensight.compare import Verdict
+from tensight.compare.runs import Finding, Rule, Tolerance, compare_runs
+from tensight.compare.runs.words import notes, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tensight.analysis import Analysis
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums are added up in the same order, but where a test changes that."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", params=["modules", "ops"])
+def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Analysis]:
+    """How the reference was captured, and its recording."""
+    return request.param, record(tmp_path_factory.mktemp("runs") / "a", make_network(), capture=request.param)
+
+
+def no_decay_for_norms(network: nn.Module) -> torch.optim.Optimizer:
+    norms = [p for name, p in network.named_parameters() if "norm" in name]
+    others = [p for name, p in network.named_parameters() if "norm" not in name]
+    return torch.optim.AdamW([{"params": others}, {"params": norms, "weight_decay": 0.0}], 1e-3)
+
+
+def smoothed(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
+
+
+def summed(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between two trainings, and where it must be found."""
+
+    finding: Finding
+    step: int
+    within: str
+    network: Callable[[], nn.Module] = make_network
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] = adam
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = mean_loss
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def another_weight() -> nn.Module:
+    network = make_network()
+    with torch.no_grad():
+        network.blocks[1].down.weight[3, 5] += 0.01
+    return network
+
+
+CHANGES = {
+    "epsilon": Change(Finding.FORWARD, 1, "blocks/1/norm1", lambda: make_network(eps=1e-6)),
+    "gelu": Change(Finding.FORWARD, 1, "blocks/1/act", lambda: make_network(approximate="tanh")),
+    "scale": Change(Finding.FORWARD, 1, "blocks/1", lambda: make_network(scale=1.001)),
+    "label smoothing": Change(Finding.FORWARD, 1, "", loss=smoothed),
+    "loss reduction": Change(Finding.FORWARD, 1, "", loss=summed),
+    "initial weight": Change(Finding.INITIAL_WEIGHTS, 1, "blocks.1.down.weight", another_weight),
+    "learning rate": Change(
+        Finding.UPDATE, 1, "embed/weight", optimizer=lambda network: torch.optim.AdamW(network.parameters(), 1.1e-3)
+    ),
+    "beta": Change(
+        Finding.UPDATE, 2, "embed/weight",
+        optimizer=lambda network: torch.optim.AdamW(network.parameters(), 1e-3, betas=(0.9, 0.98)),
+    ),
+    "weight decay of norms": Change(Finding.UPDATE, 1, "blocks/0/norm1/weight", optimizer=no_decay_for_norms),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_the_place_of_a_change_is_named(reference: tuple[str, Analysis], change: Change, tmp_path: Path) -> None:
+    capture, a = reference
+    b = record(tmp_path / "b", change.network(), change.optimizer, change.loss, capture=capture)
+    (result,) = compare_runs(a, b)
+    if change.finding is Finding.UPDATE and change.step == 2 and capture == "ops":
+        # Every operator of the optimizer is seen, so that of its states differs in the first step.
+        assert (result.finding, result.step) == (Finding.UPDATE, 1), sentence(result)
+    else:
+        assert (result.finding, result.step) == (change.finding, change.step), sentence(result)
+    assert result.verdict is Verdict.DIFFERENT
+    named = result.tensors[0].name_a if result.first is None else result.first.pair.a.name
+    assert change.within in named, sentence(result)
+    assert result.first is None or result.first.inputs, sentence(result)
+
+
+class Renamed(nn.Module):
+    """The same network under other names, its layers registered in another order, queries, keys and values apart."""
+
+    def __init__(self, source: Network, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.classifier = source.head
+        self.layers = nn.ModuleList(RenamedBlock(block) for block in source.blocks)
+        self.layers[1].ln2.eps = eps
+        self.tokens = source.embed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.classifier(x)
+
+
+class RenamedBlock(nn.Module):
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        width = block.out.in_features
+        self.mlp = nn.Sequential(block.up, nn.GELU(), block.down)
+        self.ln2, self.ln1 = block.norm2, block.norm1
+        for part, name in enumerate("qkv"):
+            linear = nn.Linear(width, width)
+            linear.load_state_dict(
+                {key: value[part * width : (part + 1) * width] for key, value in block.qkv.state_dict().items()}
+            )
+            setattr(self, name, linear)
+        self.proj = block.out
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        y = self.ln1(x)
+        q, k, v = (part(y).view(batch, length, 2, width // 2).transpose(1, 2) for part in (self.q, self.k, self.v))
+        weights = torch.softmax(q @ k.transpose(-1, -2) / (width // 2) ** 0.5, -1)
+        x = x + self.proj((weights @ v).transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp(self.ln2(x))
+
+
+def test_a_renamed_and_split_network_is_the_same_and_its_changed_layer_is_found(
+    reference: tuple[str, Analysis], tmp_path: Path
+) -> None:
+    capture, a = reference
+    (same,) = compare_runs(a, record(tmp_path / "same", Renamed(make_network()), capture=capture))
+    assert same.verdict is Verdict.SAME, sentence(same)
+    assert {Rule.VALUES, Rule.MODULE} & set(same.matching.rules)
+    assert same.matching.only_b or same.matching.only_a
+    changed = record(tmp_path / "changed", Renamed(make_network(), eps=1e-4), capture=capture)
+    (result,) = compare_runs(a, changed)
+    assert result.first is not None, sentence(result)
+    assert "blocks/1/norm2" in result.first.pair.a.name, sentence(result)
+    assert "layers/1/ln2" in result.first.pair.b.name
+
+
+def test_runs_that_differ_by_rounding_are_the_same_and_the_first_bit_is_noted(
+    reference: tuple[str, Analysis], tmp_path: Path
+) -> None:
+    capture, a = reference
+    torch.set_num_threads(2)
+    try:
+        torch.backends.mkldnn.enabled = False
+        b = record(tmp_path / "b", make_network(), capture=capture)
+    finally:
+        torch.backends.mkldnn.enabled = True
+        torch.set_num_threads(1)
+    (result,) = compare_runs(a, b)
+    assert result.verdict is Verdict.SAME, sentence(result)
+
+
+def test_an_equal_run_is_bit_equal(reference: tuple[str, Analysis], tmp_path: Path) -> None:
+    capture, a = reference
+    (result,) = compare_runs(a, record(tmp_path / "b", make_network(), capture=capture), exact=True)
+    assert result.verdict is Verdict.SAME, sentence(result)
+    assert "bit-equal" in sentence(result)
+    assert not notes(result)
+
+
+def test_other_data_and_other_weights_are_not_comparable(reference: tuple[str, Analysis], tmp_path: Path) -> None:
+    capture, a = reference
+    (result,) = compare_runs(a, record(tmp_path / "data", make_network(), capture=capture, data_seed=4))
+    assert (result.verdict, result.finding) == (Verdict.NOT_COMPARABLE, Finding.DATA), sentence(result)
+    torch.manual_seed(8)
+    (result,) = compare_runs(a, record(tmp_path / "weights", Network(), capture=capture))
+    assert (result.verdict, result.finding) == (Verdict.NOT_COMPARABLE, Finding.INITIAL_WEIGHTS), sentence(result)
+
+
+def test_a_tolerance_chosen_by_hand_hides_what_is_below_it(reference: tuple[str, Analysis], tmp_path: Path) -> None:
+    capture, a = reference
+    b = record(tmp_path / "b", make_network(eps=1e-6), capture=capture)
+    (result,) = compare_runs(a, b, tolerance=Tolerance(overrides={"*": 1e-2}))
+    assert result.verdict is Verdict.SAME, sentence(result)
