@@ -29,6 +29,10 @@ class CheckpointError(TensightError):
     """A checkpoint, or a file of it, cannot be read, or is refused because it holds more than data."""
 
 
+class CurveError(TensightError):
+    """A log or an event file cannot be read, or holds no loss."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something in a dump that could not be used, while the rest of the dump still could.

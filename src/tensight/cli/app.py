@@ -13,6 +13,7 @@ from tensight.cli import (
     Stopped,
     check,
     compare_checkpoints,
+    compare_losses,
     compare_runs,
     convert,
     demo,
@@ -82,7 +83,11 @@ for command, context in (
 ):
     app.command(context_settings=context)(_stoppable(command))
 
-COMPARISONS: tuple[Callable[..., None], ...] = (compare_checkpoints.checkpoints, compare_runs.runs)
+COMPARISONS: tuple[Callable[..., None], ...] = (
+    compare_checkpoints.checkpoints,
+    compare_losses.losses,
+    compare_runs.runs,
+)
 compare = typer.Typer(
     name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
 )

@@ -1,3 +1,8 @@
 """Loss curves at rest: logs and event files of any trainer."""
 
 from __future__ import annotations
+
+from tensight.curves.curve import Curve, StepUnit
+from tensight.curves.reading import is_curve_folder, read_curve
+
+__all__ = ["Curve", "StepUnit", "is_curve_folder", "read_curve"]

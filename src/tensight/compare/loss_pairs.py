@@ -1,0 +1,274 @@
+"""The entries of two loss curves that belong together, and the noise of a training against itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from tensight.curves import Curve, StepUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_FEWEST_FOR_DTYPE = 8
+"""Different values that are needed before a curve is taken for one of a low precision."""
+
+_NOISE_FACTORS = {1: 4.0, 2: 3.0, 3: 2.5}
+_NOISE_FACTOR = 2.0
+_FLOAT32 = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class PairedLosses:
+    """Two curves at the steps that both have.
+
+    Attributes
+    ----------
+    steps : ndarray of int64, shape (n,)
+        As A counts them.
+    a, b : ndarray of float64, shape (n,)
+    rounding : ndarray of float64, shape (n,)
+        How far apart the two may lie although the same was computed, because digits were left out.
+    only_a, only_b : int
+        Entries that the other curve does not have.
+    unit : StepUnit
+        What `steps` counts.
+    begins : bool
+        The first pair is the first step of both trainings, as far as their logs tell.
+    notes : tuple of str
+    """
+
+    steps: NDArray[np.int64]
+    a: NDArray[np.float64]
+    b: NDArray[np.float64]
+    rounding: NDArray[np.float64]
+    only_a: int
+    only_b: int
+    unit: StepUnit
+    begins: bool
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self.steps)
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """What a difference is measured against: the larger magnitude of the two."""
+        return np.maximum(np.abs(self.a), np.abs(self.b))
+
+    @property
+    def equal(self) -> NDArray[np.bool_]:
+        """Where the two are the same number, or both NaN."""
+        result: NDArray[np.bool_] = (self.a == self.b) | self.both_nan
+        return result
+
+    @property
+    def both_nan(self) -> NDArray[np.bool_]:
+        """Where both are NaN."""
+        result: NDArray[np.bool_] = np.isnan(self.a) & np.isnan(self.b)
+        return result
+
+    @property
+    def non_finite_in_one(self) -> NDArray[np.bool_]:
+        """Where one is NaN or infinite and the other is not the same."""
+        result: NDArray[np.bool_] = ~(np.isfinite(self.a) & np.isfinite(self.b)) & ~self.equal
+        return result
+
+    @property
+    def differences(self) -> NDArray[np.float64]:
+        """By how much the two differ at least: without what rounding may explain; infinite where one is no number."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.maximum(np.abs(self.a - self.b) - self.rounding, 0.0)
+        apart[self.equal] = 0.0
+        apart[self.non_finite_in_one] = np.inf
+        return apart
+
+    @property
+    def relative(self) -> NDArray[np.float64]:
+        """The differences against `scale`."""
+        apart, scale = self.differences, self.scale
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            result = np.where(apart == 0, 0.0, apart / scale)
+        result[self.non_finite_in_one] = np.inf
+        return result
+
+    @property
+    def first_visible(self) -> NDArray[np.float64]:
+        """The smallest relative difference that could be seen: rounding of the log, of float32 at least."""
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            seen = np.where(self.scale > 0, self.rounding / self.scale, 0.0)
+        visible: NDArray[np.float64] = np.maximum(np.nan_to_num(seen, nan=0.0, posinf=0.0), _FLOAT32)
+        return visible
+
+    def until(self, step: int) -> PairedLosses:
+        """Return the pairs up to a step."""
+        kept = int(np.searchsorted(self.steps, step, "right"))
+        return PairedLosses(
+            self.steps[:kept], self.a[:kept], self.b[:kept], self.rounding[:kept], self.only_a, self.only_b,
+            self.unit, self.begins, self.notes,
+        )  # fmt: skip
+
+
+def pair_losses(a: Curve, b: Curve) -> PairedLosses:
+    """Return the entries of two curves that belong to the same step.
+
+    Where one of the logs names no steps, entries are paired in their order. Where one counts from 0 and the other
+    from 1, the first of both are paired, if the values agree better that way.
+    """
+    notes: list[str] = []
+    a_steps, b_steps, unit = a.steps, b.steps, a.unit
+    if StepUnit.ENTRY in (a.unit, b.unit):
+        unit = StepUnit.ENTRY
+        a_steps, b_steps = np.arange(1, len(a) + 1), np.arange(1, len(b) + 1)
+        which = "the logs name" if a.unit is b.unit else f"the log of {'A' if a.unit is StepUnit.ENTRY else 'B'} names"
+        notes.append(f"{which} no steps; entries were paired in their order")
+    elif a.unit is not b.unit:
+        notes.append(f"A counts {a.unit.value}s and B {b.unit.value}s")
+        b_steps = np.empty(0, np.int64)
+    elif len(a) and len(b) and _counts_from_another(a, b):
+        b_steps = b_steps - b_steps[0] + a_steps[0]
+        notes.append(f"A counts from {a.steps[0]}, B from {b.steps[0]}; the first of both were paired")
+    _, in_a, in_b = np.intersect1d(a_steps, b_steps, assume_unique=True, return_indices=True)
+    steps = np.asarray(a_steps[in_a], np.int64)
+    if len(steps):
+        notes += _length_notes(a_steps, b_steps, steps, unit)
+    begins = bool(len(steps)) and a_steps[0] == b_steps[0] == steps[0] and steps[0] <= 1 and unit is not StepUnit.EPOCH
+    low_a, low_b = _low_precision(a), _low_precision(b)
+    for name, low in (("A", low_a), ("B", low_b)):
+        if low:
+            notes.append(f"all losses of {name} are {low[0]} numbers; differences of one unit of it are not counted")
+    rounding = _roundings(a, low_a)[in_a] + _roundings(b, low_b)[in_b]
+    return PairedLosses(
+        steps=steps,
+        a=a.values[in_a],
+        b=b.values[in_b],
+        rounding=rounding,
+        only_a=len(a) - len(steps),
+        only_b=len(b) - len(steps),
+        unit=unit,
+        begins=begins,
+        notes=tuple(notes),
+    )
+
+
+def _counts_from_another(a: Curve, b: Curve) -> bool:
+    """Whether one curve counts from 0 and the other from 1, both at the same interval, and the values say so, too."""
+    if {int(a.steps[0]), int(b.steps[0])} != {0, 1} or _interval(a.steps) != 1 or _interval(b.steps) != 1:
+        return False
+    early, late = (a, b) if a.steps[0] == 0 else (b, a)
+    if len(early) < 2:
+        return False
+    by_order, by_number = abs(early.values[0] - late.values[0]), abs(early.values[1] - late.values[0])
+    return not by_number < by_order
+
+
+def _interval(steps: NDArray[np.int64]) -> int:
+    """Return how many steps usually lie between two entries."""
+    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
+
+
+def _length_notes(a: NDArray[np.int64], b: NDArray[np.int64], steps: NDArray[np.int64], unit: StepUnit) -> list[str]:
+    """Return what should be known of the steps that only one curve has."""
+    notes = []
+    word = "entries" if unit is StepUnit.ENTRY else f"{unit.value}s"
+    if len(a) != len(b) or len(steps) != len(a):
+        notes.append(
+            f"A has {len(a):,} {word} ({a[0]:,} to {a[-1]:,}), B {len(b):,} ({b[0]:,} to {b[-1]:,}); "
+            f"compared were the {len(steps):,} that both have ({steps[0]:,} to {steps[-1]:,})"
+        )
+    if _interval(a) != _interval(b):
+        notes.append(
+            f"A has a loss every {_every(a, unit)}, B every {_every(b, unit)}; if a log holds the mean of its "
+            "interval, as that of Hugging Face's Trainer does, the values are not of the same thing"
+        )
+    return notes
+
+
+def _every(steps: NDArray[np.int64], unit: StepUnit) -> str:
+    interval = _interval(steps)
+    return unit.value if interval == 1 else f"{interval:,} {unit.value}s"
+
+
+def _low_precision(curve: Curve) -> tuple[str, NDArray[np.float64]] | None:
+    """Return the dtype of 16 bits in which all losses were computed, and half a unit of each; None if there is none."""
+    finite = np.isfinite(curve.values) & (curve.values != 0)
+    values, rounding = curve.values[finite], curve.rounding[finite]
+    if len(np.unique(values)) < _FEWEST_FOR_DTYPE:
+        return None
+    # Most bfloat16 numbers are float16 numbers, too.
+    dtypes: tuple[tuple[str, type, int], ...] = (("bfloat16", ml_dtypes.bfloat16, 8), ("float16", np.float16, 11))
+    for name, dtype, bits in dtypes:
+        half_unit = np.ldexp(1.0, np.frexp(values)[1] - bits - 1)
+        with np.errstate(over="ignore"):
+            nearest = values.astype(np.float32).astype(dtype).astype(np.float64)
+        # Numbers that are printed more coarsely than the dtype would all seem to be of it.
+        if np.all(rounding < half_unit / 4) and np.all(np.abs(nearest - values) <= rounding):
+            halves = np.zeros(len(curve))
+            halves[finite] = half_unit
+            return name, halves
+    return None
+
+
+def _roundings(curve: Curve, low: tuple[str, NDArray[np.float64]] | None) -> NDArray[np.float64]:
+    """Return the rounding of each value, with a little for that of binary numbers when it is subtracted."""
+    printed = curve.rounding + (low[1] if low else 0.0)
+    with np.errstate(invalid="ignore"):
+        slack = np.where(printed > 0, 4 * np.finfo(np.float64).eps * np.abs(curve.values), 0.0)
+    rounding: NDArray[np.float64] = printed + np.nan_to_num(slack, nan=0.0, posinf=0.0)
+    return rounding
+
+
+def noise_floor(
+    paired: PairedLosses, a: Curve, repeats: Sequence[Curve]
+) -> tuple[PairedLosses, NDArray[np.float64], tuple[str, ...]]:
+    """Return how far repeated runs of A differ from each other, as what B may differ.
+
+    The largest difference of any two of the runs up to each step, and somewhat beyond it, is taken, several times: few
+    repeats do not show the most that can happen.
+
+    Parameters
+    ----------
+    paired : PairedLosses
+        A and B.
+    a : Curve
+    repeats : sequence of Curve
+        At least one.
+
+    Returns
+    -------
+    (PairedLosses, ndarray of float64, tuple of str)
+        The pairs up to the last step of which the noise is known, the noise at each, and what should be known.
+    """
+    runs = (a, *repeats)
+    apart = np.zeros(len(a))
+    known = 0
+    for index, first in enumerate(runs):
+        for second in runs[index + 1 :]:
+            pairs = pair_losses(first, second)
+            if not len(pairs):
+                continue
+            differences = np.where(np.isfinite(pairs.differences), pairs.differences, 0.0)
+            at = np.minimum(np.searchsorted(a.steps, pairs.steps), len(a) - 1)
+            np.maximum.at(apart, at, differences)
+            known = max(known, int(at[-1]) + 1)
+    notes: list[str] = []
+    if not known:
+        return paired.until(-(2**62)), np.empty(0), ("the repeated runs have no step of A",)
+    last = int(a.steps[known - 1])
+    kept = paired.until(last)
+    if len(kept) < len(paired):
+        notes.append(f"the repeated runs end at step {last:,}; what follows was not compared")
+    window = max(5, known // 10)
+    ahead = np.maximum.accumulate(apart[:known])
+    envelope = np.concatenate([ahead[window:], np.full(min(window, known), ahead[-1])])[:known]
+    factor = _NOISE_FACTORS.get(len(repeats), _NOISE_FACTOR)
+    floor = factor * envelope[np.minimum(np.searchsorted(a.steps, kept.steps), known - 1)]
+    if not apart.any():
+        notes.append("A repeats itself exactly, so every difference counts")
+    return kept, floor, tuple(notes)

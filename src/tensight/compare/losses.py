@@ -1,0 +1,535 @@
+"""Two loss curves compared: whether they are the same, and from which step on, in which manner, they are not.
+
+What the manner points to is the rule of the guide for precision that MindInsight's users were given: a loss that
+differs in the first step was computed otherwise (forward pass, data, initial weights); one that agrees in the first
+step and differs in the second was computed alike, from weights that were updated otherwise (backward pass, optimizer).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.compare.loss_pairs import PairedLosses, noise_floor, pair_losses
+from tensight.compare.verdict import Verdict
+from tensight.curves import Curve, StepUnit
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+RTOL = 1e-3
+"""1 per mille: the tolerance of the guide."""
+
+JUMP = 30.0
+"""A difference that grows so many times from one entry to the next did not accumulate."""
+
+_FLOAT32_NOISE = float(np.finfo(np.float32).eps)
+
+_STAYS = 5
+"""Entries after a jump that must show it, too."""
+
+_COARSE = 1e-5
+"""Relative rounding of a loss in a log that hides what a changed update makes of the next one."""
+
+_FEWEST_FOR_PATTERN = 8
+_MOST_SHIFTED = 2
+
+
+class Divergence(Enum):
+    """In which manner two loss curves differ."""
+
+    NONE = "same"
+    FIRST_STEP = "differs from the first step"
+    FIRST_LOGGED = "differs from the first step that both logged"
+    SECOND_STEP = "agrees in the first step and differs from the second on"
+    THIRD_STEP = "agrees in the first two steps and differs from the third on"
+    JUMP = "agrees, then jumps apart"
+    DRIFT = "drifts slowly"
+    PASSING = "differs for some steps and agrees again"
+    NON_FINITE = "NaN or infinite in one only"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, eq=False)
+class LossComparison:
+    """What the comparison of two loss curves found.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    divergence : Divergence
+    sentence : str
+        The verdict in words.
+    meaning : str
+        What it points to; empty if to nothing.
+    pairs : PairedLosses
+        What was compared.
+    relative : ndarray of float64, shape (n,)
+        Relative difference at each step, at least; infinite where one is NaN or infinite and the other is not.
+    allowed : ndarray of float64, shape (n,)
+        The absolute difference that counts as none.
+    departs_at : int or None
+        Step from which on a difference stands out of the rounding before it.
+    leaves_at : int or None
+        First step outside the tolerance.
+    outside : int
+        Number of steps outside the tolerance.
+    tolerance : str
+        In words.
+    notes : tuple of str
+        What limits the verdict, and what else was noticed.
+    """
+
+    verdict: Verdict
+    divergence: Divergence
+    sentence: str
+    meaning: str
+    pairs: PairedLosses
+    relative: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    departs_at: int | None
+    leaves_at: int | None
+    outside: int
+    tolerance: str
+    notes: tuple[str, ...]
+
+    def as_data(self, most_points: int = 10_000) -> dict[str, object]:
+        """Return the comparison for machines; of more than `most_points` steps evenly chosen ones."""
+        chosen = range(0, len(self.pairs), max(1, math.ceil(len(self.pairs) / most_points)))
+        pairs, outside = self.pairs, self.pairs.differences > self.allowed
+        points = [
+            {
+                "step": int(pairs.steps[at]),
+                "a": float(pairs.a[at]),
+                "b": float(pairs.b[at]),
+                "relative_difference": float(self.relative[at]),
+                "allowed_difference": float(self.allowed[at]),
+                "is_outside": bool(outside[at]),
+            }
+            for at in chosen
+        ]
+        return {
+            "verdict": self.verdict.value,
+            "divergence": self.divergence.name.lower(),
+            "sentence": self.sentence,
+            "meaning": self.meaning,
+            "departs_at": self.departs_at,
+            "leaves_at": self.leaves_at,
+            "unit": pairs.unit.value,
+            "compared": len(pairs),
+            "only_a": pairs.only_a,
+            "only_b": pairs.only_b,
+            "equal": int(pairs.equal.sum()),
+            "both_nan": int(pairs.both_nan.sum()),
+            "outside": self.outside,
+            "largest_relative_difference": float(self.relative.max()) if len(pairs) else None,
+            "tolerance": self.tolerance,
+            "notes": list(self.notes),
+            "points": points,
+        }
+
+
+def compare_losses(
+    a: Curve, b: Curve, *, noise: Sequence[Curve] = (), rtol: float | None = None, atol: float | None = None
+) -> LossComparison:
+    """Compare two loss curves.
+
+    Parameters
+    ----------
+    a : Curve
+        The reference.
+    b : Curve
+    noise : sequence of Curve
+        Repeated runs of A: how far they differ from A and from each other is what B may differ.
+    rtol, atol : float, optional
+        Tolerances: a difference up to ``atol + rtol * max(|a|, |b|)`` counts as none. By default 1e-3 and 0; with
+        `noise` 0 and 0, and they are added to the noise.
+
+    Returns
+    -------
+    LossComparison
+
+    Raises
+    ------
+    InputError
+        A tolerance is negative or not finite.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{name} is {value}; it must be a number from 0 on")
+    # Losses may be as large as numbers can be.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        pairs = pair_losses(a, b)
+        rtol = rtol if rtol is not None else 0.0 if noise else RTOL
+        atol = atol or 0.0
+        notes = [*pairs.notes]
+        floor = np.zeros(len(pairs))
+        if noise and len(pairs):
+            pairs, floor, noise_notes = noise_floor(pairs, a, noise)
+            notes += noise_notes
+        if not len(pairs):
+            return _nothing_in_common(a, b, pairs, notes)
+        scale = np.nan_to_num(pairs.scale, nan=0.0, posinf=0.0)
+        allowed = np.maximum(floor, _FLOAT32_NOISE * scale if noise else 0.0) + atol + rtol * scale
+        tolerance = _tolerance_words(rtol, atol, len(noise))
+        return _Judgement(pairs, allowed, tolerance, notes, has_noise=bool(noise)).comparison()
+
+
+def _tolerance_words(rtol: float, atol: float, repeats: int) -> str:
+    parts = []
+    if repeats:
+        parts.append(f"the noise of {repeats} repeated run{'' if repeats == 1 else 's'} of A")
+    if rtol or not (repeats or atol):
+        parts.append(f"{relative_text(rtol)} of the loss")
+    if atol:
+        parts.append(f"{atol:g}")
+    return " + ".join(parts)
+
+
+def relative_text(value: float) -> str:
+    """Return a relative difference in the unit a person would choose: ``0.42 ‰``, ``37 %``, ``1.2e-07``."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    if value == 0:
+        return "0"
+    if value < 1e-5:
+        return f"{value:.1e}"
+    if value < 0.1:
+        return f"{value * 1000:.2g} ‰"
+    return f"{value * 100:.3g} %"
+
+
+def _nothing_in_common(a: Curve, b: Curve, pairs: PairedLosses, notes: Sequence[str]) -> LossComparison:
+    def span(curve: Curve) -> str:
+        return f"{len(curve):,} from {curve.steps[0]:,} to {curve.steps[-1]:,}" if len(curve) else "none"
+
+    unit = f"{a.unit.value}s" if a.unit is b.unit else "entries"
+    return LossComparison(
+        verdict=Verdict.NOT_COMPARABLE,
+        divergence=Divergence.NOT_COMPARABLE,
+        sentence=f"Not comparable: there is no step of which both have a loss (A has {unit} {span(a)}, B {span(b)}).",
+        meaning="Log both at the same steps.",
+        pairs=pairs,
+        relative=np.empty(0),
+        allowed=np.empty(0),
+        departs_at=None,
+        leaves_at=None,
+        outside=0,
+        tolerance="",
+        notes=tuple(notes),
+    )
+
+
+class _Judgement:
+    """Two paired curves and what is allowed, on the way to the verdict."""
+
+    def __init__(
+        self, pairs: PairedLosses, allowed: NDArray[np.float64], tolerance: str, notes: list[str], *, has_noise: bool
+    ) -> None:
+        self.pairs = pairs
+        self.allowed = allowed
+        self.tolerance = tolerance
+        self.notes = notes
+        self.relative = pairs.relative
+        self.outside = pairs.differences > allowed
+        self.has_noise = has_noise
+        floor = pairs.first_visible
+        if has_noise:
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                floor = np.maximum(floor, np.nan_to_num(np.where(pairs.scale > 0, allowed / pairs.scale, 0.0)))
+        self.visible = floor
+
+    def comparison(self) -> LossComparison:
+        """Return the verdict."""
+        pairs = self.pairs
+        if pairs.both_nan.any():
+            amount = int(pairs.both_nan.sum())
+            self.notes.append(f"both are NaN at {_steps_text(amount, pairs.unit)}, which counts as equal")
+        if not self.outside.any():
+            self._note_within()
+            return self._result(Divergence.NONE, None, None, self._same_sentence(), "")
+        leaves = int(np.argmax(self.outside))
+        divergence, departs = self._divergence(leaves)
+        self._note_visibility(divergence, leaves)
+        self._note_ratio()
+        self._note_shift()
+        sentence, meaning = self._words(divergence, departs, leaves)
+        return self._result(divergence, departs, leaves, sentence, meaning)
+
+    def _result(
+        self, divergence: Divergence, departs: int | None, leaves: int | None, sentence: str, meaning: str
+    ) -> LossComparison:
+        steps = self.pairs.steps
+        return LossComparison(
+            verdict=Verdict.SAME if divergence is Divergence.NONE else Verdict.DIFFERENT,
+            divergence=divergence,
+            sentence=sentence,
+            meaning=meaning,
+            pairs=self.pairs,
+            relative=self.relative,
+            allowed=self.allowed,
+            departs_at=None if departs is None else int(steps[departs]),
+            leaves_at=None if leaves is None else int(steps[leaves]),
+            outside=int(self.outside.sum()),
+            tolerance=self.tolerance,
+            notes=tuple(self.notes),
+        )
+
+    def _divergence(self, leaves: int) -> tuple[Divergence, int]:
+        """Return the manner in which the curves differ, and the entry at which that begins."""
+        pairs = self.pairs
+        jump = self._first_jump(leaves)
+        departs = leaves if jump is None else jump
+        if pairs.non_finite_in_one[leaves] and departs == leaves and leaves > 0:
+            return Divergence.NON_FINITE, leaves
+        if self._is_passing(leaves):
+            return Divergence.PASSING, leaves
+        if leaves == 0:
+            return (Divergence.FIRST_STEP if pairs.begins else Divergence.FIRST_LOGGED), 0
+        if departs == 1 and pairs.begins:
+            return Divergence.SECOND_STEP, 1
+        if jump == 2 and pairs.begins and self._is_next(2):
+            return Divergence.THIRD_STEP, 2
+        if jump is not None:
+            return Divergence.JUMP, jump
+        return Divergence.DRIFT, leaves
+
+    def _first_jump(self, leaves: int) -> int | None:
+        """Return the first entry up to `leaves` whose difference is far above all before, and does not vanish again."""
+        level = np.maximum(self.relative, self.visible)
+        before = np.maximum.accumulate(level)
+        for at in range(1, leaves + 1):
+            if level[at] >= JUMP * max(before[at - 1], self.visible[at]):
+                after = level[at : at + _STAYS]
+                if np.median(after) >= min(level[at], 1.0) / 10:
+                    return at
+        return None
+
+    def _is_passing(self, leaves: int) -> bool:
+        """Whether the curves agree again after they have differed, for good as far as they go."""
+        after = self.outside[leaves:]
+        last = leaves + int(np.flatnonzero(after)[-1])
+        agreeing = len(self.outside) - 1 - last
+        return agreeing >= _FEWEST_FOR_PATTERN and agreeing >= 4 * int(after.sum())
+
+    def _is_next(self, at: int) -> bool:
+        """Whether the entries up to this one are of steps without a gap."""
+        steps = self.pairs.steps
+        return bool(steps[at] - steps[0] == at)
+
+    def _same_sentence(self) -> str:
+        pairs = self.pairs
+        amount = _steps_text(len(pairs), pairs.unit)
+        if pairs.equal.all():
+            return f"Same: the losses are equal at all {amount} compared."
+        largest = int(np.argmax(self.relative))
+        if self.relative[largest] == 0:
+            return f"Same: at all {amount} compared the losses differ by no more than the digits that were left out."
+        return (
+            f"Same within {self.tolerance} at all {amount} compared; the largest difference is "
+            f"{relative_text(float(self.relative[largest]))}, at {self._at(largest)}."
+        )
+
+    def _at(self, index: int) -> str:
+        unit = self.pairs.unit
+        return f"{unit.value} {int(self.pairs.steps[index]):,}"
+
+    def _words(self, divergence: Divergence, departs: int, leaves: int) -> tuple[str, str]:
+        """Return the verdict in a sentence, and what it points to."""
+        pairs = self.pairs
+        size = relative_text(float(self.relative[departs]))
+        out = f"; it leaves the tolerance of {self.tolerance} at {self._at(leaves)}" if departs < leaves else ""
+        hedge = (
+            " The log names no steps: this holds if its first entry is the first step of the training."
+            if pairs.unit is StepUnit.ENTRY
+            else ""
+        )
+        if divergence is Divergence.FIRST_STEP:
+            return (
+                f"Different from the first step on: by {size} at {self._at(0)}.",
+                "Forward pass, data, initial weights or random layers: no weight has been updated yet." + hedge,
+            )
+        if divergence is Divergence.FIRST_LOGGED:
+            return f"Different from the first {pairs.unit.value} that both logged, {self._at(0)}: by {size}.", (
+                self._unlogged_meaning()
+            )
+        if divergence is Divergence.SECOND_STEP:
+            return self._second_step_words(size, out, hedge)
+        if divergence is Divergence.THIRD_STEP:
+            return (
+                f"Agrees in the first two steps and differs from the third on: by {size} at {self._at(2)}{out}.",
+                "The state of the optimizer (momentum, moments, their decay), the schedule of the learning rate, or "
+                "the data of the third step: forward pass, gradients and the first update agree." + hedge,
+            )
+        if divergence is Divergence.JUMP:
+            return (
+                f"Agrees up to {self._at(departs - 1)} ({_agreement(self.relative[:departs])}) and "
+                f"jumps apart at {self._at(departs)}: by {size}{out}.",
+                "Not accumulated rounding: look at what changes at that step, such as its data, the schedule, a "
+                "resume, a skipped update, or an evaluation that leaves its mode on.",
+            )
+        if divergence is Divergence.NON_FINITE:
+            a, b = pairs.a[leaves], pairs.b[leaves]
+            return (
+                f"{'A' if not math.isfinite(a) else 'B'} becomes {_value_text(a if not math.isfinite(a) else b)} at "
+                f"{self._at(leaves)}, {'B' if not math.isfinite(a) else 'A'} does not; before, they agree within "
+                f"{self.tolerance}.",
+                "Look for the first operator that puts out NaN or infinity in that step (tensight origin).",
+            )
+        if divergence is Divergence.PASSING:
+            last = int(np.flatnonzero(self.outside)[-1])
+            return (
+                f"Differs at {_steps_text(int(self.outside.sum()), pairs.unit)} between {self._at(leaves)} and "
+                f"{self._at(last)}, by {relative_text(float(self.relative[leaves : last + 1].max()))} at most, and "
+                "agrees again.",
+                "The weights agree afterwards, so look at what is computed in these steps only: their data, or how the "
+                "loss is logged.",
+            )
+        return self._drift_words(leaves)
+
+    def _second_step_words(self, size: str, out: str, hedge: str) -> tuple[str, str]:
+        if self._is_next(1):
+            return (
+                f"Agrees in the first step ({_agreement(self.relative[:1])}) and differs from the second on: "
+                f"by {size} at {self._at(1)}{out}.",
+                "Backward pass or update of the weights (gradients, learning rate, weight decay, optimizer), or the "
+                "data of the second step: the forward pass agreed on the first." + hedge,
+            )
+        return (
+            f"Agrees at {self._at(0)} and differs at the next that both logged, {self._at(1)}: by {size}{out}.",
+            f"Forward pass and initial weights agree. What lies between {self._at(0)} and {self._at(1)} was not "
+            "logged: the backward pass, the update, data, or a quick drift. Log every step to tell them apart.",
+        )
+
+    def _drift_words(self, leaves: int) -> tuple[str, str]:
+        first = int(np.argmax(self.relative > 0))
+        if self.relative[first] >= self.visible[first] and first < leaves:
+            begin = f", from {relative_text(float(self.relative[first]))} at {self._at(first)}"
+        else:
+            begin = ""
+        of = f"{int(self.outside.sum()):,} of {len(self.pairs):,}"
+        meaning = (
+            "As accumulated rounding does. A small difference of a hyper-parameter may look alike; repeated runs of A "
+            "tell them apart (--noise)."
+            if not self.has_noise
+            else "More than the repeated runs of A differ: not their noise, or a run that is noisier than they are."
+        )
+        if self._coarse:
+            meaning += " Whether the second step differs already cannot be told: its digits are too few."
+        elif not self.pairs.begins:
+            meaning += " The first steps were not logged, so that they agreed is not known."
+        return (
+            f"Drifts apart slowly{begin}: leaves {self.tolerance} at {self._at(leaves)} "
+            f"({of} {_plural(self.pairs.unit)} are outside).",
+            meaning,
+        )
+
+    def _unlogged_meaning(self) -> str:
+        first = int(self.pairs.steps[0])
+        if self.pairs.unit is StepUnit.EPOCH:
+            return (
+                "An epoch's loss holds many updates, so forward pass, backward pass and data cannot be told apart. Log "
+                "the loss of every step."
+            )
+        return (
+            f"The steps before {first:,} are not in both logs, so forward and backward pass cannot be told apart. Log "
+            f"from the first step on. If both were resumed at {first:,}: forward pass, data, or the loaded state."
+        )
+
+    @property
+    def _coarse(self) -> float:
+        """The smallest relative difference that the first losses show, if they are rounded much; 0 otherwise."""
+        shown = float(self.pairs.rounding[0] / self.pairs.scale[0]) if self.pairs.scale[0] > 0 else 0.0
+        return shown if shown > _COARSE else 0.0
+
+    def _note_within(self) -> None:
+        """Note a difference within the tolerance that rounding does not explain."""
+        if self.has_noise:
+            return
+        jump = self._first_jump(len(self.pairs) - 1)
+        if self.relative[0] >= JUMP * self.visible[0]:
+            self._note_first_step()
+        elif jump is not None:
+            self.notes.append(
+                f"within the tolerance, but more than accumulates from one step to the next: the difference is "
+                f"{relative_text(float(self.relative[jump]))} from {self._at(jump)} on"
+            )
+
+    def _note_visibility(self, divergence: Divergence, leaves: int) -> None:
+        """Note what the first steps do not show, and what they do although it is within the tolerance."""
+        if leaves == 0 or divergence is Divergence.PASSING:
+            return
+        if self._coarse:
+            self.notes.append(
+                f"the numbers in the logs show differences from {relative_text(self._coarse)} on: smaller ones in the "
+                "first steps would not be seen"
+            )
+        elif self.relative[0] >= JUMP * self.visible[0] and not self.has_noise:
+            self._note_first_step()
+
+    def _note_first_step(self) -> None:
+        self.notes.append(
+            f"{self._at(0)}, the first compared, differs by {relative_text(float(self.relative[0]))}: within the "
+            "tolerance, but more than the rounding of float32 (about 1e-07); if the training is not in lower "
+            "precision, look at the forward pass"
+        )
+
+    def _note_ratio(self) -> None:
+        """Note a constant ratio of the two, as another reduction of the loss makes."""
+        pairs = self.pairs
+        usable = np.isfinite(pairs.a) & np.isfinite(pairs.b) & (pairs.a != 0) & (pairs.b != 0)
+        if int(usable.sum()) < 3:
+            return
+        ratios = pairs.b[usable] / pairs.a[usable]
+        ratio = float(np.median(ratios))
+        if abs(ratio - 1) > 0.01 and np.all(np.abs(ratios - ratio) <= 0.02 * abs(ratio)):
+            self.notes.append(
+                f"B is about {ratio:.4g} times A at every step: another reduction of the loss (sum, mean), another "
+                "factor, or accumulated micro-batches that are not averaged"
+            )
+
+    def _note_shift(self) -> None:
+        """Note that the two agree when one is shifted by a step or two."""
+        pairs = self.pairs
+        amount = len(pairs)
+        if not self.outside[0] or amount < _FEWEST_FOR_PATTERN or not self._is_next(amount - 1):
+            return
+        for shift in range(1, _MOST_SHIFTED + 1):
+            for early, late, names in ((pairs.a, pairs.b, ("A", "B")), (pairs.b, pairs.a, ("B", "A"))):
+                first, second = early[shift:], late[:-shift]
+                with np.errstate(invalid="ignore"):
+                    agree = np.abs(first - second) <= self.allowed[shift:] + pairs.rounding[shift:]
+                finite = first[np.isfinite(first)]
+                is_flat = not len(finite) or float(np.ptp(finite)) <= 10 * self.allowed[0]
+                if agree.mean() >= 0.9 and not is_flat:
+                    self.notes.append(
+                        f"the losses of {names[1]} are those of {names[0]} {shift} step{'' if shift == 1 else 's'} "
+                        "later: the logs may count differently, or one training has begun further on"
+                    )
+                    return
+
+
+def _agreement(relative: NDArray[np.float64]) -> str:
+    largest = float(relative.max())
+    return f"within {relative_text(largest)}" if largest else "no difference to be seen"
+
+
+def _plural(unit: StepUnit) -> str:
+    return "entries" if unit is StepUnit.ENTRY else f"{unit.value}s"
+
+
+def _steps_text(amount: int, unit: StepUnit) -> str:
+    return f"{amount:,} {unit.value if amount == 1 else _plural(unit)}"
+
+
+def _value_text(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite"

@@ -1,0 +1,339 @@
+"""A loss curve, and how one is made of the scalars that a log holds."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tensight.errors import CurveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+MOST_POINTS = 5_000_000
+"""Values of a file, of all its series together."""
+
+MOST_SERIES = 10_000
+"""Scalar series of a file."""
+
+_LARGEST_STEP = 2**62
+_NAMES_LISTED = 20
+_LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
+_TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
+_OTHER_WORDS = frozenset(
+    {
+        "val",
+        "valid",
+        "validation",
+        "eval",
+        "evaluation",
+        "test",
+        "dev",
+        "scale",
+        "scaler",
+        "ppl",
+        "weight",
+        "min",
+        "max",
+    }
+)
+
+
+class StepUnit(Enum):
+    """What the numbers of a curve's entries count."""
+
+    STEP = "step"
+    EPOCH = "epoch"
+    ENTRY = "entry"
+    """The log names no steps, so its entries were counted, from 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One scalar of a training over its steps.
+
+    Parameters
+    ----------
+    name : str
+        What the file calls it, such as ``train/loss``.
+    steps : ndarray of int64, shape (n,)
+        Strictly ascending.
+    values : ndarray of float64, shape (n,)
+        May be NaN and infinite.
+    source : str
+        The file, as the person named it.
+    rounding : ndarray of float64, shape (n,)
+        By how much the number that was printed may differ from the one that was computed; 0 where nothing was rounded.
+    unit : StepUnit
+    notes : tuple of str
+        What was decided while reading, each in one sentence.
+    others : tuple of str
+        Further scalar series in the file.
+    """
+
+    name: str
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    source: str
+    rounding: NDArray[np.float64]
+    unit: StepUnit = StepUnit.STEP
+    notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self.steps)
+
+
+class Digits(NamedTuple):
+    """The digits with which a number was printed.
+
+    Attributes
+    ----------
+    decimals : int
+        Digits behind the decimal point.
+    exponent : int or None
+        Of ten; None if it was printed without one.
+    """
+
+    decimals: int
+    exponent: int | None = None
+
+
+class Point(NamedTuple):
+    """One value of a series.
+
+    Attributes
+    ----------
+    step : int or None
+        None if the file does not name it.
+    value : float
+    digits : Digits or None
+        How it was printed; None if it was not, or exactly.
+    """
+
+    step: int | None
+    value: float
+    digits: Digits | None = None
+
+
+@dataclass
+class Series:
+    """The scalars of a file, by name, in the order of the file.
+
+    Attributes
+    ----------
+    points : dict of str to list of Point
+    unit : StepUnit
+        Of the steps that the points have.
+    notes : list of str
+    """
+
+    points: dict[str, list[Point]] = field(default_factory=dict)
+    unit: StepUnit = StepUnit.STEP
+    notes: list[str] = field(default_factory=list)
+    _amount: int = 0
+
+    def add(self, name: str, point: Point) -> None:
+        """Add a value.
+
+        Raises
+        ------
+        CurveError
+            There are too many.
+        """
+        known = self.points.get(name)
+        if known is None:
+            if len(self.points) >= MOST_SERIES:
+                raise CurveError(f"more than {MOST_SERIES:,} scalar series; give a file of the loss alone")
+            known = self.points[name] = []
+        self._amount += 1
+        if self._amount > MOST_POINTS:
+            raise CurveError(f"more than {MOST_POINTS:,} values; give a shorter part of the log")
+        known.append(point)
+
+
+_DECIMALS = re.compile(r"[-+]?\d*(?:\.(?P<decimals>\d*))?(?:[eE](?P<exponent>[-+]?\d{1,4}))?")
+
+
+def digits_of(text: str) -> Digits | None:
+    """Return with how many digits a number was printed; None if it is none, or not finite."""
+    match = _DECIMALS.fullmatch(text)
+    if match is None or not any(char.isdigit() for char in text):
+        return None
+    exponent = match["exponent"]
+    return Digits(len(match["decimals"] or ""), int(exponent) if exponent is not None else None)
+
+
+def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
+    """Return the loss among the series of a file.
+
+    Parameters
+    ----------
+    series : Series
+    source : str
+        The file, as the person named it.
+    column : str, optional
+        Name of the series; by default the one that is most likely the training's loss.
+
+    Raises
+    ------
+    CurveError
+        There is no such series, several fit the name, or none looks like a loss.
+    """
+    name = choose_series(series.points, column, source)
+    notes = list(series.notes)
+    points = _with_steps(series.points[name], notes)
+    others = tuple(other for other in series.points if other != name)
+    if others and column is None:
+        notes.append(f"of {len(others) + 1:,} scalar series {name!r} was taken (--column chooses another)")
+    steps, unit = _steps(points, series.unit)
+    rounding = _rounding(points)
+    values = np.array([point.value for point in points], np.float64)
+    order, repeated = _last_of_each(steps)
+    if repeated:
+        kept = dict(zip(steps[order].tolist(), values[order].tolist(), strict=True))
+        changed = {
+            step
+            for step, value in zip(steps.tolist(), values.tolist(), strict=True)
+            if value != kept[step] and not (math.isnan(value) and math.isnan(kept[step]))
+        }
+        if changed:
+            are = "is" if len(changed) == 1 else "are"
+            notes.append(
+                f"{_count(len(changed), 'step')} of {source} {are} there more than once "
+                f"with different values, as after a resume ({_first(changed)}); the last value counts"
+            )
+    return Curve(
+        name=name,
+        steps=steps[order],
+        values=values[order],
+        source=source,
+        rounding=rounding[order],
+        unit=unit,
+        notes=tuple(notes),
+        others=others,
+    )
+
+
+def _with_steps(points: Sequence[Point], notes: list[str]) -> Sequence[Point]:
+    """Return the points without the few that name no step, such as the last line of a log; all if many do not."""
+    known = [point for point in points if point.step is not None]
+    left_out = len(points) - len(known)
+    if not left_out or left_out > len(known):
+        return points
+    notes.append(f"{_count(left_out, 'value')} without a step left out")
+    return known
+
+
+def _count(amount: int, noun: str) -> str:
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
+
+
+def _first(steps: Iterable[int]) -> str:
+    ordered = sorted(steps)
+    return f"step {ordered[0]:,}" if len(ordered) == 1 else f"steps {ordered[0]:,} to {ordered[-1]:,}"
+
+
+def _steps(points: Sequence[Point], unit: StepUnit) -> tuple[NDArray[np.int64], StepUnit]:
+    """Return the step of each point; they are counted if one of them is not known."""
+    known = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
+    if len(known) < len(points):
+        return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
+    return np.array(known, np.int64), unit
+
+
+def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
+    """Return half a unit of the last digit of each value, as its series is printed.
+
+    Trailing zeros may be missing, so a series has as many digits as the value of it that shows most.
+    """
+    printed = [point.digits for point in points if point.digits is not None]
+    fixed = max((digits.decimals for digits in printed if digits.exponent is None), default=0)
+    mantissa = max((digits.decimals for digits in printed if digits.exponent is not None), default=0)
+    result = np.zeros(len(points))
+    for index, point in enumerate(points):
+        if point.digits is None:
+            continue
+        exponent = point.digits.exponent
+        power = -fixed if exponent is None else exponent - mantissa
+        result[index] = 0.5 * 10.0**power if -400 < power < 300 else 0.0
+    return result
+
+
+def _last_of_each(steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Return where the last entry of each step is, by ascending step, and how many entries are not among them."""
+    _, from_the_end = np.unique(steps[::-1], return_index=True)
+    order = (len(steps) - 1 - from_the_end).astype(np.int64)
+    return order, len(steps) - len(order)
+
+
+def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, source: str) -> str:
+    """Return the name of the series that a person means.
+
+    Parameters
+    ----------
+    points : mapping of str to sequence of Point
+        The series by name.
+    column : str or None
+        What the person called it; None for the loss.
+    source : str
+        The file, for the error.
+
+    Raises
+    ------
+    CurveError
+        None fits, or several do.
+    """
+    names = [name for name, known in points.items() if known]
+    listed = ", ".join(names[:_NAMES_LISTED]) + (f", … ({len(names):,})" if len(names) > _NAMES_LISTED else "")
+    if column is not None:
+        return _named(names, column, source, listed)
+    ranked = sorted((rank, at) for at, name in enumerate(names) if (rank := _likeliness(name)) is not None)
+    if ranked:
+        return names[ranked[0][1]]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise CurveError(
+            f"{source}: no loss in it; lines such as 'step 10 loss=2.3' are recognised. For another form give "
+            "--pattern, a regular expression with the groups (?P<step>…) and (?P<loss>…)"
+        )
+    raise CurveError(f"{source}: none of its series is called loss; choose one with --column: {listed}")
+
+
+def _named(names: Sequence[str], column: str, source: str, listed: str) -> str:
+    lower = column.casefold()
+    exact = [name for name in names if name == column]
+    any_case = [name for name in names if name.casefold() == lower]
+    ends = [name for name in names if name.casefold().endswith(f"/{lower}")]
+    for fitting in (exact, any_case, ends):
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise CurveError(
+                f"{source}: --column {column!r} may be {', '.join(fitting[:_NAMES_LISTED])}; give it in full"
+            )
+    raise CurveError(f"{source}: no series {column!r}; it has {listed or 'none'}")
+
+
+def is_loss(name: str) -> bool:
+    """Whether a series is called a loss, of the training or of an evaluation."""
+    return _likeliness(name) is not None
+
+
+def _likeliness(name: str) -> tuple[bool, int, int] | None:
+    """Return how likely a series is the training's loss, most likely smallest; None if it is no loss at all."""
+    words = [word for word in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]
+    if not _LOSS_WORDS.intersection(words) or {"scale", "scaler"}.intersection(words):
+        return None
+    is_other = bool(_OTHER_WORDS.intersection(words))
+    foreign = [word for word in words if word not in _LOSS_WORDS | _TRAINING_WORDS]
+    return is_other, len(foreign), len(words)

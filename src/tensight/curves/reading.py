@@ -1,0 +1,210 @@
+"""From a path that a person named to a loss curve: which form it has, and which file of a folder is meant."""
+
+from __future__ import annotations
+
+import os
+import stat
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tensight.curves.curve import Curve, Series, make_curve
+from tensight.curves.event_files import is_event_file, read_event_file
+from tensight.curves.lines import encoding_of, read_lines
+from tensight.curves.tables import from_delimited, from_json, from_json_lines, parse_json
+from tensight.curves.text_logs import read_pattern, read_text_log
+from tensight.errors import CurveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import BinaryIO
+
+LARGEST_JSON = 256 << 20
+"""Bytes of a JSON document, which is read as a whole."""
+
+_HEAD = 4096
+_LINES_LOOKED_AT = 50
+_MOST_FILES = 1000
+_TRAINER_STATE = "trainer_state.json"
+_METRICS = "metrics.csv"
+
+
+def read_curve(path: str | os.PathLike[str], *, column: str | None = None, pattern: str | None = None) -> Curve:
+    """Read the loss curve of a training from what it has logged.
+
+    Parameters
+    ----------
+    path : path
+        A text log, JSON lines, JSON, CSV, TSV, an event file; or a folder that holds event files, a
+        ``trainer_state.json`` or a ``metrics.csv``, itself or in one folder below it.
+    column : str, optional
+        Name of the scalar series; by default the one that is most likely the training's loss.
+    pattern : str, optional
+        A regular expression of Python that finds the loss in each line, with the group ``loss``, and ``step`` if the
+        log names steps.
+
+    Raises
+    ------
+    CurveError
+        It cannot be read, or holds no such series.
+    InputError
+        The pattern cannot be used.
+    """
+    source = os.fspath(path)
+    files = _files(Path(source))
+    series = Series()
+    try:
+        for file in files:
+            series = _read(file, series, column, pattern)
+    except OSError as error:
+        raise CurveError(f"{source} cannot be read: {error.strerror or error}") from None
+    except CurveError as error:
+        raise CurveError(f"{source}: {error}") from None
+    return make_curve(series, source, column)
+
+
+def is_curve_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds files with scalars, rather than a dump."""
+    return bool(_files_of_folder(Path(path)))
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that are meant; several if a folder has several event files."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise CurveError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISREG(mode):
+        return [path]
+    if not stat.S_ISDIR(mode):
+        raise CurveError(f"{path} is neither a file nor a folder")
+    found = _files_of_folder(path)
+    if not found:
+        raise CurveError(
+            f"{path}: no event files, no {_TRAINER_STATE} and no {_METRICS} in this folder; name the log itself"
+        )
+    folders = sorted({str(file.parent) for file in found})
+    if len(folders) > 1:
+        raise CurveError(f"{path} holds the logs of several trainings; name one of them: {', '.join(folders[:20])}")
+    return found
+
+
+def _files_of_folder(folder: Path) -> list[Path]:
+    """Return what a folder holds: the newest state of a trainer, else event files, else a table."""
+    try:
+        below = [folder, *sorted(entry for entry in islice(folder.iterdir(), _MOST_FILES) if entry.is_dir())]
+    except OSError:
+        return []
+    states = [entry / _TRAINER_STATE for entry in below if (entry / _TRAINER_STATE).is_file()]
+    if states:
+        return [states[0] if states[0].parent == folder else max(states, key=_number_of_checkpoint)]
+    events = [[file for file in _entries(entry) if _is_called_event_file(file)] for entry in below]
+    tables = [[entry / _METRICS] for entry in below if (entry / _METRICS).is_file()]
+    for kind in (events, tables):
+        found = [files for files in kind if files]
+        if found:
+            return found[0] if found[0][0].parent == folder else [file for files in found for file in files]
+    return []
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(islice(folder.iterdir(), _MOST_FILES))
+    except OSError:
+        return []
+
+
+def _number_of_checkpoint(state: Path) -> int:
+    digits = state.parent.name.rpartition("-")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else -1
+
+
+def _is_called_event_file(path: Path) -> bool:
+    return ("tfevents" in path.name or ".summary." in path.name) and path.is_file()
+
+
+def _read(path: Path, series: Series, column: str | None, pattern: str | None) -> Series:
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        file.seek(0)
+        if not head:
+            raise CurveError("the file is empty")
+        if pattern is not None:
+            return read_pattern(read_lines(file), pattern)
+        if is_event_file(head):
+            read_event_file(file, path.name, series)
+            return series
+        if _is_called_event_file(path):
+            raise CurveError(f"{path.name} is no event file: its first checksum is another")
+        return _read_text(file, path, column)
+
+
+def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
+    """Read a file of text by its content; its name decides between a table and a log."""
+    lines = read_lines(file)
+    first = list(islice(lines, _LINES_LOOKED_AT))
+    every = chain(first, lines)
+    written = [line for line in first if line.strip()]
+    if not written:
+        raise CurveError("the file holds no text")
+    ending = path.suffix.lower()
+    if written[0].lstrip()[:1] in ("{", "["):
+        series = _read_json(file, every, written, ending)
+        if series is not None and series.points:
+            return series
+        file.seek(0)
+        return read_text_log(read_lines(file), column)
+    delimiter = _delimiter(written, ending)
+    if delimiter is not None:
+        return from_delimited((line for line in every if line.strip()), delimiter)
+    return read_text_log(every, column)
+
+
+def _read_json(file: BinaryIO, lines: Iterable[str], first: Sequence[str], ending: str) -> Series | None:
+    """Read JSON lines or a JSON document; None if it is neither."""
+    if _is_json(first[0]) and (len(first) > 1 or ending == ".jsonl"):
+        return from_json_lines(lines)
+    file.seek(0)
+    data = file.read(LARGEST_JSON + 1)
+    if len(data) > LARGEST_JSON:
+        if ending == ".json":
+            raise CurveError(f"larger than {LARGEST_JSON >> 20} MiB for one JSON document; give JSON lines or CSV")
+        return None
+    try:
+        return from_json(parse_json(data.decode(encoding_of(data[:4]), "replace")))
+    except ValueError:
+        return None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        parse_json(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _delimiter(lines: list[str], ending: str) -> str | None:
+    """Return what separates the columns of a table; None if the lines are none."""
+    if ending in (".csv", ".tsv"):
+        counts = {char: lines[0].count(char) for char in ",\t;"}
+        return max(counts, key=lambda char: counts[char]) if any(counts.values()) else ","
+    for char in ",\t;":
+        columns = {line.count(char) for line in lines[:_LINES_LOOKED_AT]}
+        if len(columns) == 1 and min(columns) and _are_numbers(lines[1:], char):
+            return char
+    return None
+
+
+def _are_numbers(lines: list[str], delimiter: str) -> bool:
+    """Whether the rows below a header begin or end with a number, as those of no log do."""
+    cells: Iterator[str] = (cell for line in lines for cell in (line.split(delimiter)[0], line.split(delimiter)[-1]))
+    return bool(lines) and all(_is_number(cell) for cell in cells)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

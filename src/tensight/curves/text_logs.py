@@ -1,0 +1,228 @@
+"""Losses in what trainings print: the forms of the usual trainers, or a person's own pattern.
+
+Every repetition in the patterns is bounded, so a line is gone through in a time that its length bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.curves.curve import Point, Series, digits_of, is_loss
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LONGEST_PATTERN = 1000
+
+_NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf(?:inity)?)"
+_VALUE = re.compile(
+    # One word before, for "lm loss" and "train loss".
+    r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./-]{0,79})"
+    r"(?P<sign>[\"']?\s{0,8}(?:[:=]|\bis\b)\s{0,8}[\"'\[]?|\s{1,8})"
+    r"(?:tensor\(|Tensor\([^)]{0,80}?value=\s{0,4})?"
+    rf"(?P<value>{_NUMBER})(?!\.?\w)",
+    re.IGNORECASE | re.ASCII,
+)
+_STEP = re.compile(
+    r"(?<![A-Za-z0-9])(?P<key>global[ _]?step|iterations?|iters?|steps?|batch)[\"']?\s{0,4}[:=]?\s{0,4}[\[(]?\s{0,12}"
+    r"(?P<step>\d{1,18})(?:\s{0,4}/\s{0,12}(?P<total>\d{1,18}))?(?![\d.])",
+    re.IGNORECASE | re.ASCII,
+)
+_STEP_ORDER = ("globalstep", "iteration", "iter", "step", "batch")
+_BAR = re.compile(
+    r"(?<![\d/.])(?P<step>\d{1,18})\s{0,4}/\s{0,12}(?P<total>\d{1,18})(?=\s{0,4}(?:[\[\](%━]|loss))", re.ASCII
+)
+_EPOCH = re.compile(
+    r"(?<![A-Za-z0-9])epoch(?:\(\w{1,12}\))?[\"']?\s{0,4}[:=]?\s{0,4}\[?\s{0,8}(?P<epoch>\d{1,9})(?![\d.])"
+    r"(?:/\s{0,8}\d{1,9})?",
+    re.IGNORECASE | re.ASCII,
+)
+_RANK = re.compile(r"\W{0,2}(?:rank|default)[ _:=]?(?P<rank>\d{1,6})\b", re.IGNORECASE | re.ASCII)
+_LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
+_NOT_BEFORE = frozenset({"the", "is", "and", "with", "a", "of", "for", "step", "epoch", "iter", "its", "info"})
+
+
+class _Entry(NamedTuple):
+    """A line with a loss.
+
+    Attributes
+    ----------
+    epoch, step, total : int or None
+        As the line names them; `total` is how many steps there are in the epoch.
+    rank : int or None
+    values : dict of str to Point
+        Without their steps.
+    """
+
+    epoch: int | None
+    step: int | None
+    total: int | None
+    rank: int | None
+    values: dict[str, Point]
+
+
+def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
+    """Return the losses that a log's lines hold, in the forms that are known.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    column : str, optional
+        Another name that is read beside the losses.
+
+    Returns
+    -------
+    Series
+        Without any if there are none.
+
+    Raises
+    ------
+    CurveError
+        There are too many.
+    """
+    series = Series()
+    other = column.casefold() if column is not None else None
+    entries = [
+        entry
+        for line in lines
+        if (_LOSS.search(line) or (other is not None and other in line.casefold()))
+        and (entry := _entry(line, other)) is not None
+    ]
+    entries = _of_one_rank(entries, series)
+    steps = _numbered_on(entries, series)
+    for entry, step in zip(entries, steps, strict=True):
+        for name, point in entry.values.items():
+            series.add(name, point._replace(step=step))
+    return series
+
+
+def read_pattern(lines: Iterable[str], pattern: str) -> Series:
+    """Return the losses that a person's own pattern finds.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    pattern : str
+        A regular expression of Python with the group ``loss``, and ``step`` if the log names it.
+
+    Raises
+    ------
+    InputError
+        It is none, or has no group ``loss``.
+    CurveError
+        There are too many values.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise InputError(f"--pattern has {len(pattern):,} characters; give at most {LONGEST_PATTERN:,}")
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InputError(f"--pattern {pattern!r} is no regular expression: {error}") from None
+    if "loss" not in compiled.groupindex:
+        raise InputError(
+            f"--pattern {pattern!r} has no group for the loss; write (?P<loss>…), and (?P<step>…) for steps"
+        )
+    series = Series()
+    for line in lines:
+        for match in compiled.finditer(line):
+            point = _point(match["loss"] or "")
+            if point is None:
+                continue
+            step = _whole_number(match["step"]) if "step" in compiled.groupindex else None
+            series.add("loss", point._replace(step=step))
+    return series
+
+
+def _whole_number(text: str | None) -> int | None:
+    """Return the whole number that a text is, up to 18 digits; None if it is none."""
+    digits = (text or "").strip().replace(",", "")
+    return int(digits) if re.fullmatch(r"[-+]?\d{1,18}", digits, re.ASCII) else None
+
+
+def _point(text: str) -> Point | None:
+    """Return the value that a text is; None if it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return Point(None, value, digits_of(text) if math.isfinite(value) else None)
+
+
+def _entry(line: str, other: str | None) -> _Entry | None:
+    """Return what a line says; None if it names neither a loss nor the other name."""
+    values: dict[str, Point] = {}
+    for match in _VALUE.finditer(line):
+        name, point = _name(match, other), _point(match["value"])
+        if name is not None and point is not None:
+            values.setdefault(name, point)
+    if not values:
+        return None
+    rank, epoch = _RANK.match(line), _EPOCH.search(line)
+    step, total = _step(line)
+    return _Entry(int(epoch["epoch"]) if epoch else None, step, total, int(rank["rank"]) if rank else None, values)
+
+
+def _name(match: re.Match[str], other: str | None) -> str | None:
+    """Return the name of the value that was found; None if it is no loss and not called as the other name."""
+    key, before = match["key"], match["before"]
+    named = f"{before} {key}" if before and before.lower() not in _NOT_BEFORE else key
+    if other is not None:
+        for name in (named, key):
+            if name.casefold() == other:
+                return name
+    has_sign = bool(match["sign"].strip())
+    return named if is_loss(key) and (has_sign or key.lower().endswith("loss")) else None
+
+
+def _step(line: str) -> tuple[int | None, int | None]:
+    """Return the step that a line names, and of how many."""
+    best: tuple[int, int, int | None] | None = None
+    for match in _STEP.finditer(line):
+        key = re.sub(r"[ _]", "", match["key"].lower()).rstrip("s")
+        rank = _STEP_ORDER.index(key)
+        if best is None or rank < best[0]:
+            best = rank, int(match["step"]), int(match["total"]) if match["total"] else None
+    if best is not None:
+        return best[1], best[2]
+    without_epoch = _EPOCH.sub(" ", line)
+    bar = _BAR.search(without_epoch)
+    return (int(bar["step"]), int(bar["total"])) if bar else (None, None)
+
+
+def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
+    """Return the entries of the lowest rank, and those of none, where several ranks wrote into one log."""
+    ranks = sorted({entry.rank for entry in entries if entry.rank is not None})
+    if len(ranks) < 2:
+        return entries
+    series.notes.append(f"{len(ranks):,} ranks wrote into this log; the lines of rank {ranks[0]} were taken")
+    return [entry for entry in entries if entry.rank in (ranks[0], None)]
+
+
+def _numbered_on(entries: list[_Entry], series: Series) -> list[int | None]:
+    """Return the step of each entry; steps that begin again in every epoch are numbered on."""
+    steps = [entry.step for entry in entries]
+    epochs = [entry.epoch for entry in entries]
+    begins_again = any(
+        None not in (before.epoch, after.epoch, before.step, after.step)
+        and (after.epoch or 0) > (before.epoch or 0)
+        and (after.step or 0) <= (before.step or 0)
+        for before, after in pairwise(entries)
+    )
+    if not begins_again:
+        return steps
+    known = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
+    totals = {entry.total for entry in entries if entry.total is not None}
+    length = max(totals) if len(totals) == 1 else max(step for _, step in known)
+    starts_at_0 = 0 in {step for _, step in known}
+    if not totals and starts_at_0:
+        length += 1
+    first = min(epoch for epoch, _ in known)
+    series.notes.append(f"steps begin again in every epoch; they were numbered on, with {length:,} steps in an epoch")
+    return [
+        None if epoch is None or step is None else (epoch - first) * length + step
+        for epoch, step in zip(epochs, steps, strict=True)
+    ]
