@@ -107,6 +107,12 @@ def dump_210_second(unpacked: Callable[[str], Path]) -> Path:
     return unpacked("healthy-2.10.0")
 
 
+@pytest.fixture(scope="session")
+def dumps_of_msprobe(unpacked: Callable[[str], Path]) -> Path:
+    """A folder with dumps that msprobe wrote of one small PyTorch training: mix, L0, L1-statistics, mix-md5, ranks."""
+    return unpacked("msprobe-26.2") / "msprobe"
+
+
 @pytest.fixture
 def dump_copy(unpacked: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """Returns a copy of a committed dump that the test may damage."""

@@ -104,6 +104,10 @@ class Observations(Protocol):
     def is_whole(self) -> bool:
         """Whether all operators that ran in an iteration with a row have one."""
 
+    @property
+    def parameters_as_read(self) -> bool:
+        """Whether a parameter's row is of the value that its step read, and not of the one that its update left."""
+
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
         """Return the first and the last of the iterations that ran directly before one and have no row."""
 
@@ -152,7 +156,8 @@ class ObservedSteps:
                     and tensor.io == "output"
                     and tensor.node is not None
                 )
-            before.update(left)
+            if not self._observed.parameters_as_read:
+                before.update(left)
             around = GivenValues(self._observed, rank, executions) if len(executions) > 1 else None
             for step in executions:
                 step.around = around
@@ -434,6 +439,8 @@ class ObservedStep:
 
     def _outside_row(self, node: Node, before: int | None = None) -> int | None:
         """Return the row that shows a parameter or constant as it was when the step, or an operator of it, read it."""
+        if self._observed.parameters_as_read and (own := self._outputs.get(node.name, {}).get(0)) is not None:
+            return own
         read = self._inputs.get(node.name, {}).get(0)
         writers = [reader for reader, index in self._direct_consumers(node) if index == 0 and _writes(reader)]
         for writer in reversed(writers):

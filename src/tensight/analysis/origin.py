@@ -286,6 +286,10 @@ class _Dumped:
     def is_whole(self) -> bool:
         return self._dump.metadata.is_whole
 
+    @property
+    def parameters_as_read(self) -> bool:
+        return self._dump.metadata.parameters_as_read
+
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
         seen = self._dump.iterations(rank)
         last_seen = max((one for one in seen if 0 <= one < iteration), default=-1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 5
+SUMMARY_FORMAT = 6
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
@@ -44,12 +44,15 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     out.print(f"[bold]{escape(summary['path'])}[/]")
     framework = FRAMEWORKS.get(summary["framework"], summary["framework"])
     version, device = (summary[name] or "?" for name in ("framework_version", "device_target"))
-    out.print(f"  {escape(f'{framework} {version} on {device}, {_kind(summary)}')}")
+    # msprobe writes neither.
+    machine = framework if summary["tool"] else f"{framework} {version} on {device}"
+    out.print(f"  {escape(f'{machine}, {_kind(summary)}')}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
     out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
     recorded = sum(rank["recorded"] for rank in ranks)
     if recorded:
-        out.print(f"  {count(recorded, 'tensor')} with recorded statistics only (statistic.csv), without values")
+        source = "dump.json" if summary["tool"] == "msprobe" else "statistic.csv"
+        out.print(f"  {count(recorded, 'tensor')} with recorded statistics only ({source}), without values")
     unwritten = sum(rank["unwritten"] for rank in ranks)
     if unwritten:
         out.print(f"  {unwritten_text(unwritten)}")
@@ -78,6 +81,8 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
 
 def _kind(summary: dict[str, Any]) -> str:
     sides = _sides(summary["input_output"])
+    if summary["tool"]:
+        return f"dump of {summary['tool']}"
     if summary["by_agent"]:
         return f"recording of {sides}"
     kind = "synchronous" if summary["synchronous"] else "asynchronous"

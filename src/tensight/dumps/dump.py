@@ -14,6 +14,7 @@ from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.finding import find_tensor
 from tensight.dumps.layout import DumpLayout, find_dump
 from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata
+from tensight.dumps.msprobe.rank import MsprobeRank
 from tensight.dumps.rank_index import RankIndex, identity_of
 from tensight.errors import InputError, Problem
 from tensight.graph import TensorAddress
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.dumps.layout import RankFolder
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
@@ -74,7 +76,8 @@ class Dump:
         self._folders = {rank.rank: rank for rank in layout.ranks}
         self._found = list(layout.problems)
         self._with_unwritten = with_unwritten
-        self._ranks: dict[int, RankIndex] = {}
+        self._msprobe = layout.msprobe
+        self._ranks: dict[int, RankIndex | MsprobeRank] = {}
         self.path = layout.storage.root
         self.ranks = tuple(self._folders)
 
@@ -84,6 +87,9 @@ class Dump:
     @cached_property
     def metadata(self) -> DumpMetadata:
         """How the dump was made; taken from the first rank."""
+        first = self._rank(self.ranks[0]) if self._msprobe else None
+        if isinstance(first, MsprobeRank):
+            return first.metadata
         return read_metadata(self._storage, self._folders[self.ranks[0]].path, self._found)
 
     @property
@@ -97,6 +103,8 @@ class Dump:
 
     @cached_property
     def _devices(self) -> tuple[Device, ...]:
+        if self._msprobe:
+            return tuple(Device(rank, device_id=rank) for rank in self.ranks)
         return tuple(read_devices(self._storage, self._folders[self.ranks[0]].path, self.ranks, self._found))
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
@@ -109,12 +117,12 @@ class Dump:
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
         """Return the ids of the root graphs that a rank has tensor folders of."""
-        return tuple(self._rank(rank).folders.iterations)
+        return tuple(self._rank(rank).iterations)
 
     def iterations(self, rank: int | None = None, graph_id: int | None = None) -> tuple[int, ...]:
         """Return the dumped iterations of a rank and a root graph, or of all, in increasing order."""
         ranks = self.ranks if rank is None else (rank,)
-        folders = (self._rank(one).folders.iterations for one in ranks)
+        folders = (self._rank(one).iterations for one in ranks)
         graphs = (graph for found in folders for number, graph in found.items() if graph_id in (None, number))
         return tuple(sorted({iteration for graph in graphs for iteration in graph}))
 
@@ -314,20 +322,26 @@ class Dump:
             "file_format": meta.file_format,
             "input_output": meta.input_output,
             "saved_data": meta.saved_data,
+            "tool": meta.tool,
             "ranks": [self._rank(rank).summary() for rank in self.ranks],
             "problems": [
                 {"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in self.problems
             ],
         }
 
-    def _rank(self, rank: int) -> RankIndex:
+    def _rank(self, rank: int) -> RankIndex | MsprobeRank:
         index = self._ranks.get(rank)
         if index is None:
             folder = self._folders.get(rank)
             if folder is None:
                 raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
-            index = self._ranks[rank] = RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
+            index = self._ranks[rank] = self._opened(folder)
         return index
+
+    def _opened(self, folder: RankFolder) -> RankIndex | MsprobeRank:
+        if folder.rank in self._msprobe:
+            return MsprobeRank(self._storage, folder.rank, self._msprobe[folder.rank])
+        return RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
 
 
 @contextmanager

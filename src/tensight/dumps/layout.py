@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensight.dumps import metadata
+from tensight.dumps.msprobe.folders import find_msprobe, looks_like_msprobe
 from tensight.dumps.storage import MissingFileError, Storage, open_storage
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
+
+    from tensight.dumps.msprobe.folders import StepFolder
 
 _RANK = re.compile(r"rank_(\d{1,9})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
@@ -59,11 +63,14 @@ class DumpLayout:
     ranks : tuple of RankFolder
         Sorted by rank; at least one.
     problems : tuple of Problem
+    msprobe : mapping of int to tuple of StepFolder
+        Of a dump of msprobe the folders of each rank's steps; empty for any other.
     """
 
     storage: Storage
     ranks: tuple[RankFolder, ...]
     problems: tuple[Problem, ...] = ()
+    msprobe: Mapping[int, tuple[StepFolder, ...]] = field(default_factory=dict)
 
 
 def find_dump(path: str | os.PathLike[str]) -> DumpLayout:
@@ -87,7 +94,7 @@ def find_dump(path: str | os.PathLike[str]) -> DumpLayout:
     ranks, problems = _ranks_in(storage, "")
     if ranks:
         return DumpLayout(storage, ranks, problems)
-    own = _as_rank(storage)
+    own = _as_rank(storage) or _as_msprobe(storage)
     if own is not None:
         return own
     found = _dumps_below(storage)
@@ -98,7 +105,7 @@ def find_dump(path: str | os.PathLike[str]) -> DumpLayout:
     if found:
         storage = open_storage(storage.full_path(found[0]))
         ranks, problems = _ranks_in(storage, "")
-        return DumpLayout(storage, ranks, problems)
+        return DumpLayout(storage, ranks, problems) if ranks else _as_msprobe(storage) or DumpLayout(storage, ())
     why = f"is no dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
     raise DumpError(f"{storage.root}: {why}")
 
@@ -247,6 +254,15 @@ def _as_rank(storage: Storage) -> DumpLayout | None:
     return None
 
 
+def _as_msprobe(storage: Storage) -> DumpLayout | None:
+    """Return the layout if the folder holds steps of msprobe, or is one of them."""
+    found = find_msprobe(storage)
+    if found is None:
+        return None
+    ranks = tuple(RankFolder(rank, steps[0].path) for rank, steps in found.ranks.items())
+    return DumpLayout(storage, ranks, found.problems, found.ranks)
+
+
 def _dumps_below(storage: Storage) -> list[str]:
     found: list[str] = []
     looked_into = 0
@@ -258,11 +274,18 @@ def _dumps_below(storage: Storage) -> list[str]:
             looked_into += 1
             if looked_into > _MAX_LOOKED_INTO:
                 return found
-            if any(map(_RANK.fullmatch, _quiet_folders(storage, folder))) and _ranks_in(storage, folder)[0]:
+            if _is_dump(storage, folder):
                 found.append(folder)
             else:
                 level.append(folder)
     return found
+
+
+def _is_dump(storage: Storage, folder: str) -> bool:
+    names = _quiet_folders(storage, folder)
+    if any(map(_RANK.fullmatch, names)) and _ranks_in(storage, folder)[0]:
+        return True
+    return looks_like_msprobe(names) and find_msprobe(open_storage(storage.full_path(folder))) is not None
 
 
 def _quiet_folders(storage: Storage, folder: str) -> tuple[str, ...]:

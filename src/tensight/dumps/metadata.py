@@ -50,6 +50,8 @@ class DumpMetadata:
         ``tensor``, ``statistic`` or ``full``.
     config : mapping
         The whole dump configuration as written; empty if missing.
+    tool : str
+        The tool that wrote it, if it was neither MindSpore nor Tensight: ``msprobe``; else empty.
     """
 
     framework: str = "mindspore"
@@ -62,6 +64,12 @@ class DumpMetadata:
     input_output: int = 0
     saved_data: str = "tensor"
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    tool: str = ""
+
+    @property
+    def parameters_as_read(self) -> bool:
+        """Whether a parameter's values of a step are those that the step read, and not those that its update left."""
+        return self.tool == "msprobe"
 
     @property
     def framework_name(self) -> str:

@@ -24,7 +24,7 @@ from tensight.graph.given import printed_names
 from tensight.graph.run_order import RunOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
     from tensight.dumps.metadata import DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
@@ -104,6 +104,11 @@ class RankIndex:
     def folders(self) -> TensorFolders:
         """Where the tensors lie."""
         return tensor_folders(self._storage, self._folder, self._described().net_name, self._problems)
+
+    @property
+    def iterations(self) -> Mapping[int, Collection[int]]:
+        """The iterations that were dumped of each root graph, in increasing order."""
+        return self.folders.iterations
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
@@ -390,19 +395,9 @@ class RankIndex:
         total = sum(1 + len(file.older) for file in files)
         return {
             "rank": self._folder.rank,
-            "graphs": [
-                {
-                    "name": graph.name,
-                    "graph_id": graph.graph_id,
-                    "root_id": graph.root_id,
-                    "operators": len(graph.operators),
-                    "parameters": len(graph.parameters),
-                    "constants": len(graph.constants),
-                }
-                for graph in self.graphs
-            ],
-            "steps": _steps(self.folders.iterations),
-            "executed_steps": None if history is None else _steps(history),
+            "graphs": [graph_summary(graph) for graph in self.graphs],
+            "steps": steps_of_graphs(self.iterations),
+            "executed_steps": None if history is None else steps_of_graphs(history),
             "tensors": len(files),
             "files": total,
             "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
@@ -416,7 +411,19 @@ class RankIndex:
         }
 
 
-def _steps(iterations: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
+def graph_summary(graph: Graph) -> dict[str, Any]:
+    """Return what an overview says of a graph."""
+    return {
+        "name": graph.name,
+        "graph_id": graph.graph_id,
+        "root_id": graph.root_id,
+        "operators": len(graph.operators),
+        "parameters": len(graph.parameters),
+        "constants": len(graph.constants),
+    }
+
+
+def steps_of_graphs(iterations: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
     """Return as steps the iterations of each graph."""
     return {str(graph): [step_of(iteration) for iteration in of_graph] for graph, of_graph in iterations.items()}
 

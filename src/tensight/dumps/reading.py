@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -180,6 +181,8 @@ def _header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
     try:
         if tensor.name.endswith(".bin"):
             return _raw_header(tensor, file)
+        if tensor.name.endswith(".pt"):
+            return _saved_header(file)
         return read_header(file, tensor.declared_dtype)
     except TensorFileError:
         raise
@@ -198,6 +201,25 @@ def _raw_header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
             f"{tensor.path}: {header.data_bytes:,} bytes expected by its name, {file.size_bytes:,} found."
         )
     return header
+
+
+def _saved_header(file: OpenFile) -> TensorHeader:
+    """Return where the elements of a tensor lie in a file of ``torch.save``, which is never unpickled by Python."""
+    from tensight.checkpoints.content import FileContent
+    from tensight.checkpoints.pytorch_files import read_object
+    from tensight.errors import CheckpointError
+
+    try:
+        saved = [value for _, value in islice(read_object(file, file.path), 2)]
+    except CheckpointError as error:
+        raise TensorFileError(str(error)) from None
+    entry = saved[0] if len(saved) == 1 else None
+    content = getattr(entry, "content", None)
+    if entry is None or not isinstance(content, FileContent):
+        raise TensorFileError(f"{file.path}: holds something else than one tensor in one piece; it is not read.")
+    if entry.dtype.kind not in "biufc" and entry.dtype.name != "bfloat16":
+        raise TensorFileError(f"{file.path}: elements of type {entry.dtype.name} are not read.")
+    return TensorHeader(entry.dtype, entry.shape, content.offset)
 
 
 def _values(file: OpenFile, header: TensorHeader) -> NDArray[Any]:
@@ -290,7 +312,7 @@ def _aligned(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_ascend(tensor: TensorFile) -> bool:
-    return not tensor.name.endswith((".npy", ".bin"))
+    return not tensor.name.endswith((".npy", ".bin", ".pt"))
 
 
 @contextmanager

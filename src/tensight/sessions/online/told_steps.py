@@ -92,6 +92,11 @@ class ToldSteps:
         """Whether everything that ran was told; what nobody watched was not."""
         return False
 
+    @property
+    def parameters_as_read(self) -> bool:
+        """Return False: what a process tells of a parameter is what the update of the step has left."""
+        return False
+
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:  # noqa: ARG002 - there is only one
         """Return the iterations before, if nothing was told of any; a running training tells of some steps only."""
         return self.unseen

@@ -1,0 +1,157 @@
+"""Where in a folder tree msprobe's steps and ranks are: ``step0/rank0/dump.json``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensight.errors import DumpError, Problem
+
+if TYPE_CHECKING:
+    from tensight.dumps.storage import Storage
+
+DUMP_FILE = "dump.json"
+
+_STEP = re.compile(r"step(\d{1,9})", re.ASCII)
+#: A process without a process group is called by its number; older versions leave that out.
+_RANK = re.compile(r"rank(\d{0,9})", re.ASCII)
+_PROCESS = re.compile(r"proc(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFolder:
+    """What one rank dumped in one step.
+
+    Attributes
+    ----------
+    iteration : int
+        From 0, as msprobe counts.
+    path : str
+        Relative to the storage's root.
+    """
+
+    iteration: int
+    path: str
+
+    def child(self, name: str) -> str:
+        """Return the path of something in it."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+@dataclass(frozen=True, slots=True)
+class MsprobeFolders:
+    """A dump of msprobe.
+
+    Attributes
+    ----------
+    ranks : dict of int to tuple of StepFolder
+        By rank, each in the order of the steps; at least one.
+    problems : tuple of Problem
+    """
+
+    ranks: dict[int, tuple[StepFolder, ...]]
+    problems: tuple[Problem, ...] = ()
+
+
+def looks_like_msprobe(folders: tuple[str, ...]) -> bool:
+    """Tell whether the names of the folders in a folder may be those of msprobe's steps."""
+    return any(map(_STEP.fullmatch, folders))
+
+
+def find_msprobe(storage: Storage) -> MsprobeFolders | None:
+    """Return the steps and ranks of msprobe's dump at a folder; None if there is none.
+
+    Parameters
+    ----------
+    storage : Storage
+        Of the dump's folder, of the folder of one step, or of that of one rank in it.
+
+    Raises
+    ------
+    DumpError
+        The folder cannot be listed.
+    """
+    listing = storage.list_folder("")
+    name = storage.root.rstrip("/").rpartition("/")[2]
+    if any(file.name == DUMP_FILE for file in listing.files) and (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)):
+        above = storage.root.rstrip("/").rpartition("/")[0].rpartition("/")[2]
+        return _found({name: [StepFolder(_number(_STEP, above), "")]}, [])
+    problems = [
+        Problem(one, "leads out of the dump; it is not followed", "put the folder itself there, or name its target")
+        for one in listing.refused
+        if _STEP.fullmatch(one) or _is_rank(one)
+    ]
+    by_name: dict[str, list[StepFolder]] = {}
+    own = _ranks_in(storage, "", problems)
+    for rank in own:
+        by_name[rank] = [StepFolder(_number(_STEP, name), rank)]
+    seen: dict[int, str] = {}
+    for step in [] if own else sorted(filter(_STEP.fullmatch, listing.folders), key=lambda one: (len(one), one)):
+        iteration = _number(_STEP, step)
+        if iteration in seen:
+            problems.append(Problem(step, f"is numbered like {seen[iteration]}; it is not read"))
+            continue
+        seen[iteration] = step
+        for rank in _ranks_in(storage, step, problems):
+            by_name.setdefault(rank, []).append(StepFolder(iteration, f"{step}/{rank}"))
+    return _found(by_name, problems) if by_name else None
+
+
+def _is_rank(name: str) -> bool:
+    return bool(_RANK.fullmatch(name) or _PROCESS.fullmatch(name))
+
+
+def _ranks_in(storage: Storage, folder: str, problems: list[Problem]) -> list[str]:
+    """Return the names of the folders of ranks, or of processes, in that of a step."""
+    try:
+        listing = storage.list_folder(folder)
+        names = [name for name in listing.folders if _is_rank(name)]
+        problems.extend(
+            Problem(f"{folder}/{name}", "leads out of the dump; it is not followed")
+            for name in listing.refused
+            if folder and _is_rank(name)
+        )
+    except DumpError as error:
+        problems.append(Problem(folder, str(error)))
+        return []
+    found = []
+    for name in names:
+        path = f"{folder}/{name}".lstrip("/")
+        try:
+            files = storage.list_folder(path).files
+        except DumpError as error:
+            problems.append(Problem(path, str(error)))
+            continue
+        if any(file.name == DUMP_FILE for file in files):
+            found.append(name)
+        elif folder:
+            problems.append(Problem(path, f"has no {DUMP_FILE}", "the step was not written to its end"))
+    return found
+
+
+def _found(by_name: dict[str, list[StepFolder]], problems: list[Problem]) -> MsprobeFolders:
+    """Give ranks their numbers; processes without a process group follow, in the order of their ids."""
+    ranks: dict[int, tuple[StepFolder, ...]] = {}
+    processes: list[str] = []
+    for name in sorted(by_name, key=lambda one: (len(one), one)):
+        match = _RANK.fullmatch(name)
+        if match is None:
+            processes.append(name)
+            continue
+        number = int(match[1] or 0)
+        if number in ranks:
+            problems.append(Problem(by_name[name][0].path, f"is a second rank {number}; it is not read"))
+        else:
+            ranks[number] = tuple(by_name[name])
+    for name in processes:
+        number = max(ranks, default=-1) + 1
+        ranks[number] = tuple(by_name[name])
+        if len(by_name) > 1:
+            problems.append(Problem(name, f"has no rank in its name; it is read as rank {number}"))
+    return MsprobeFolders({rank: ranks[rank] for rank in sorted(ranks)}, tuple(problems))
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int:
+    match = pattern.fullmatch(name)
+    return int(match[1]) if match else 0

@@ -1,0 +1,562 @@
+"""The graph of a step that msprobe dumped: its calls in the order in which they ended, joined by equal data.
+
+msprobe does not say which call made the tensors that another one read. Where what went in has the same content as
+something that came out before, in every dumped step of this sequence of calls, it is taken to be that; a constant may
+be equal by chance, so that it counts only where nothing else fits. Whatever has no such source is an input of the step,
+so that nothing that was read is forgotten. A module has what its own calls put out as inputs as well: its result is
+made of that. A backward pass reads what its forward pass has read and put out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tensight.dumps.msprobe.entries import is_of_optimizer
+from tensight.graph import Edge, Graph, Node, OutputSlot, ParameterRoles, data_type_number
+from tensight.graph.data_types import DT_NONE
+from tensight.graph.layers import READS_UNSEEN
+from tensight.graph.ms_graph_pb2 import AttributeProto, ValueProto
+from tensight.graph.node import CONSTANT, PARAMETER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tensight.dumps.msprobe.entries import Entry, ProbedTensor, StepRecord
+
+ROOT = "Default"
+GRADIENTS = "Gradients"
+OPTIMIZER = "Optimizer"
+
+_ACCUMULATE = "AccumulateGrad"
+
+MAX_GRAPHS = 1_000
+"""Different sequences of calls of a rank that are read."""
+
+_MOST_CANDIDATES = 64
+"""Sources with equal content that are kept for one input, the latest of them."""
+
+# DataType numbers of `tensight.graph.data_types`.
+_DT_INT64, _DT_FLOAT64, _DT_STRING, _DT_BOOL = 5, 12, 13, 1
+
+
+class Place(NamedTuple):
+    """Where the tensors of an entry are in the graph.
+
+    Attributes
+    ----------
+    node : str
+    io : {"input", "output"}
+    slot : int
+    type : str
+        Of the node.
+    """
+
+    node: str
+    io: Literal["input", "output"]
+    slot: int
+    type: str
+
+
+class PlacedTensor(NamedTuple):
+    """A tensor and its place."""
+
+    place: Place
+    entry: Entry
+    position: int
+    tensor: ProbedTensor
+
+
+class Names:
+    """Names of the nodes of a rank, the same in all its steps; Tensight's agents name them so as well."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        self._taken: dict[str, str] = {}
+
+    def of(self, entry: Entry, scope: str, type_: str) -> str:
+        """Return the name of the node of a forward or backward pass."""
+        key = (entry.name, scope)
+        known = self._names.get(key)
+        if known is None:
+            known = f"{scope}/{_part(type_)}-op{entry.call}"
+            if self._taken.setdefault(known, entry.name) != entry.name:
+                # Functional.relu and Torch.relu are counted apart.
+                known = f"{scope}/{_part(entry.kind)}.{_part(type_)}-op{entry.call}"
+                self._taken.setdefault(known, entry.name)
+            self._names[key] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The graph of steps with the same calls.
+
+    Attributes
+    ----------
+    graph : Graph
+    iterations : tuple of int
+    """
+
+    graph: Graph
+    iterations: tuple[int, ...]
+
+
+def signature(step: StepRecord) -> tuple[object, ...]:
+    """Return what is equal for steps with the same calls."""
+    return tuple(
+        (entry.name, len(entry.inputs), tuple(one is None for one in entry.outputs), tuple(entry.parameters))
+        for entry in step.entries
+    )
+
+
+def build_program(steps: Mapping[int, StepRecord], number: int, names: Names) -> Program:
+    """Build the graph of steps with the same calls.
+
+    Parameters
+    ----------
+    steps : mapping of int to StepRecord
+        By iteration; at least one, all with the same `signature`.
+    number : int
+        Of the graph.
+    names : Names
+    """
+    first = next(iter(steps.values()))
+    calls = _Calls(first, names)
+    sources = _Sources([step.entries for step in steps.values()], calls)
+    nodes = _GraphWriter(calls, sources).nodes()
+    roles = _roles(calls) if first.framework == "torch" else None
+    graph = Graph(f"graph_{number}", nodes, graph_id=number, root_id=number, declared_roles=roles)
+    return Program(graph, tuple(steps))
+
+
+def placed_tensors(step: StepRecord, names: Names) -> Iterator[PlacedTensor]:
+    """Yield the tensors of a step with their places in its graph, in the order of execution; each place once."""
+    calls = _Calls(step, names)
+    seen: set[Place] = set()
+    for position, entry in enumerate(step.entries):
+        node, type_ = calls.nodes[position], calls.types[position]
+        found: list[tuple[Place, ProbedTensor]] = []
+        if entry.phase == "parameters_grad":
+            for parameter, tensor in entry.parameters.items():
+                found.append((Place(gradient_name(entry, parameter), "output", 0, _ACCUMULATE), tensor))
+        else:
+            found += [(Place(node, "input", slot, type_), tensor) for slot, tensor in enumerate(entry.inputs)]
+            found += [
+                (Place(node, "output", slot, type_), tensor)
+                for slot, tensor in enumerate(entry.outputs)
+                if tensor is not None
+            ]
+            for parameter, tensor in entry.parameters.items():
+                found.append((Place(parameter_name(entry, parameter), "output", 0, PARAMETER), tensor))
+        for place, tensor in found:
+            if place not in seen:
+                seen.add(place)
+                yield PlacedTensor(place, entry, position, tensor)
+
+
+def parameter_name(entry: Entry, parameter: str) -> str:
+    """Return the name of a parameter of a module."""
+    return f"{entry.path}.{parameter}" if entry.path else parameter
+
+
+def gradient_name(entry: Entry, parameter: str) -> str:
+    """Return the name of the node that stands for the gradient of a parameter."""
+    path = "/".join(map(_part, parameter_name(entry, parameter).split(".")))
+    return f"{GRADIENTS}/{ROOT}/{path}/{_ACCUMULATE}-op{entry.call}"
+
+
+def _part(text: str) -> str:
+    """Return a text as it can be a part of a name."""
+    return text.replace("/", "_") or "_"
+
+
+class _Calls:
+    """Names, types and nesting of the calls of a step.
+
+    Attributes
+    ----------
+    entries : sequence of Entry
+    at : dict of str to int
+        Position of an entry by its name.
+    nodes, types, scopes : list of str
+        Of the node of each entry.
+    """
+
+    def __init__(self, step: StepRecord, names: Names) -> None:
+        self.entries = step.entries
+        self.at = {entry.name: position for position, entry in enumerate(step.entries)}
+        self._parents = step.parents
+        self._stacks = step.stacks
+        self.scopes = [self._scope(entry) for entry in step.entries]
+        self.types = [entry.type if entry.phase == "forward" else f"{entry.type}Grad" for entry in step.entries]
+        self.nodes = [
+            "" if entry.phase == "parameters_grad" else names.of(entry, scope, type_)
+            for entry, scope, type_ in zip(step.entries, self.scopes, self.types, strict=True)
+        ]
+
+    def parent(self, entry: Entry) -> Entry | None:
+        """Return the entry of the module in whose call an entry ran."""
+        position = self.at.get(self._parents.get(entry.name, ""))
+        return None if position is None else self.entries[position]
+
+    def forward(self, entry: Entry) -> int | None:
+        """Return the position of the forward pass of a backward pass."""
+        return self.at.get(entry.forward_name) if entry.phase == "backward" else None
+
+    def stack(self, entry: Entry) -> tuple[str, ...]:
+        """Return the lines of code of an entry; msprobe has those of forward passes only."""
+        return self._stacks.get(entry.name) or self._stacks.get(entry.forward_name, ())
+
+    def enclosing(self, entry: Entry) -> Iterator[Entry]:
+        """Yield the modules in whose calls an entry ran, the innermost first."""
+        seen = {entry.name}
+        inside = self.parent(entry)
+        while inside is not None and inside.name not in seen:
+            seen.add(inside.name)
+            yield inside
+            inside = self.parent(inside)
+
+    def _scope(self, entry: Entry) -> str:
+        prefix = ROOT if entry.phase == "forward" else f"{GRADIENTS}/{ROOT}"
+        if entry.is_module:
+            return "/".join((prefix, *map(_part, entry.path.split(".")))) if entry.path else prefix
+        forward = entry if entry.phase == "forward" else self._forward_entry(entry)
+        if self._is_optimizing(entry):
+            return OPTIMIZER
+        inside = next((module for module in self.enclosing(forward) if module.is_module), None)
+        return prefix if inside is None or not inside.path else "/".join((prefix, *map(_part, inside.path.split("."))))
+
+    def _forward_entry(self, entry: Entry) -> Entry:
+        position = self.at.get(entry.forward_name)
+        return entry if position is None else self.entries[position]
+
+    def _is_optimizing(self, entry: Entry) -> bool:
+        if entry.phase != "forward":
+            return False
+        stack = self._stacks.get(entry.name, ())
+        if stack:
+            return is_of_optimizer(stack)
+        return self._parents.get(entry.name) == "optimizer"
+
+
+class Source(NamedTuple):
+    """A tensor of a step that calls may read.
+
+    Attributes
+    ----------
+    kind : {"output", "parameter", "gradient", "data"}
+        What an entry put out, a parameter of a module, a parameter's gradient, or an input of an entry that comes from
+        nowhere else.
+    position : int
+        Of the entry.
+    slot : int
+        Of the output or the input.
+    name : str
+        Of the parameter.
+    """
+
+    kind: Literal["output", "parameter", "gradient", "data"]
+    position: int
+    slot: int = 0
+    name: str = ""
+
+
+class _Sources:
+    """What each input of each call was made by, as far as equal content tells.
+
+    Parameters
+    ----------
+    steps : sequence of sequences of Entry
+        The same calls in several steps; what is equal in one of them only is so by chance.
+    calls : _Calls
+
+    Attributes
+    ----------
+    of_inputs : dict of (int, int) to Source
+        By position of the entry and slot.
+    of_gradients : dict of (int, str) to Source
+        By position of the entry and name of the parameter; those that are known.
+    data : list of Source
+        Inputs of the step, in the order in which they are read.
+    """
+
+    def __init__(self, steps: Sequence[Sequence[Entry]], calls: _Calls) -> None:
+        self._steps = steps
+        self._calls = calls
+        self.of_inputs: dict[tuple[int, int], Source] = {}
+        self.of_gradients: dict[tuple[int, str], Source] = {}
+        self.data: list[Source] = []
+        self._known: dict[object, list[Source]] = {}
+        self._find_parameters()
+        for position, entry in enumerate(steps[0]):
+            if entry.phase == "parameters_grad":
+                self._find_gradients(position, entry)
+                continue
+            for slot in range(len(entry.inputs)):
+                self.of_inputs[position, slot] = self._of_input(position, slot)
+            for slot, output in enumerate(entry.outputs):
+                if output is not None:
+                    self._add(Source("output", position, slot))
+
+    def tensors(self, source: Source) -> list[ProbedTensor]:
+        """Return a tensor in each of the steps."""
+        return [_tensor(entries[source.position], source) for entries in self._steps]
+
+    def _find_parameters(self) -> None:
+        seen: set[str] = set()
+        for position, entry in enumerate(self._steps[0]):
+            for name in entry.parameters if entry.phase == "forward" else ():
+                full = parameter_name(entry, name)
+                if full not in seen:
+                    seen.add(full)
+                    self._add(Source("parameter", position, 0, name))
+
+    def _find_gradients(self, position: int, entry: Entry) -> None:
+        for name in entry.parameters:
+            gradient = Source("gradient", position, 0, name)
+            tensors = self.tensors(gradient)
+            found = self._chosen(entry, tensors, [one for one in self._equal(tensors) if one.kind == "output"])
+            if found is not None:
+                self.of_gradients[position, name] = found
+            self._add(gradient)
+
+    def _add(self, source: Source) -> None:
+        content = _tensor(self._steps[0][source.position], source).content
+        if content is not None:
+            self._known.setdefault(content, []).append(source)
+
+    def _of_input(self, position: int, slot: int) -> Source:
+        own = Source("data", position, slot)
+        tensors = self.tensors(own)
+        source = self._chosen(self._steps[0][position], tensors, self._equal(tensors))
+        if source is None:
+            source = own
+            self.data.append(own)
+            self._add(own)
+        return source
+
+    def _equal(self, tensors: Sequence[ProbedTensor]) -> list[Source]:
+        """Return what has the same content in all steps, in the order in which it was there."""
+        content = tensors[0].content
+        if content is None:
+            return []
+        return [
+            source
+            for source in self._known.get(content, ())[-_MOST_CANDIDATES:]
+            if all(one.content == other.content for one, other in zip(self.tensors(source), tensors, strict=True))
+        ]
+
+    def _chosen(self, entry: Entry, tensors: Sequence[ProbedTensor], equal: Sequence[Source]) -> Source | None:
+        """Return which of several tensors with the same content was read; None if that is left to chance."""
+        is_telling = any(tensor.is_telling for tensor in tensors)
+        if not is_telling:
+            if not (tensors[0].checksum or tensors[0].is_real_float):
+                return None
+            equal = [one for one in equal if self.tensors(one)[0].shape == tensors[0].shape]
+        modules = {module.name for module in self._calls.enclosing(entry)}
+        own = [one for one in equal if one.kind == "parameter" and self._entry(one).name in modules]
+        if own:
+            return own[0]
+        by_kind = {
+            kind: [one for one in equal if one.kind == kind] for kind in ("output", "gradient", "parameter", "data")
+        }
+        computed = sorted(by_kind["output"] + by_kind["gradient"])
+        if is_telling or any("nan" in map(repr, tensor.measures.values()) for tensor in tensors):
+            latest = max(computed, key=lambda one: one.position, default=None)
+            return latest or next(iter((*by_kind["parameter"], *reversed(by_kind["data"]))), None)
+        several = [*self._outermost(computed), *by_kind["parameter"], *by_kind["data"]]
+        return several[0] if len(several) == 1 else None
+
+    def _outermost(self, sources: Sequence[Source]) -> list[Source]:
+        """Leave out what a module only passes on of what ran in it."""
+        modules = {self._entry(one).name for one in sources}
+        return [
+            one
+            for one in sources
+            if not any(module.name in modules for module in self._calls.enclosing(self._entry(one)))
+        ]
+
+    def _entry(self, source: Source) -> Entry:
+        return self._steps[0][source.position]
+
+
+def _tensor(entry: Entry, source: Source) -> ProbedTensor:
+    if source.kind == "data":
+        return entry.inputs[source.slot]
+    output = entry.outputs[source.slot] if source.kind == "output" else None
+    return entry.parameters[source.name] if output is None else output
+
+
+class _GraphWriter:
+    """Writes the nodes of a graph.
+
+    Parameters
+    ----------
+    calls : _Calls
+    sources : _Sources
+    """
+
+    def __init__(self, calls: _Calls, sources: _Sources) -> None:
+        self._calls = calls
+        self._sources = sources
+        self._operators: list[Node] = []
+        self._constants: dict[int, Node] = {}
+        self._items: dict[tuple[str, int], str] = {}
+        self._data = {source: f"input_{number}" for number, source in enumerate(sources.data, 1)}
+        self._children: dict[str, list[int]] = {}
+        for position, entry in enumerate(calls.entries):
+            parent = calls.parent(entry)
+            if parent is not None and entry.phase == parent.phase:
+                self._children.setdefault(parent.name, []).append(position)
+
+    def nodes(self) -> list[Node]:
+        """Return parameters, constants and operators, in this order."""
+        parameters = self._parameters()
+        for position, entry in enumerate(self._calls.entries):
+            if entry.phase == "parameters_grad":
+                self._add_gradients(position, entry)
+            else:
+                self._add_call(position, entry)
+        return [*parameters, *self._constants.values(), *self._operators]
+
+    def _parameters(self) -> list[Node]:
+        found: dict[str, Node] = {}
+        for entry in self._calls.entries:
+            for name, tensor in entry.parameters.items() if entry.phase == "forward" else ():
+                full = parameter_name(entry, name)
+                found.setdefault(full, Node(full, PARAMETER, id=full, full_name=full, outputs=(_slot(tensor),)))
+        for source, name in self._data.items():
+            outputs = (_slot(self._sources.tensors(source)[0]),)
+            # What is read later may have been computed where msprobe did not look.
+            settings = {READS_UNSEEN: True} if source.position else {}
+            found[name] = Node(
+                name, PARAMETER, id=name, full_name=name, outputs=outputs, raw_attributes=_attributes(settings)
+            )
+        return list(found.values())
+
+    def _add_call(self, position: int, entry: Entry) -> None:
+        calls = self._calls
+        edges = [self._reference(self._sources.of_inputs[position, slot]) for slot in range(len(entry.inputs))]
+        extra: list[str] = []
+        if entry.phase == "forward":
+            extra += [parameter_name(entry, name) for name in entry.parameters]
+        forward = calls.forward(entry)
+        if forward is not None and forward < position:
+            first = calls.entries[forward]
+            extra += [self._reference(self._sources.of_inputs[forward, slot]) for slot in range(len(first.inputs))]
+            extra += self._outputs(forward)
+        for child in self._children.get(entry.name, ()):
+            if child < position:
+                extra += self._outputs(child)
+        node = calls.nodes[position]
+        edges += [one for one in dict.fromkeys(extra) if one not in edges]
+        self._operators.append(
+            Node(
+                node,
+                calls.types[position],
+                scope=node.rpartition("/")[0],
+                id=str(len(self._operators) + 1),
+                full_name=entry.name,
+                inputs=tuple(map(Edge, edges)),
+                outputs=tuple(map(_slot, entry.outputs)),
+                stack=calls.stack(entry),
+                raw_attributes=_attributes(entry.settings),
+            )
+        )
+
+    def _outputs(self, position: int) -> list[str]:
+        outputs = self._calls.entries[position].outputs
+        return [
+            self._reference(Source("output", position, slot)) for slot, one in enumerate(outputs) if one is not None
+        ]
+
+    def _add_gradients(self, position: int, entry: Entry) -> None:
+        for name, tensor in entry.parameters.items():
+            node = gradient_name(entry, name)
+            source = self._sources.of_gradients.get((position, name))
+            self._operators.append(
+                Node(
+                    node,
+                    _ACCUMULATE,
+                    scope=node.rpartition("/")[0],
+                    id=str(len(self._operators) + 1),
+                    full_name=f"{entry.name}.{name}",
+                    inputs=() if source is None else (Edge(self._reference(source)),),
+                    outputs=(_slot(tensor),),
+                    stack=self._calls.stack(entry),
+                )
+            )
+
+    def _reference(self, source: Source) -> str:
+        """Return the name of the node that stands for a tensor."""
+        if source.kind == "data":
+            return self._data[source]
+        entry = self._calls.entries[source.position]
+        if source.kind == "parameter":
+            return parameter_name(entry, source.name)
+        if source.kind == "gradient":
+            return gradient_name(entry, source.name)
+        node = self._calls.nodes[source.position]
+        return node if len(entry.outputs) == 1 else self._item(node, source.slot)
+
+    def _item(self, node: str, slot: int) -> str:
+        """Return the name of the node that takes one output out of several."""
+        name = self._items.get((node, slot))
+        if name is None:
+            number = len(self._items) + 1
+            scope = node.rpartition("/")[0]
+            name = self._items[node, slot] = f"{scope}/TupleGetItem-op{number}"
+            index = self._constant(slot)
+            self._operators.append(
+                Node(
+                    name,
+                    "TupleGetItem",
+                    scope=scope,
+                    id=str(len(self._operators) + 1),
+                    full_name=name,
+                    inputs=(Edge(node), Edge(index)),
+                )
+            )
+        return name
+
+    def _constant(self, number: int) -> str:
+        if number not in self._constants:
+            name = f"{ROOT}--data-{number + 1}"
+            value = ValueProto(dtype=_DT_INT64, int_val=number).SerializeToString()
+            self._constants[number] = Node(name, CONSTANT, id=f"cst{number + 1}", full_name=name, raw_value=value)
+        return self._constants[number].name
+
+
+def _roles(calls: _Calls) -> ParameterRoles:
+    """Return which parameters are trained: those that require a gradient."""
+    trainable: set[str] = set()
+    frozen: set[str] = set()
+    for entry in calls.entries:
+        for name, tensor in entry.parameters.items() if entry.phase == "forward" else ():
+            (trainable if tensor.requires_grad else frozen).add(parameter_name(entry, name))
+    return ParameterRoles(frozenset(trainable), frozenset(), frozenset(frozen - trainable))
+
+
+def _slot(tensor: ProbedTensor | None) -> OutputSlot:
+    if tensor is None:
+        return OutputSlot(DT_NONE, "", None)
+    return OutputSlot.of_tensor(data_type_number(f"DT_{tensor.dtype.upper()}") or 0, tensor.shape)
+
+
+def _attributes(settings: Mapping[str, str | int | float | bool]) -> tuple[bytes, ...]:
+    return tuple(
+        AttributeProto(name=name.encode(), value=_value(value)).SerializeToString() for name, value in settings.items()
+    )
+
+
+def _value(value: str | float | bool) -> ValueProto:
+    if isinstance(value, bool):
+        return ValueProto(dtype=_DT_BOOL, bool_val=value)
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return ValueProto(dtype=_DT_INT64, int_val=value)
+    if isinstance(value, int):
+        return ValueProto(dtype=_DT_STRING, str_val=str(value)[:200].encode())
+    if isinstance(value, float):
+        return ValueProto(dtype=_DT_FLOAT64, double_val=value)
+    return ValueProto(dtype=_DT_STRING, str_val=value.encode())

@@ -1,0 +1,317 @@
+"""One rank's dump of msprobe, with the questions that `RankIndex` answers of a dump of MindSpore."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tensight.dumps.execution import UNMATCHED, ExecutionOrder
+from tensight.dumps.metadata import Device, DumpMetadata
+from tensight.dumps.msprobe.entries import MAX_JSON_BYTES, read_step
+from tensight.dumps.msprobe.folders import DUMP_FILE
+from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, placed_tensors, signature
+from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
+from tensight.dumps.statistic_csv import StatisticRow
+from tensight.dumps.storage import MissingFileError
+from tensight.dumps.tensor_file import TensorFile
+from tensight.errors import DumpError, Problem
+from tensight.graph.node import PARAMETER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tensight.dumps.msprobe.entries import StepRecord
+    from tensight.dumps.msprobe.folders import StepFolder
+    from tensight.dumps.msprobe.program import PlacedTensor
+    from tensight.dumps.overflow import OverflowRecord
+    from tensight.dumps.storage import FileEntry, Storage
+    from tensight.graph import Graph
+
+_VALUES = "dump_tensor_data"
+_READABLE = (".npy", ".pt")
+_NO_TEXT: Mapping[str, str] = MappingProxyType({})
+
+
+class MsprobeRank:
+    """What msprobe dumped of one rank.
+
+    Parameters
+    ----------
+    storage : Storage
+    rank : int
+    folders : sequence of StepFolder
+        Its steps, in order; at least one.
+    """
+
+    def __init__(self, storage: Storage, rank: int, folders: Iterable[StepFolder]) -> None:
+        self._storage = storage
+        self._rank = rank
+        self._folders = {folder.iteration: folder for folder in folders}
+        self._problems: list[Problem] = []
+        self._names = Names()
+        self._tables: dict[int, dict[Identity, TensorFile]] = {}
+        self._lists: dict[int, tuple[list[TensorFile], list[TensorFile]]] = {}
+
+    # --- what it says about itself ---
+
+    @property
+    def metadata(self) -> DumpMetadata:
+        """How the dump was made."""
+        first = next(iter(self._steps.values()), None)
+        saved = "statistic" if first is not None and first.task != "tensor" else "tensor"
+        framework = "torch" if first is None else first.framework
+        return DumpMetadata(framework=framework, saved_data=saved, tool="msprobe")
+
+    @property
+    def device(self) -> Device:
+        """Where the rank ran: msprobe does not say."""
+        return Device(self._rank, device_id=self._rank)
+
+    # --- what ran ---
+
+    @cached_property
+    def _steps(self) -> dict[int, StepRecord]:
+        """The steps that could be read, by iteration."""
+        read = {iteration: self._step(folder) for iteration, folder in self._folders.items()}
+        return {iteration: step for iteration, step in read.items() if step is not None}
+
+    def _step(self, folder: StepFolder) -> StepRecord | None:
+        try:
+            dump = self._storage.read_bytes(folder.child(DUMP_FILE), MAX_JSON_BYTES)
+            construct, stack = (self._optional(folder.child(f"{name}.json")) for name in ("construct", "stack"))
+            return read_step(dump, construct, stack, folder.path or ".", self._problems)
+        except DumpError as error:
+            self._problems.append(Problem(folder.path, str(error), "the step is left out"))
+            return None
+
+    def _optional(self, path: str) -> bytes:
+        try:
+            return self._storage.read_bytes(path, MAX_JSON_BYTES)
+        except MissingFileError:
+            return b""
+        except DumpError as error:
+            self._problems.append(Problem(path, str(error), "it is not used"))
+            return b""
+
+    @cached_property
+    def _programs(self) -> list[Program]:
+        """One for each sequence of calls, in the order in which they ran first."""
+        groups: dict[object, dict[int, StepRecord]] = {}
+        for iteration, step in self._steps.items():
+            key = signature(step)
+            if key not in groups and len(groups) >= MAX_GRAPHS:
+                what = f"more than {MAX_GRAPHS:,} different sequences of calls"
+                self._problems.append(Problem(self._folders[iteration].path, what, "further ones are left out"))
+                break
+            groups.setdefault(key, {})[iteration] = step
+        return [build_program(steps, number, self._names) for number, steps in enumerate(groups.values())]
+
+    @cached_property
+    def _program_of(self) -> dict[int, Program]:
+        return {iteration: program for program in self._programs for iteration in program.iterations}
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs, one for each sequence of calls, sorted by id."""
+        return tuple(program.graph for program in self._programs)
+
+    @cached_property
+    def graphs_by_name(self) -> Mapping[str, Graph]:
+        """The graphs by name."""
+        return {graph.name: graph for graph in self.graphs}
+
+    @cached_property
+    def iterations(self) -> Mapping[int, tuple[int, ...]]:
+        """The dumped iterations by number of the graph."""
+        return {program.graph.graph_id: program.iterations for program in self._programs}
+
+    @property
+    def history(self) -> Mapping[int, tuple[int, ...]] | None:
+        """Return None: what ran in steps that were not dumped is not known."""
+        return None
+
+    @cached_property
+    def order(self) -> ExecutionOrder:
+        """The order in which calls ended."""
+        return ExecutionOrder(self.graphs, {}, self.iterations)
+
+    def printed_names(self, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - asked as of any rank
+        """Return what MindSpore calls values where it prints a graph: there is no such text."""
+        return {}
+
+    def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
+        """Return in which of the dumped iterations a sequence of calls ran, in increasing order."""
+        return self.iterations.get(graph_id, ())
+
+    # --- its tensors ---
+
+    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+        """Return the tensors with values, of the wanted iterations (None: all), sorted."""
+        return self._listed(wanted, 0)
+
+    def recorded_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+        """Return the tensors of which only statistics were recorded, of the wanted iterations (None: all), sorted."""
+        return self._listed(wanted, 1)
+
+    def _listed(self, wanted: set[int] | None, which: int) -> Iterator[TensorFile]:
+        for program in self._programs:
+            for iteration in program.iterations:
+                if wanted is None or iteration in wanted:
+                    yield from self._list(iteration, program)[which]
+
+    def _list(self, iteration: int, program: Program) -> tuple[list[TensorFile], list[TensorFile]]:
+        known = self._lists.get(iteration)
+        if known is not None:
+            return known
+        folder = self._folders[iteration]
+        files = self._files_in(folder.child(_VALUES), iteration)
+        step_file = self._storage.full_path(folder.child(DUMP_FILE))
+        missing: list[str] = []
+        found: list[TensorFile] = []
+        for placed in placed_tensors(self._steps[iteration], self._names):
+            file = files.get(placed.tensor.file) if placed.tensor.file.endswith(_READABLE) else None
+            if placed.tensor.file.endswith(_READABLE) and file is None:
+                missing.append(placed.tensor.file)
+            found.append(self._tensor(placed, program, iteration, file, folder, step_file))
+        if missing:
+            what = f"{len(missing)} files that dump.json lists are missing, such as {missing[0][:200]}"
+            self._problems.append(Problem(folder.child(_VALUES), what, "of these tensors only statistics are known"))
+        positions = {file: self._position(program, file) for file in found}
+        found.sort(key=lambda file: (positions[file], file.io == "output", file.slot))
+        lists = [file for file in found if file.recorded is None], [file for file in found if file.recorded is not None]
+        self._lists[iteration] = lists
+        return lists
+
+    def _position(self, program: Program, file: TensorFile) -> int:
+        node = program.graph.get(file.node or "")
+        return UNMATCHED if node is None else self.order.position(node)
+
+    def _files_in(self, folder: str, iteration: int) -> Mapping[str, FileEntry]:
+        if not any(one.file for one in self._all_tensors(iteration)):
+            return {}
+        try:
+            listing = self._storage.list_folder(folder)
+        except MissingFileError:
+            return {}
+        except DumpError as error:
+            self._problems.append(Problem(folder, str(error)))
+            return {}
+        self._problems.extend(listing.no_files(folder))
+        return {file.name: file for file in listing.files}
+
+    def _all_tensors(self, iteration: int) -> Iterator[Any]:
+        for entry in self._steps[iteration].entries:
+            yield from entry.inputs
+            yield from (one for one in entry.outputs if one is not None)
+            yield from entry.parameters.values()
+
+    def _tensor(
+        self,
+        placed: PlacedTensor,
+        program: Program,
+        iteration: int,
+        file: FileEntry | None,
+        folder: StepFolder,
+        step_file: str,
+    ) -> TensorFile:
+        place, entry, position, tensor = placed
+        graph = program.graph
+        recorded = None
+        if file is None:
+            values: dict[str, float | int | str] = dict(tensor.measures)
+            if tensor.checksum:
+                values["md5"] = tensor.checksum
+            recorded = StatisticRow(
+                self._rank, graph.graph_id, iteration, place.type, entry.name, 0, 0, position, place.io, place.slot, 0,
+                tensor.dtype, tensor.shape, MappingProxyType(values), _NO_TEXT,
+            )  # fmt: skip
+        path = step_file if file is None else self._storage.full_path(folder.child(f"{_VALUES}/{file.name}"))
+        return TensorFile(
+            rank=self._rank,
+            graph_id=graph.graph_id,
+            iteration=iteration,
+            node=place.node,
+            graph=graph.name,
+            op_type=place.type,
+            op_name=place.node if place.type == PARAMETER else entry.name,
+            io=place.io,
+            slot=place.slot,
+            task_id=0,
+            stream_id=0,
+            timestamp=position,
+            format="DefaultFormat",
+            declared_dtype=tensor.dtype,
+            path=path,
+            size_bytes=0 if file is None else file.size_bytes,
+            mtime_ns=0 if file is None else file.mtime_ns,
+            recorded=recorded,
+        )
+
+    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
+        """Return the tensor that is called so in an iteration."""
+        program = self._program_of.get(iteration)
+        if program is None or program.graph.graph_id != graph_id:
+            return None
+        table = self._tables.get(iteration)
+        if table is None:
+            table = self._tables[iteration] = {}
+            for tensor in self._list(iteration, program)[0]:
+                graph, node, io, slot = identity_of(tensor)
+                table[graph, node, io, slot] = tensor
+                table.setdefault(("", node, io, slot), tensor)
+        return table.get(identity)
+
+    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002 - asked as of any rank
+        """Return outputs that nobody wrote: msprobe dumps none."""
+        return ()
+
+    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:
+        """Yield what msprobe computed of tensors without values, of the wanted iterations (None: all)."""
+        return (file.recorded for file in self.recorded_tensors(wanted) if file.recorded is not None)
+
+    def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002 - asked as of any rank
+        """Return what devices reported as overflows: nothing."""
+        return ()
+
+    # --- the whole ---
+
+    def all_problems(self) -> list[Problem]:
+        """Return what could not be used so far."""
+        return list(self._problems)
+
+    def fingerprint_parts(
+        self,
+        *,
+        with_statistics: bool,  # noqa: ARG002 - asked as of any rank
+    ) -> Iterator[tuple[str, int, int]]:
+        """Yield path, time and size of everything that a change of the dump would change."""
+        for folder in self._folders.values():
+            try:
+                listing = self._storage.list_folder(folder.path)
+            except DumpError:
+                continue
+            for file in listing.files:
+                yield folder.child(file.name), file.mtime_ns, file.size_bytes
+            if _VALUES in listing.folders:
+                yield folder.child(_VALUES), self._storage.folder_mtime_ns(folder.child(_VALUES)), 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return an overview that can be written as JSON."""
+        files = list(self.tensors(None))
+        return {
+            "rank": self._rank,
+            "graphs": [graph_summary(graph) for graph in self.graphs],
+            "steps": steps_of_graphs(self.iterations),
+            "executed_steps": None,
+            "tensors": len(files),
+            "files": len(files),
+            "bytes": sum(file.size_bytes for file in files),
+            "recorded": sum(1 for _ in self.recorded_tensors(None)),
+            "unwritten": 0,
+            "recorded_unmatched": 0,
+            "matched": len(files),
+            "unmatched": 0,
+            "matched_by_order": 0,
+            "constants_without_node": 0,
+        }
