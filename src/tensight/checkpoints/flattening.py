@@ -81,7 +81,9 @@ def _inner(value: Any) -> list[tuple[Any, Any]] | None:
 def _key(key: Any) -> str:
     if isinstance(key, tuple):
         return ",".join(map(str, key))[:_LONGEST_TEXT]
-    return (key if isinstance(key, str) else str(key))[:_LONGEST_TEXT]
+    if isinstance(key, Record):
+        return key.kind
+    return str(key)[:_LONGEST_TEXT]
 
 
 def _scalar(value: Any) -> Scalar:
@@ -90,7 +92,7 @@ def _scalar(value: Any) -> Scalar:
     if isinstance(value, bytes):
         return f"{len(value):,} bytes" if len(value) > 64 else repr(value)
     if isinstance(value, (set, frozenset)):
-        return "{" + ", ".join(sorted(str(item)[:80] for item in list(value)[:100])) + "}"
+        return "{" + ", ".join(sorted(_key(item)[:80] for item in list(value)[:100])) + "}"
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
         return value[:_LONGEST_TEXT] + "…"
     if value is None or isinstance(value, (bool, int, float, complex, str)):

@@ -43,7 +43,8 @@ class Named:
     name: str
 
 
-@dataclass(slots=True, eq=False)
+# Without a text of what is in it, which has no bound.
+@dataclass(slots=True, eq=False, repr=False)
 class Record:
     """An object of a class that only holds data.
 

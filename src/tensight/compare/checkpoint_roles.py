@@ -17,7 +17,7 @@ MOMENTS = (
 """States that optimizers keep for each parameter, in PyTorch's words; MindSpore's are translated to these."""
 
 _STATE = re.compile(rf"(?:^|.*\.)state\.(?P<parameter>.+)\.(?P<slot>{'|'.join(MOMENTS)}|step)")
-_FIRST = re.compile(r"(?P<slot>exp_avg|exp_avg_sq|momentum_buffer)\.(?P<parameter>.+)")
+_FIRST = re.compile(r"(?:.*\.)?(?P<slot>exp_avg|exp_avg_sq|momentum_buffer)\.(?P<parameter>.+)")
 _GENERATOR = re.compile(
     r"(^|[._-])(rng|random|generator|cuda_rng|torch_rng|numpy_rng)([._-]|$)|rng_state|seed", re.IGNORECASE
 )

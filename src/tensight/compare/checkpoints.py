@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 _SAMPLE = 4096
 """Elements that two tensors are first compared by, when it is asked whether one is another."""
 
-_SAMPLE_NAME = "the first 4,096 elements"
 _FAR = 0.05
 """A tensor that moved by more of its norm than this may hold another's values."""
 
 _MUCH_NEARER = 0.1
 _MOST_OF_ONE_SHAPE = 256
+_ABOUT_THE_FILE = ("__metadata__.format", "__metadata__.crc_num", "__metadata__.remove_redundancy")
+"""Values that writers of safetensors add, which say nothing of the training."""
+
 _SMALLEST_TIED = 16
 """Tensors of fewer elements are equal by chance."""
 
@@ -295,13 +297,15 @@ def _lost_states(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatisti
     step = 0.0
     for name in checkpoint.entries:
         moment = moment_of(name)
-        if moment is not None and moment[1] == "step":
+        if (moment is not None and moment[1] == "step") or (
+            moment is None and is_step(name) and statistics[name].count == 1
+        ):
             step = max(step, statistics[name].max)
         elif moment is not None:
             slots[moment[1]].append(name)
             parameters[moment[1]].add(moment[0])
     for name, value in checkpoint.values.items():
-        if (moment_of(name) or ("", ""))[1] == "step" and isinstance(value, (int, float)):
+        if is_step(name) and isinstance(value, (int, float)):
             step = max(step, value)
     findings = []
     if not step > 0:
@@ -697,6 +701,8 @@ def _digest(entry: Entry) -> bytes:
 def _changed_values(a: Checkpoint, b: Checkpoint) -> tuple[ChangedValue, ...]:
     changed = []
     for name in [*a.values, *(name for name in b.values if name not in a.values)]:
+        if name in _ABOUT_THE_FILE:
+            continue
         old, new = a.values.get(name), b.values.get(name)
         is_there = name in a.values and name in b.values
         if is_there and (old == new or (old != old and new != new)):
