@@ -311,6 +311,16 @@ def test_the_first_inf_and_nan_are_found_with_their_lines(dumps_of_msprobe: Path
     assert (found["inf"]["also"], found["nan"]["also"], len(found)) == ([], [], 2)
 
 
+def test_a_tensor_is_shown_by_the_name_that_msprobe_gave_its_call(dumps_of_msprobe: Path, tensight: Any) -> None:
+    values = tensight("show", str(dumps_of_msprobe / "mix"), "Torch.log.0.forward@3")
+    assert "0/graph_0/Default/energy/log-op0:0@3" in values.out
+    assert "-inf" in values.out
+    recorded = tensight("show", str(dumps_of_msprobe / "mix-md5"), "Torch.log.0.forward@3")
+    assert "Only statistics were recorded, in dump.json" in recorded.out
+    # What the first call of the step read is there by itself.
+    assert "float32, shape [2, 1, 8, 8]" in tensight("show", str(dumps_of_msprobe / "mix"), "input_1").out
+
+
 # --- bad input ---
 
 
@@ -382,11 +392,12 @@ def test_whatever_the_files_say_nothing_but_our_errors_is_raised(data: Any, pare
     problems: list[Problem] = []
     step = read_step(*files, where="step0/rank0", problems=problems)
     names = Names()
-    graph = build_program({0: step}, 0, names).graph
+    program = build_program({0: step}, 0, names)
+    graph = program.graph
     assert graph.layers is not None
     for node in graph.nodes:
         assert node.attributes is not None
         assert len(graph.producers(node)) == len(node.inputs)
-    for placed in placed_tensors(step, names):
+    for placed in placed_tensors(step, names, program):
         assert placed.place.node in graph
         str(placed).encode()

@@ -197,3 +197,11 @@ def test_a_committed_dump_is_found_under_its_folder_name(unpacked: Callable[[str
     folder = unpacked("healthy-2.10.0")
     dump = found(folder.parent)[folder.name]
     assert (dump.ranks, dump.framework_version, dump.problem) == ((0,), "2.10.0", "")
+
+
+def test_dumps_of_msprobe_are_listed(dumps_of_msprobe: Path) -> None:
+    found = asyncio.run(Discovery(dumps_of_msprobe).dumps())
+    assert [(one.name, one.ranks, one.framework, one.problem) for one in found] == [
+        (name, (0, 1) if name == "ranks" else (0,), "torch", "")
+        for name in ("L0", "L0-xor", "L1-statistics", "mix", "mix-md5", "ranks")
+    ]

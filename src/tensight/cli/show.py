@@ -88,7 +88,8 @@ def _show_recorded(file: TensorFile, recorded: StatisticRow, *, json: bool) -> N
     out.print(f"[bold]{escape(str(file.address or file.op_name))}[/]")
     kind = f"{recorded.data_type}, shape {list(recorded.shape)}, {size(recorded.data_size)}"
     out.print(f"  {escape(f'{file.op_type}, {kind}')}")
-    out.print("  [yellow]Only statistics were recorded, in statistic.csv; there are no values to show.[/]")
+    what = f"Only statistics were recorded, in {escape(file.name)}; there are no values to show."
+    out.print(f"  [yellow]{what}[/]")
     for name, value in recorded.values.items():
         shown = value if isinstance(value, str) else number(value, 6)
         out.print(f"  {escape(f'{name:20s} {shown}')}")

@@ -30,7 +30,9 @@ def find_tensor(dump: Dump, text: str, rank: int | None = None) -> TensorFile:
     unwritten = set(dump.unwritten_tensors())
     every = (*dump.tensors(), *dump.recorded_tensors(), *unwritten)
     files = [file for file in every if rank is None or file.rank == rank]
-    node = the_one_meant(map(_name, files), match["name"])
+    # A tool's own names of calls have dots, as those of weights.
+    called = {file.op_name: _name(file) for file in files} if dump.metadata.tool else {}
+    node = called.get(match["name"]) or the_one_meant(map(_name, files), match["name"])
     side, slot = match["io"] or "output", int(match["slot"] or 0)
     mine = [file for file in files if _name(file) == node]
     step = int(match["step"]) if match["step"] else max(file.step for file in mine)

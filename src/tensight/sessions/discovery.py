@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.dumps import open_dump
+from tensight.dumps.msprobe.folders import looks_like_msprobe
 from tensight.errors import DumpError
 from tensight.sessions.errors import NotFoundError
 
@@ -194,7 +195,7 @@ class _Search:
                 continue
             self._seen.add(real)
             below = self._folders(path)
-            if any(map(_RANK.fullmatch, below)):
+            if any(map(_RANK.fullmatch, below)) or looks_like_msprobe(below):
                 yield name or ".", Path(path)
             elif level < LEVELS:
                 waiting.extend((f"{name}/{one}".lstrip("/"), level + 1) for one in below if not one.startswith("."))

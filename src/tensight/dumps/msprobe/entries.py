@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAX_JSON_BYTES = 256 * 2**20
 """A step of a large model has some 100,000 tensors, at 300 bytes each."""
 
+BEGINNING_BYTES = 4_096
+"""At the beginning of ``dump.json`` stands how it was made, before the calls."""
+
 MAX_TENSORS = 1_000_000
 """Tensors of one rank and step that are read."""
 
@@ -34,6 +37,7 @@ _MODULE = re.compile(
 _FUNCTION = re.compile(r"(?P<kind>[^.]+)\.(?P<type>.+)\.(?P<call>\d{1,9})\.(?P<pass>forward|backward)")
 _FRAME = re.compile(r"File (?P<file>.+?), line (?P<line>\d{1,9}), in (?P<function>.*?),\s*(?P<code>.*)", re.DOTALL)
 _OPTIMIZER_FILE = re.compile(r"[/\\](?:torch[/\\]optim|mindspore[/\\](?:nn|experimental)[/\\]optim)[/\\]")
+_ABOUT = re.compile(rb'"(task|level|framework)"\s*:\s*"([A-Za-z0-9_ -]{1,40})"')
 _STATISTICS = {"Max": "max", "Min": "min", "Mean": "avg", "Norm": "l2norm"}
 
 Phase = Literal["forward", "backward", "parameters_grad"]
@@ -72,6 +76,12 @@ class ProbedTensor:
     def count(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all elements; 0 if the element type is not known."""
+        bits = 8 if self.dtype == "bool" else next(map(int, re.findall(r"\d+", self.dtype)), 0)
+        return self.count * bits // 8
 
     @property
     def is_real_float(self) -> bool:
@@ -208,6 +218,12 @@ def read_step(dump: bytes, construct: bytes, stack: bytes, where: str, problems:
     stacks = _stacks(_quietly(stack, f"{where}/stack.json", problems))
     task, level = (_text(top.get(name), 40) for name in ("task", "level"))
     return StepRecord("torch" if is_torch else "mindspore", task, level, entries, parents, stacks)
+
+
+def read_beginning(text: bytes) -> dict[str, str]:
+    """Return what the first bytes of ``dump.json`` say of how it was made: "task", "level", "framework"."""
+    before = text.partition(b'"data"')[0]
+    return {match[1].decode(): match[2].decode().lower() for match in _ABOUT.finditer(before)}
 
 
 def printable_text(text: str) -> str:

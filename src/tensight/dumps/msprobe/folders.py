@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensight.dumps.storage import Storage
 
 DUMP_FILE = "dump.json"
@@ -54,7 +56,7 @@ class MsprobeFolders:
     problems: tuple[Problem, ...] = ()
 
 
-def looks_like_msprobe(folders: tuple[str, ...]) -> bool:
+def looks_like_msprobe(folders: Sequence[str]) -> bool:
     """Tell whether the names of the folders in a folder may be those of msprobe's steps."""
     return any(map(_STEP.fullmatch, folders))
 

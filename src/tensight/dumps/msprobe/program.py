@@ -96,10 +96,14 @@ class Program:
     ----------
     graph : Graph
     iterations : tuple of int
+    data : dict of str to (int, int)
+        Inputs of the step that its first call has read: position of the entry and slot. What others read may have been
+        computed where msprobe did not look.
     """
 
     graph: Graph
     iterations: tuple[int, ...]
+    data: dict[str, tuple[int, int]]
 
 
 def signature(step: StepRecord) -> tuple[object, ...]:
@@ -124,16 +128,21 @@ def build_program(steps: Mapping[int, StepRecord], number: int, names: Names) ->
     first = next(iter(steps.values()))
     calls = _Calls(first, names)
     sources = _Sources([step.entries for step in steps.values()], calls)
-    nodes = _GraphWriter(calls, sources).nodes()
+    writer = _GraphWriter(calls, sources)
+    nodes = writer.nodes()
     roles = _roles(calls) if first.framework == "torch" else None
     graph = Graph(f"graph_{number}", nodes, graph_id=number, root_id=number, declared_roles=roles)
-    return Program(graph, tuple(steps))
+    data = {name: (one.position, one.slot) for one, name in writer.data.items() if one.position == 0}
+    return Program(graph, tuple(steps), data)
 
 
-def placed_tensors(step: StepRecord, names: Names) -> Iterator[PlacedTensor]:
+def placed_tensors(step: StepRecord, names: Names, program: Program) -> Iterator[PlacedTensor]:
     """Yield the tensors of a step with their places in its graph, in the order of execution; each place once."""
     calls = _Calls(step, names)
     seen: set[Place] = set()
+    for name, (position, slot) in program.data.items():
+        entry = step.entries[position]
+        yield PlacedTensor(Place(name, "output", 0, PARAMETER), entry, position, entry.inputs[slot])
     for position, entry in enumerate(step.entries):
         node, type_ = calls.nodes[position], calls.types[position]
         found: list[tuple[Place, ProbedTensor]] = []
@@ -395,6 +404,11 @@ class _GraphWriter:
     ----------
     calls : _Calls
     sources : _Sources
+
+    Attributes
+    ----------
+    data : dict of Source to str
+        Names of the inputs of the step.
     """
 
     def __init__(self, calls: _Calls, sources: _Sources) -> None:
@@ -403,7 +417,7 @@ class _GraphWriter:
         self._operators: list[Node] = []
         self._constants: dict[int, Node] = {}
         self._items: dict[tuple[str, int], str] = {}
-        self._data = {source: f"input_{number}" for number, source in enumerate(sources.data, 1)}
+        self.data = {source: f"input_{number}" for number, source in enumerate(sources.data, 1)}
         self._children: dict[str, list[int]] = {}
         for position, entry in enumerate(calls.entries):
             parent = calls.parent(entry)
@@ -426,7 +440,7 @@ class _GraphWriter:
             for name, tensor in entry.parameters.items() if entry.phase == "forward" else ():
                 full = parameter_name(entry, name)
                 found.setdefault(full, Node(full, PARAMETER, id=full, full_name=full, outputs=(_slot(tensor),)))
-        for source, name in self._data.items():
+        for source, name in self.data.items():
             outputs = (_slot(self._sources.tensors(source)[0]),)
             # What is read later may have been computed where msprobe did not look.
             settings = {READS_UNSEEN: True} if source.position else {}
@@ -491,7 +505,7 @@ class _GraphWriter:
     def _reference(self, source: Source) -> str:
         """Return the name of the node that stands for a tensor."""
         if source.kind == "data":
-            return self._data[source]
+            return self.data[source]
         entry = self._calls.entries[source.position]
         if source.kind == "parameter":
             return parameter_name(entry, source.name)

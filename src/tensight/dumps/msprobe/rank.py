@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.dumps.execution import UNMATCHED, ExecutionOrder
 from tensight.dumps.metadata import Device, DumpMetadata
-from tensight.dumps.msprobe.entries import MAX_JSON_BYTES, read_step
+from tensight.dumps.msprobe.entries import BEGINNING_BYTES, MAX_JSON_BYTES, read_beginning, read_step
 from tensight.dumps.msprobe.folders import DUMP_FILE
 from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, placed_tensors, signature
 from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
@@ -57,11 +57,19 @@ class MsprobeRank:
 
     @property
     def metadata(self) -> DumpMetadata:
-        """How the dump was made."""
-        first = next(iter(self._steps.values()), None)
-        saved = "statistic" if first is not None and first.task != "tensor" else "tensor"
-        framework = "torch" if first is None else first.framework
-        return DumpMetadata(framework=framework, saved_data=saved, tool="msprobe")
+        """How the dump was made, from the beginning of the first step's file, which may be large."""
+        folder = next(iter(self._folders.values()))
+        try:
+            with self._storage.open(folder.child(DUMP_FILE)) as file:
+                about = read_beginning(file.read(0, BEGINNING_BYTES))
+        except DumpError:
+            # It is a problem of the step.
+            about = {}
+        return DumpMetadata(
+            framework="mindspore" if about.get("framework") == "mindspore" else "torch",
+            saved_data="tensor" if about.get("task", "tensor") == "tensor" else "statistic",
+            tool="msprobe",
+        )
 
     @property
     def device(self) -> Device:
@@ -169,7 +177,7 @@ class MsprobeRank:
         step_file = self._storage.full_path(folder.child(DUMP_FILE))
         missing: list[str] = []
         found: list[TensorFile] = []
-        for placed in placed_tensors(self._steps[iteration], self._names):
+        for placed in placed_tensors(self._steps[iteration], self._names, program):
             file = files.get(placed.tensor.file) if placed.tensor.file.endswith(_READABLE) else None
             if placed.tensor.file.endswith(_READABLE) and file is None:
                 missing.append(placed.tensor.file)
@@ -223,8 +231,8 @@ class MsprobeRank:
             if tensor.checksum:
                 values["md5"] = tensor.checksum
             recorded = StatisticRow(
-                self._rank, graph.graph_id, iteration, place.type, entry.name, 0, 0, position, place.io, place.slot, 0,
-                tensor.dtype, tensor.shape, MappingProxyType(values), _NO_TEXT,
+                self._rank, graph.graph_id, iteration, place.type, entry.name, 0, 0, position, place.io, place.slot,
+                tensor.size_bytes, tensor.dtype, tensor.shape, MappingProxyType(values), _NO_TEXT,
             )  # fmt: skip
         path = step_file if file is None else self._storage.full_path(folder.child(f"{_VALUES}/{file.name}"))
         return TensorFile(
