@@ -15,6 +15,7 @@ from tensight.cli import (
     compare_checkpoints,
     compare_losses,
     compare_runs,
+    compare_setups,
     convert,
     demo,
     export,
@@ -87,6 +88,7 @@ COMPARISONS: tuple[Callable[..., None], ...] = (
     compare_checkpoints.checkpoints,
     compare_losses.losses,
     compare_runs.runs,
+    compare_setups.setups,
 )
 compare = typer.Typer(
     name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
