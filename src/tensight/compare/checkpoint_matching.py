@@ -64,13 +64,18 @@ class Pair:
     rule : str
         Why they belong together.
     is_transposed : bool
-        Whether `a` is a matrix whose axes were swapped to fit.
+        Whether a matrix's axes were swapped to fit: of `a`, or of the fused one.
     """
 
     a: Entry
     b: Entry
     rule: str
     is_transposed: bool = False
+
+    @property
+    def has_same_dtype(self) -> bool:
+        """Whether both have the same dtype, in whatever order of bytes."""
+        return self.a.dtype.name == self.b.dtype.name
 
     @property
     def is_comparable(self) -> bool:
@@ -175,18 +180,18 @@ class _Matcher:
 
     def _fused(self) -> None:
         """Pair the parts of matrices that one checkpoint has as one and the other as several."""
-        for name in list(self.a):
-            parts = _parts(self.a[name], self.b)
-            if parts:
-                whole = self.a.pop(name)
-                for part, first, count in parts:
-                    self.pairs.append(Pair(whole.rows(first, count), self.b.pop(part), FUSED))
-        for name in list(self.b):
-            parts = _parts(self.b[name], self.a)
-            if parts:
-                whole = self.b.pop(name)
-                for part, first, count in parts:
-                    self.pairs.append(Pair(self.a.pop(part), whole.rows(first, count), FUSED))
+        for entries, others in ((self.a, self.b), (self.b, self.a)):
+            for name in list(entries):
+                for is_turned, whole in ((False, entries[name]), (True, entries[name].transposed())):
+                    parts = _parts(whole, others) if whole is not None else []
+                    if whole is None or not parts:
+                        continue
+                    del entries[name]
+                    for part, first, count in parts:
+                        rows, other = whole.rows(first, count), others.pop(part)
+                        pair = (rows, other) if entries is self.a else (other, rows)
+                        self.pairs.append(Pair(*pair, FUSED, is_transposed=is_turned))
+                    break
 
     def _by_values(self, values: Callable[[Entry], bytes]) -> None:
         """Pair tensors of the same shape and values that no other tensor has."""

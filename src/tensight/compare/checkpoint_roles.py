@@ -18,12 +18,11 @@ MOMENTS = (
 
 _STATE = re.compile(rf"(?:^|.*\.)state\.(?P<parameter>.+)\.(?P<slot>{'|'.join(MOMENTS)}|step)")
 _FIRST = re.compile(r"(?:.*\.)?(?P<slot>exp_avg|exp_avg_sq|momentum_buffer)\.(?P<parameter>.+)")
-_GENERATOR = re.compile(
-    r"(^|[._-])(rng|random|generator|cuda_rng|torch_rng|numpy_rng)([._-]|$)|rng_state|seed", re.IGNORECASE
-)
+_GENERATOR = re.compile(r"(^|[._-])(\w*rng\w*|random|random_states?|generator|seed)([._-]|$)", re.IGNORECASE)
 _STEP = re.compile(
     r"(^|[._-])(step|global_step|epoch|iteration|iter|current_step|epochs_run|steps|last_epoch|_step_count)$"
 )
+_SETTING = re.compile(r"max|min|save|eval|warm|total|every|args|config|log|decay|interval|per_|num_")
 _STATE_BYTES = (5056, 16)
 """Size of the state of PyTorch's generator, on CPU and on a GPU."""
 
@@ -48,14 +47,15 @@ def moment_of(name: str) -> tuple[str, str] | None:
 
 
 def is_step(name: str) -> bool:
-    """Tell whether a number counts steps, by its name."""
-    return _STEP.search(name) is not None
+    """Tell whether a number counts steps, by its name; not one that says when something is to be done."""
+    return _STEP.search(name) is not None and _SETTING.search(name) is None
 
 
 def is_generator(entry: Entry) -> bool:
     """Tell whether a tensor is the state of a generator of random numbers."""
     is_bytes = entry.dtype.name == "uint8" and len(entry.shape) == 1
-    return (is_bytes and entry.size in _STATE_BYTES) or is_generator_name(entry.name)
+    is_named = entry.dtype.kind in "iu" and is_generator_name(entry.name)
+    return is_named or (is_bytes and entry.size in _STATE_BYTES)
 
 
 def is_generator_name(name: str) -> bool:

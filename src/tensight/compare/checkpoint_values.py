@@ -10,13 +10,14 @@ import ctypes
 import math
 import threading
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from tensight.analysis.engine import ThreadEngine
-from tensight.tensors import TensorStatistics, merge, merge_changes, scan_change_segment, scan_segment
+from tensight.tensors import TensorStatistics, merge, merge_changes, scan_change_segment, scan_segment, wait_for_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,9 @@ BLOCK_ELEMENTS = 2**17
 
 _ITEM_BLOCKS = 32
 """Blocks of one piece of work: large enough that threads seldom meet, small enough that they end together."""
+
+_MUCH_BYTES = 2**28
+"""From here on it pays to wait for the compiler, where kernels are not compiled yet."""
 
 _FEW = 256
 _ROUNDINGS = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
@@ -231,6 +235,8 @@ def compare_values(
     """
     totals = [_Totals(a, b, atol) for a, b in pairs]
     items = [item for total in totals for item in _work(total)]
+    if sum(weight for _, _, weight in items) >= _MUCH_BYTES:
+        wait_for_kernels()
     ThreadEngine(threads).run(items, _do, weight=lambda item: item[2], progress=progress)
     return [total.difference() for total in totals]
 
@@ -273,6 +279,7 @@ def _read(entry: Entry, start: int, count: int, buffer: NDArray[np.uint8]) -> ND
     return entry.read_into(start, buffer[: count * entry.dtype.itemsize].view(entry.dtype))
 
 
+@lru_cache(maxsize=64)
 def _scanned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.name.startswith("float8") else dtype
 
@@ -280,7 +287,7 @@ def _scanned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _scannable(values: NDArray[Any]) -> NDArray[Any]:
     """Return values in a dtype that there are kernels for."""
     wide = _scanned_dtype(values.dtype)
-    return values if wide is values.dtype else values.astype(wide)
+    return values if wide == values.dtype else values.astype(wide)
 
 
 def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -303,9 +310,14 @@ def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray((x != y) & ~(np.isnan(x) & np.isnan(y)))
 
 
+@lru_cache(maxsize=64)
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.name in _FLOATS
+
+
 def _is_rounded(wide: NDArray[Any], result: NDArray[Any], narrow: np.dtype[Any]) -> bool:
     """Tell whether `result` is `wide` rounded to `narrow`."""
-    if wide.dtype.name not in _FLOATS or result.dtype.name not in _FLOATS or wide.dtype.itemsize <= 2:
+    if not (_is_float(wide.dtype) and _is_float(result.dtype)) or wide.dtype.itemsize <= 2:
         return False
     if result.dtype.itemsize == 2 and result.dtype != narrow:
         return False

@@ -88,8 +88,7 @@ class ComparedPair:
     @property
     def is_same(self) -> bool:
         """Whether shape, dtype and every element are the same."""
-        same_dtype = self.pair.a.dtype == self.pair.b.dtype
-        return self.difference is not None and self.difference.is_same and same_dtype
+        return self.difference is not None and self.difference.is_same and self.pair.has_same_dtype
 
     @property
     def name(self) -> str:
@@ -244,7 +243,7 @@ def _verdict(
 ) -> Verdict:
     if a.entries and b.entries and not any(pair.difference for pair in pairs):
         return Verdict.NOT_COMPARABLE
-    same = all(pair.is_within and pair.pair.a.dtype == pair.pair.b.dtype for pair in pairs)
+    same = all(pair.is_within and pair.pair.has_same_dtype for pair in pairs)
     whole = not (matching.only_a or matching.only_b or a.problems or b.problems)
     return Verdict.SAME if same and whole and not values else Verdict.DIFFERENT
 
@@ -313,7 +312,7 @@ def _lost_states(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatisti
     for slot, names in slots.items():
         zero = [name for name in names if statistics[name].zero_count == statistics[name].count]
         if zero and len(zero) == len(names):
-            text = f"every {slot} is zero though the optimizer is at step {step:,.0f}: its states were lost"
+            text = f"every {slot} is zero at step {step:,.0f}: the states were lost, or every gradient was zero"
             findings.append(Finding("optimizer state lost", text, tuple(zero)))
         elif zero:
             text = f"{slot} of {len(zero):,} of {len(names):,} parameters is zero at step {step:,.0f}: {_few(zero)}"
@@ -413,6 +412,8 @@ class _Comparison:
             if moment is not None:
                 lost[moment[1]].append(entry.name)
         findings = []
+        if lost and not any(moment_of(name) or "param_groups" in name for name in [*self.b.entries, *self.b.values]):
+            return [Finding("no optimizer", f"B has no optimizer states, A has {_few(list(lost))}", is_note=True)]
         for slot, names in lost.items():
             text = f"B has lost {slot} of {len(names):,} of {total[slot]:,} parameters: {_few(names)}"
             findings.append(Finding("optimizer state lost", text, tuple(names)))
@@ -448,8 +449,8 @@ class _Comparison:
         if stale and apart and all(len(moved[file]) > len(still[file]) for file in apart):
             for file in stale:
                 text = (
-                    f"stale shard: all {len(still[file]):,} tensors of {file} are as they were in A, "
-                    f"while those of {_few(apart)} moved"
+                    f"all {len(still[file]):,} tensors of {file} are as they were in A, while those of {_few(apart)} "
+                    "moved: a stale shard, or nothing in it is trained"
                 )
                 findings.append(Finding("stale shard", text, tuple(still[file])))
         if len(apart) == 1 and len(files) > 1:
@@ -476,7 +477,7 @@ class _Comparison:
                 findings.append(Finding("transposed", text, (b.name,)))
         changed: dict[tuple[str, str], list[ComparedPair]] = defaultdict(list)
         for pair in self.pairs:
-            if pair.pair.a.dtype != pair.pair.b.dtype:
+            if not pair.pair.has_same_dtype:
                 changed[pair.pair.a.dtype.name, pair.pair.b.dtype.name].append(pair)
         for (old, new), pairs in changed.items():
             names = tuple(pair.pair.b.name for pair in pairs)
@@ -533,7 +534,7 @@ class _Comparison:
             names: dict[str, list[str]] = defaultdict(list)
             for pair, row in self.measured:
                 to = row.rounded_back if back else row.rounded
-                if to and pair.pair.a.dtype == pair.pair.b.dtype:
+                if to and pair.pair.has_same_dtype and not (_is_zero(row.a) or _is_zero(row.b)):
                     names[to].append(pair.pair.b.name)
             for to, rounded in names.items():
                 text = f"{which} holds {other}'s values rounded to {to} in {_tensors(rounded)}: {_few(rounded)}"

@@ -1,0 +1,169 @@
+"""Tensors of two checkpoints with other names find each other, and it is said by which rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., Any]
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Return numbers that no other seed and shape gives."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
+
+
+def compared(tensight: Run, folder: Path, a: Arrays, b: Arrays, *options: object) -> dict[str, Any]:
+    np.savez(folder / "a.npz", **a)
+    np.savez(folder / "b.npz", **b)
+    outcome = tensight("compare", "checkpoints", folder / "a.npz", folder / "b.npz", "--json", *options)
+    assert outcome.err == ""
+    return json.loads(outcome.out)
+
+
+def rules(result: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(pair["a"], pair["b"]): pair["rule"] for pair in result["pairs"]}
+
+
+PYTORCH = {
+    "embedding.weight": noise(11, 4),
+    "conv.weight": noise(4, 3, 3, 3),
+    "conv.bias": noise(4),
+    "bn.weight": noise(4, seed=1),
+    "bn.bias": noise(4, seed=2),
+    "bn.running_mean": noise(4, seed=3),
+    "bn.running_var": noise(4, seed=4),
+    "layers.0.norm.weight": noise(4, seed=5),
+    "layers.0.norm.bias": noise(4, seed=6),
+    "layers.1.norm.weight": noise(4, seed=7),
+    "layers.1.norm.bias": noise(4, seed=8),
+}
+WORDS = {"bn.weight": "bn.gamma", "bn.bias": "bn.beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+WORDS |= {"norm.weight": "norm.gamma", "norm.bias": "norm.beta", "embedding.weight": "embedding.embedding_table"}
+
+
+def in_mindspore(name: str) -> str:
+    for word, other in WORDS.items():
+        name = name.replace(word, other)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ("", "network."),
+        ("module.", ""),
+        ("", "model.encoder."),
+        ("_orig_mod.module.", "backbone.net."),
+    ],
+)
+def test_pytorch_and_mindspore_are_paired_by_their_words_whatever_stands_before(
+    tensight: Run, tmp_path: Path, here: str, there: str
+) -> None:
+    a = {here + name: values for name, values in PYTORCH.items()}
+    # in an order of its own, so that no order helps
+    b = {there + in_mindspore(name): PYTORCH[name] * 2 for name in sorted(PYTORCH, reverse=True)}
+    result = compared(tensight, tmp_path, a, b)
+    assert rules(result) == {(here + name, there + in_mindspore(name)): "naming scheme" for name in PYTORCH}
+    assert all(pair["relative_norm"] == pytest.approx(1) for pair in result["pairs"])
+
+
+@pytest.mark.parametrize(
+    ("fused", "parts"),
+    [
+        ("layer.self_attn.in_proj_weight", [f"layer.self_attn.{word}_proj.weight" for word in "qkv"]),
+        ("layer.attn.qkv.weight", [f"layer.attn.{word}.weight" for word in ("query", "key", "value")]),
+        ("layer.mlp.gate_up_proj.weight", ["layer.mlp.gate_proj.weight", "layer.mlp.up_proj.weight"]),
+    ],
+)
+def test_parts_of_a_fused_matrix_are_compared_each_with_its_rows(
+    tensight: Run, tmp_path: Path, fused: str, parts: list[str]
+) -> None:
+    whole = noise(4 * len(parts), 6)
+    split = {name: whole[4 * index : 4 * index + 4].copy() for index, name in enumerate(parts)}
+    for a, b in (({fused: whole}, split), (split, {fused: whole})):
+        result = compared(tensight, tmp_path, a, b)
+        assert (result["verdict"], set(rules(result).values()), len(result["pairs"])) == ("same", {"fused"}, len(parts))
+    split[parts[1]][2, 3] += 1
+    result = compared(tensight, tmp_path, {fused: whole}, split)
+    assert [pair["b"] for pair in result["pairs"] if not pair["same"]] == [parts[1]]
+
+
+def test_a_fused_matrix_that_lies_transposed_is_taken_apart_too(tensight: Run, tmp_path: Path) -> None:
+    whole = noise(12, 4)
+    split = {f"h.0.attn.{word}_proj.weight": whole[4 * index : 4 * index + 4] for index, word in enumerate("qkv")}
+    result = compared(tensight, tmp_path, {"h.0.attn.c_attn.weight": np.ascontiguousarray(whole.T)}, split)
+    assert (result["verdict"], set(rules(result).values())) == ("same", {"fused"})
+
+
+def test_names_with_nothing_in_common_are_paired_by_values_then_by_shape_and_order(
+    tensight: Run, tmp_path: Path
+) -> None:
+    a = {"one": noise(3, 4), "two": noise(3, 4, seed=1), "three": noise(5), "four": noise(5, seed=1)}
+    b = {"alpha": a["two"], "beth": a["one"], "gimel": a["three"] + 1, "dalet": a["four"] + 1}
+    assert rules(compared(tensight, tmp_path, a, b)) == {
+        ("one", "beth"): "same values",
+        ("two", "alpha"): "same values",
+        ("three", "gimel"): "shape and order",
+        ("four", "dalet"): "shape and order",
+    }
+
+
+def test_what_has_no_pair_is_listed_and_nothing_in_common_is_not_comparable(tensight: Run, tmp_path: Path) -> None:
+    result = compared(tensight, tmp_path, {"a": noise(3), "same": noise(2)}, {"b": noise(4), "same": noise(2)})
+    assert ([entry["name"] for entry in result["only_a"]], [entry["name"] for entry in result["only_b"]]) == (
+        ["a"],
+        ["b"],
+    )
+    result = compared(tensight, tmp_path, {"a": noise(3)}, {"b": noise(4)})
+    assert result["verdict"] == "not comparable"
+    assert tensight("compare", "checkpoints", tmp_path / "a.npz", tmp_path / "b.npz").code == 2
+
+
+def test_a_matrix_that_another_framework_keeps_transposed_is_compared_transposed(tensight: Run, tmp_path: Path) -> None:
+    result = compared(
+        tensight, tmp_path, {"fc.weight": noise(3, 5)}, {"fc.kernel": np.ascontiguousarray(noise(3, 5).T)}
+    )
+    (pair,) = result["pairs"]
+    assert (result["verdict"], pair["transposed"], pair["rule"]) == ("same", True, "naming scheme")
+
+
+def test_a_mapping_goes_before_all_rules_and_can_be_written_edited_and_read(tensight: Run, tmp_path: Path) -> None:
+    a = {'od"d': noise(3), "two": noise(3, seed=1)}
+    b = {"eins": noise(3), "zwei": noise(3, seed=1)}
+    file = tmp_path / "names.toml"
+    compared(tensight, tmp_path, a, b, "--write-mapping", file)
+    assert '"od\\"d" = "eins"  # same values' in file.read_text()
+    file.write_text(file.read_text().replace("eins", "0").replace("zwei", "eins").replace('"0"', '"zwei"'))
+    assert rules(compared(tensight, tmp_path, a, b, "--mapping", file)) == {
+        ('od"d', "zwei"): "mapping file",
+        ("two", "eins"): "mapping file",
+    }
+    for text, error in (
+        ("nonsense", "names.toml:1"),
+        ('"a" = "b"\n"a" = "c"', "names.toml:2"),
+        ('"x" = "eins"', "'x'"),
+    ):
+        file.write_text(text)
+        outcome = tensight("compare", "checkpoints", tmp_path / "a.npz", tmp_path / "b.npz", "--mapping", file)
+        assert (outcome.code, error in outcome.err) == (2, True), outcome.err
+
+
+def test_a_tolerance_counts_for_every_element_and_nan_in_both_is_equal(tensight: Run, tmp_path: Path) -> None:
+    values = noise(100)
+    values[7] = np.nan
+    near = values * np.float32(1.0005)
+    result = compared(tensight, tmp_path, {"w": values}, {"w": near})
+    assert (result["verdict"], result["pairs"][0]["both_nan"]) == ("different", 1)
+    assert compared(tensight, tmp_path, {"w": values}, {"w": near}, "--rtol", 1e-3)["verdict"] == "same"
+    near[50] *= 1.1
+    assert compared(tensight, tmp_path, {"w": values}, {"w": near}, "--rtol", 1e-3)["verdict"] == "different"
+    result = compared(tensight, tmp_path, {"w": values}, {"w": values})
+    assert (result["verdict"], [finding["kind"] for finding in result["findings"]]) == ("same", ["not finite"])
+    assert "NaN in both" in result["findings"][0]["text"]
