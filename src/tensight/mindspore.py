@@ -27,6 +27,10 @@ def debug(
     stop_on: StopOn | None = None,
     record: str | None = None,
     record_folder: str | None = None,
+    trace: str | None = None,
+    trace_steps: int | None = None,
+    against: str | None = None,
+    keep_going: bool | None = None,
     memory_budget_bytes: int | None = None,
     partial_memory: bool | None = None,
     job: str | None = None,
@@ -42,7 +46,7 @@ def debug(
         The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
         block calls; in PYNATIVE_MODE these, or everything if none are given.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, record, record_folder, memory_budget_bytes, partial_memory, job, quiet
+stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -78,6 +82,10 @@ stop_on, record, record_folder, memory_budget_bytes, partial_memory, job, quiet
         stop_on=stop_on,
         record=record,
         record_folder=record_folder,
+        trace=trace,
+        trace_steps=trace_steps,
+        against=against,
+        keep_going=keep_going,
         memory_budget_bytes=memory_budget_bytes,
         partial_memory=partial_memory,
         job=job,

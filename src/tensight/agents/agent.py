@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.agents.against import TraceComparison
 from tensight.agents.answering import Answers
 from tensight.agents.attachment import Attachment, Standing
 from tensight.agents.columns import StatisticsColumns
@@ -29,12 +30,14 @@ from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
 from tensight.agents.termination import is_of_handler
+from tensight.agents.tracing import Tracer
 from tensight.agents.watching import Watches
 from tensight.graph.steps import iteration_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tensight.agents.against import Divergence
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
@@ -74,6 +77,7 @@ class Agent:
     retention : Retention
     watches : Watches
     recorder : Recorder
+    tracer : Tracer
     scalars : Scalars
         Loss, learning rates and norm of the gradients, as an adapter tells them.
     step : int
@@ -115,8 +119,14 @@ class Agent:
             stops_for_every=settings.stop_on == "every",
         )
         self.recorder = Recorder(settings, framework, reader)
+        self.tracer = Tracer(settings, framework, script)
         self.scalars = Scalars(reader, self.columns)
-        self._needs = StepNeeds(settings, self.places, self.watches, self.recorder, walks=cursor)
+        self.comparison = TraceComparison(settings, framework)
+        self._needs = StepNeeds(
+            *(settings, self.places, self.watches, self.recorder, self.tracer, self.comparison),
+            is_attached=lambda: self._attachment.is_attached,
+            walks=cursor,
+        )
         self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._needs.wants_copies)
         self.step = 0
         self.capturing = True
@@ -141,7 +151,7 @@ class Agent:
         )
         attachment = self._attachment = Attachment(settings, introduction, telemetry)
         self._background = attachment.background
-        programs = self._programs = KnownPrograms(attachment, introduction, self.watches, self.recorder)
+        programs = self._programs = KnownPrograms(attachment, introduction, self.watches, (self.recorder, self.tracer))
         self._rows = RowSender(
             *(attachment, introduction, telemetry, self.columns, self.retention, reader, programs), has_run=has_run
         )
@@ -191,7 +201,10 @@ class Agent:
             self._programs.learn(program)
             self._record(program)
             self._attachment.begin(self._standing())
+            differs = self._compare(is_done=True)
             if self._attachment.is_attached:
+                if differs is not None:
+                    self._ask_to_stop()
                 self._stops.before_first_step()
             self._next_step()
         except Exception as error:
@@ -253,6 +266,7 @@ class Agent:
             return
         try:
             self._reader.settle(self.columns)
+            differs = self._compare(node.name) is not None
             hits = self.watches.check_node(self.columns, node, self.step, self.retention)
             if hits:
                 self._learn_running(node.name)
@@ -264,6 +278,9 @@ class Agent:
             if not (stops or stands) or self.framework.world_size > 1:
                 self._hits_within += hits
                 hits = []
+            if differs and self._attachment.is_attached:
+                self._ask_to_stop()
+                stops = self.framework.world_size == 1
             if stops or stands:
                 self._learn_running()
                 self._stops.at_node(node.name, hits)
@@ -355,6 +372,8 @@ class Agent:
             say(f"the debug server could not be told all of the training's end: {error!r}")
         finally:
             self.recorder.close()
+            self.tracer.close()
+            self.comparison.end()
             self.retention.clear()
 
     def close_at_exit(self) -> None:
@@ -382,8 +401,10 @@ class Agent:
         is_new = self._programs.learn(program)
         self.watches.runs(program)
         hits: list[AgentHit] = []
+        differs = False
         if captured:
             self._reader.settle(self.columns)
+            differs = self._compare(is_done=True) is not None
             hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
             hits += self._hits_within
             self._record(program)
@@ -394,7 +415,9 @@ class Agent:
             wants_stop = self._background.wants_stop and captured and self._needs.shows_all
             wants_stop = wants_stop or self._background.wants_exit
             stops = any(hit.is_new for hit in hits)
-            if stops or is_new or wants_stop or self._stops.is_due:
+            if differs:
+                self._ask_to_stop()
+            if stops or differs or is_new or wants_stop or self._stops.is_due:
                 self._stops.at_end(program, hits)
             else:
                 self._rows.offer()
@@ -406,6 +429,41 @@ class Agent:
         if self.recorder.is_on:
             iteration = self.columns.current_iteration
             self.recorder.record(iteration, program, self._seen, self.places, self.columns, self.retention)
+        if self.tracer.is_on:
+            self.tracer.record(self.columns.current_iteration, program, self._seen, self.places, self.columns)
+
+    def _compare(self, node: str = "", *, is_done: bool = False) -> Divergence | None:
+        """Compare what was seen with the trace; report the first difference, and end there if nobody can look at it.
+
+        Parameters
+        ----------
+        node : str
+            Full name of the operator that has run.
+        is_done : bool
+            The step is over.
+        """
+        if not self.comparison.is_on:
+            return None
+        found = self.comparison.advance(self._seen, self.places, self.columns, is_done=is_done)
+        if found is None:
+            return None
+        program = self._programs.latest
+        if node and self.running_program is not None:
+            program = self.running_program()
+        lines = found.lines(program)
+        for line in lines:
+            say(line)
+        if self._attachment.is_attached:
+            self._background.offer_notice("; ".join(line.strip() for line in lines))
+        elif not self.settings.keep_going:
+            self.close()
+            raise Terminated(1)
+        return found
+
+    def _ask_to_stop(self) -> None:
+        """Have the server stop the run where it stands next."""
+        if not self.settings.keep_going:
+            self._background.ask_to_stop()
 
     def _follow_the_server(self) -> None:
         """Look whether the server was lost, or is there again, while the training ran."""
@@ -424,8 +482,10 @@ class Agent:
         attached = self._attachment.is_attached
         looks_at_all = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
-        self.capturing = looks_at_all or watches or self.recorder.is_on
-        self.stops_at_nodes = attached and self._stops.order.at_nodes and self._cursor is None
+        compares = self.comparison.is_on
+        self.capturing = looks_at_all or watches or self.recorder.is_on or self.tracer.is_on or compares
+        at_nodes = (attached and self._stops.order.at_nodes) or compares
+        self.stops_at_nodes = at_nodes and self._cursor is None
         self.scalars.begin(is_reported=attached and self._introduction.is_ours, is_shown=looks_at_all)
         self._lasting.look()
         self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)

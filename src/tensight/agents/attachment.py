@@ -92,7 +92,7 @@ class Attachment:
     def begin(self, standing: Standing) -> None:
         """Look for the server; without one the training begins, unless the settings have it wait."""
         self._standing = standing
-        if not self.connection.is_usable:
+        if not self.connection.is_usable or not self._settings.connects:
             return
         settings = self._settings
         why = self._find(self._patience_s(_WAIT_S if settings.break_at_start else 0.0))

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tensight.agents.notices import say, say_once
-from tensight.wire import NOTICE, OVER, encoded
+from tensight.wire import NOTICE, OVER, STOP, encoded
 from tensight.wire.debugger_pb2 import Heartbeat
 from tensight.wire.telemetry_pb2 import PollRequest
 
@@ -134,6 +134,11 @@ class Background(threading.Thread):
         """Have the server know that something which it was told is so no longer."""
         self._notices.append(OVER + encoded(text))
         self._wake.set()
+
+    def ask_to_stop(self) -> None:
+        """Have the server stop the run, because of what the notices before say."""
+        self._notices.append(STOP)
+        self._send_notices()
 
     def _send_notices(self) -> None:
         # The training may do so at its end, and this thread still be at it.

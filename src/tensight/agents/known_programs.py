@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from tensight.agents.notices import say_once
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensight.agents.attachment import Attachment
     from tensight.agents.introduction import Introduction
     from tensight.agents.program import Program
     from tensight.agents.recording import Recorder
+    from tensight.agents.tracing import Tracer
     from tensight.agents.watching import Watches
 
 MOST_PROGRAMS = 256
@@ -25,7 +28,8 @@ class KnownPrograms:
     attachment : Attachment
     introduction : Introduction
     watches : Watches
-    recorder : Recorder
+    writers : sequence of Recorder or Tracer
+        Who writes steps.
 
     Attributes
     ----------
@@ -34,12 +38,16 @@ class KnownPrograms:
     """
 
     def __init__(
-        self, attachment: Attachment, introduction: Introduction, watches: Watches, recorder: Recorder
+        self,
+        attachment: Attachment,
+        introduction: Introduction,
+        watches: Watches,
+        writers: Sequence[Recorder | Tracer],
     ) -> None:
         self._attachment = attachment
         self._introduction = introduction
         self._watches = watches
-        self._recorder = recorder
+        self._writers = writers
         self._programs: dict[int, Program] = {}
         self._graph_of: dict[str, str] = {}
         self._nodes_of: dict[int, frozenset[str]] = {}
@@ -71,7 +79,8 @@ class KnownPrograms:
         self._graph_of.update(dict.fromkeys(self._nodes_of[program.number], program.name))
         self._watches.learn(program)
         if known is not None:
-            self._recorder.learn(program)
+            for writer in self._writers:
+                writer.learn(program)
         if not self._attachment.is_attached:
             return False
         problem = self._introduction.send_graphs(self._attachment.connection, [program])

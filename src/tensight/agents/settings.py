@@ -52,6 +52,16 @@ class AgentSettings:
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
         Where; empty for a new folder in the current one.
+    trace : str
+        Folder in which every step is traced: statistics and content hashes, no values; empty for no trace. A training
+        that is traced looks for no debug server.
+    trace_steps : int or None
+        How many steps are traced; None means all.
+    against : str
+        A trace with which the run is compared while it goes on; empty for none. At the first difference the training
+        stops, if it is attached, and else ends with exit code 1.
+    keep_going : bool
+        Whether a training that is compared goes on after the first difference, which is only reported.
     memory_budget_bytes : int or None
         For values of this and the previous step; None means a tenth of the memory that is free at the start.
     partial_memory : bool
@@ -82,6 +92,10 @@ class AgentSettings:
     stop_on: StopOn = "new"
     record: str = ""
     record_folder: str = ""
+    trace: str = ""
+    trace_steps: int | None = None
+    against: str = ""
+    keep_going: bool = False
     memory_budget_bytes: int | None = None
     partial_memory: bool = False
     job: str = ""
@@ -102,8 +116,15 @@ class AgentSettings:
                 raise InputError(f"{name} is {str(value)[:80]!r}; choose one of {', '.join(choices)}")
         if self.record not in ("", "full"):
             _ = self.ring_steps
+        if self.trace_steps is not None and self.trace_steps < 1:
+            raise InputError(f"the number of traced steps is {self.trace_steps}; give 1 or more")
         if self.memory_budget_bytes is not None and self.memory_budget_bytes < 0:
             raise InputError(f"the memory budget is {self.memory_budget_bytes} bytes; give 0 or more")
+
+    @property
+    def connects(self) -> bool:
+        """Whether the debug server is looked for."""
+        return not self.trace
 
     @property
     def ring_steps(self) -> int:
@@ -173,6 +194,10 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "stop_on": ("TENSIGHT_STOP_ON",),
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
+    "trace": ("TENSIGHT_TRACE",),
+    "trace_steps": ("TENSIGHT_TRACE_STEPS",),
+    "against": ("TENSIGHT_AGAINST",),
+    "keep_going": ("TENSIGHT_KEEP_GOING",),
     "memory_budget_bytes": ("TENSIGHT_MEMORY_BUDGET",),
     "partial_memory": ("TENSIGHT_PARTIAL_MEMORY", "MS_DEBUGGER_PARTIAL_MEM"),
     "job": ("TENSIGHT_JOB",),
@@ -193,9 +218,9 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 
 
 def _value(field: str, name: str, text: str) -> object:
-    if field in ("break_at_start", "recommended", "partial_memory", "quiet"):
+    if field in ("break_at_start", "recommended", "partial_memory", "quiet", "keep_going"):
         return text.strip().lower() in _YES
-    if field in ("port", "memory_budget_bytes"):
+    if field in ("port", "memory_budget_bytes", "trace_steps"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise InputError(f"{name} is {text[:80]!r}; give a whole number")
         return int(text)

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 from tensight.agents.places import Need
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensight.agents.against import TraceComparison
     from tensight.agents.lasting import LastingPlaces
     from tensight.agents.places import PlaceTable
     from tensight.agents.recording import Recorder
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.tracing import Tracer
     from tensight.agents.watching import Watches
 
 _CHANGE = int(Need.CHANGE)
 _SHOWN = Need.ROW | Need.VALUE
+_TRACED = Need.ROW | Need.HASH
 _ALL = _SHOWN | Need.HASH
 
 
@@ -27,6 +32,10 @@ class StepNeeds:
     places : PlaceTable
     watches : Watches
     recorder : Recorder
+    tracer : Tracer
+    comparison : TraceComparison
+    is_attached : callable
+        Whether there is a debug server.
     walks : bool
         Whether a step is complete before anybody looks at it.
 
@@ -41,12 +50,24 @@ class StepNeeds:
     """
 
     def __init__(
-        self, settings: AgentSettings, places: PlaceTable, watches: Watches, recorder: Recorder, *, walks: bool
+        self,
+        settings: AgentSettings,
+        places: PlaceTable,
+        watches: Watches,
+        recorder: Recorder,
+        tracer: Tracer,
+        comparison: TraceComparison,
+        *,
+        is_attached: Callable[[], bool],
+        walks: bool,
     ) -> None:
         self._settings = settings
         self._places = places
         self._watches = watches
         self._recorder = recorder
+        self._tracer = tracer
+        self._comparison = comparison
+        self._is_attached = is_attached
         self._walks = walks
         self._base = Need.NOTHING
         self._spares_states = False
@@ -89,6 +110,11 @@ class StepNeeds:
         elif not partial and watches and self._walks:
             # The values of a step that is complete before anybody looks lie there anyway.
             base = Need.VALUE
+        if self._tracer.is_on or self._comparison.is_on:
+            base |= _TRACED
+        if self._comparison.is_on and self._is_attached() and not partial:
+            # A person will look at the step in which something differs.
+            base |= Need.VALUE
         spares = base == _SHOWN
         is_other = self.require(base) or self.may_watch_anew or spares != self._spares_states
         if looks_at_all != self.looks_at_all or self.may_watch_anew:

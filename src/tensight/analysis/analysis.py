@@ -17,7 +17,6 @@ from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
     KNOWN,
     NO_PREVIOUS,
-    RECORDED,
     STATISTICS,
     UNKNOWN,
     UNREADABLE,
@@ -226,9 +225,10 @@ class Analysis:
                 columns[name] = changes[name]
         if needs.overflow:
             columns["overflowed"] = self.overflowed()[rows]
-        recorded = table.rows["state"][rows] == RECORDED
+        recorded = (rows >= table.with_values) & (table.rows["state"][rows] != UNREADABLE)
         if recorded.any():
             columns["recorded"] = recorded
+            columns["exact"] = recorded & (table.rows["state"][rows] == KNOWN)
             for name in BOUNDED:
                 low, high = table.bounds(name)
                 columns["low", name], columns["high", name] = low[rows], high[rows]
@@ -264,7 +264,7 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
         if needs.statistics or needs.ranges or needs.changes or needs.ranks:
             wanted.update(unread.tolist())
         for key in needs.ranges:
-            readable = ~np.isin(table.rows["state"][chosen], (UNREADABLE, RECORDED))
+            readable = (table.rows["state"][chosen] != UNREADABLE) & (chosen < table.with_values)
             missing = chosen[readable & (_range_counts(table, key)[chosen] < 0)]
             for row in missing.tolist():
                 ranges.setdefault(row, set()).add(key)
@@ -317,7 +317,8 @@ def _rows_to_compare(
     _take_equal_hashes(table, changes, chosen)
     state, complete = changes["state"][chosen], changes["complete"][chosen]
     enough = complete if rtol is None else complete | (changes["required_rtol"][chosen] > rtol)
-    open_rows: NDArray[np.int64] = chosen[(state == UNKNOWN) | ((state == KNOWN) & ~enough)]
+    is_open = (state == UNKNOWN) | ((state == KNOWN) & ~enough)
+    open_rows: NDArray[np.int64] = chosen[is_open & (chosen < table.with_values)]
     return open_rows
 
 
@@ -327,6 +328,8 @@ def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen
     rows, before = table.rows[open_rows], table.rows[table.previous[open_rows]]
     finite = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"] == 0
     same = (rows["state"] == KNOWN) & (before["state"] == KNOWN) & finite & (rows["count"] > 0)
+    # In a trace of a device there may be no hash.
+    same &= rows["content_hash"] != 0
     same &= (rows["content_hash"] == before["content_hash"]) & (rows["size_bytes"] == before["size_bytes"])
     equal = open_rows[same]
     changes["state"][equal], changes["complete"][equal] = KNOWN, True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS, UNREADABLE
+from tensight.analysis.statistics_table import KNOWN, STATISTICS, UNREADABLE
 from tensight.graph.layers import nodes_of
 from tensight.graph.spreading import NonFinite, Spreading
 from tensight.tensors import unit_size
@@ -74,7 +74,8 @@ def rows_to_count(
 ) -> NDArray[np.int64]:
     """Return the rows whose units must be counted, because their statistics do not tell."""
     states = table.rows["state"][chosen]
-    open_rows = np.isnan(table.unit_percentages(rule)[chosen]) & ~np.isin(states, (UNREADABLE, RECORDED))
+    open_rows = np.isnan(table.unit_percentages(rule)[chosen]) & (states != UNREADABLE)
+    open_rows &= chosen < table.with_values
     known = np.flatnonzero(open_rows & (states == KNOWN))
     if known.size:
         columns: Columns = {name: table.rows[name][chosen[known]] for name in STATISTICS}

@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensight.dumps import TracedRow
+from tensight.dumps.trace_files import TRACE_ROW
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +83,9 @@ class RecordedStatistics:
     low, high : structured arrays `BOUNDS`, shape (n,)
         The smallest and the largest value that each statistic can have.
     hashes : uint64 array, shape (n,)
-        Equal where everything that was recorded is equal.
+        Equal where everything that was recorded is equal; of exact records the hash of the content.
+    exact_records : bool array, shape (n,)
+        Which were written by a scan of the values, as rows of traces are: all their statistics are known.
     dtypes : list of str
         Names as NumPy's, e.g. "float16".
     errors : list of str
@@ -90,6 +95,7 @@ class RecordedStatistics:
     low: NDArray[np.void]
     high: NDArray[np.void]
     hashes: NDArray[np.uint64]
+    exact_records: NDArray[np.bool_]
     dtypes: list[str]
     errors: list[str]
 
@@ -104,14 +110,37 @@ class RecordedStatistics:
         return np.where(known, low, NOT_RECORDED).astype(np.int64)
 
 
-def recorded_statistics(records: Sequence[StatisticRow]) -> RecordedStatistics:
-    """Bound the statistics of tensors by what the device recorded of them.
+def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> RecordedStatistics:
+    """Bound the statistics of tensors by what was recorded of them.
 
     Parameters
     ----------
-    records : sequence of StatisticRow
+    records : sequence of StatisticRow or TracedRow
         One for each tensor.
     """
+    exact = np.fromiter((isinstance(record, TracedRow) for record in records), np.bool_, len(records))
+    if not exact.any():
+        return _bounded([record for record in records if not isinstance(record, TracedRow)])
+    by_device = _bounded([record for record in records if not isinstance(record, TracedRow)])
+    traced = [record for record in records if isinstance(record, TracedRow)]
+    rows = np.array([record.row for record in traced], TRACE_ROW)
+    n = len(records)
+    low, high, hashes = np.zeros(n, BOUNDS), np.zeros(n, BOUNDS), np.zeros(n, np.uint64)
+    low[~exact], high[~exact], hashes[~exact] = by_device.low, by_device.high, by_device.hashes
+    known = np.zeros(len(rows), BOUNDS)
+    for name in ("count", *COUNTS, *MEASURES):
+        known[name] = rows[name]
+    known["non_finite_count"] = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"]
+    low[exact] = high[exact] = known
+    hashes[exact] = rows["content_hash"]
+    texts = iter(zip(by_device.dtypes, by_device.errors, strict=True))
+    dtypes_errors = [(record.data_type, "") if isinstance(record, TracedRow) else next(texts) for record in records]
+    dtypes, errors = [dtype for dtype, _ in dtypes_errors], [error for _, error in dtypes_errors]
+    return RecordedStatistics(low, high, hashes, exact, dtypes, errors)
+
+
+def _bounded(records: Sequence[StatisticRow]) -> RecordedStatistics:
+    """Bound the statistics of tensors by what the device recorded of them."""
     dtypes = [record.data_type.lower().removeprefix("knumbertype") for record in records]
     with np.errstate(all="ignore"):
         found = _Bounding(records, dtypes)
@@ -120,7 +149,7 @@ def recorded_statistics(records: Sequence[StatisticRow]) -> RecordedStatistics:
     for row in np.flatnonzero([bool(error) for error in errors]).tolist():
         low[row] = high[row] = np.zeros(1, BOUNDS)[0]
     hashes = np.fromiter(map(_hash, records), np.uint64, len(records))
-    return RecordedStatistics(low, high, hashes, dtypes, errors)
+    return RecordedStatistics(low, high, hashes, np.zeros(len(records), np.bool_), dtypes, errors)
 
 
 def _hash(record: StatisticRow) -> int:

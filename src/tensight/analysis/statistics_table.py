@@ -23,7 +23,7 @@ from tensight.analysis.recorded_statistics import (
     RecordedStatistics,
     recorded_statistics,
 )
-from tensight.dumps import OpenTensor, TensorFile, open_tensor
+from tensight.dumps import OpenTensor, TensorFile, TracedRow, open_tensor
 from tensight.errors import TensightError
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ STATISTICS = tuple(name for name in ROW.names or () if name != "state")
 """The fields of a row that are statistics."""
 
 UNKNOWN, KNOWN, UNREADABLE, RECORDED = range(4)
-"""Values of the row's `state`; `RECORDED`: what a device recorded is all that can be known."""
+"""Values of the row's `state`; `RECORDED`: what a device recorded is all that can be known.
+
+A row of a trace is `KNOWN`, and yet has no values that could be read (`StatisticsTable.with_values`)."""
 
 CHANGE = np.dtype(
     [
@@ -156,7 +158,9 @@ class StatisticsTable:
         files = [*dumped, *only_recorded] if only_recorded else dumped
         index = {file_key(file): row for row, file in enumerate(files)}
         previous = np.full(len(files), NO_PREVIOUS, np.int64)
-        for row, file in enumerate(dumped):
+        for row, file in enumerate(files):
+            if file.recorded is not None and not isinstance(file.recorded, TracedRow):
+                continue
             before = dump.previous(file)
             if before is not None:
                 previous[row] = index.get(file_key(before), NO_PREVIOUS)
@@ -186,7 +190,8 @@ class StatisticsTable:
                 self.describe(number, dtype, record.shape)
                 self.rows["size_bytes"][number] = max(record.data_size, 0)
             self.errors[number] = f"{file.address or file.op_name}: {error}" if error else ""
-            self.rows["state"][number] = UNREADABLE if error else RECORDED
+            is_exact = found.exact_records[number - start]
+            self.rows["state"][number] = UNREADABLE if error else KNOWN if is_exact else RECORDED
 
     def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the smallest and the largest value that a statistic of each tensor can have, shape (n,).
@@ -401,7 +406,12 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 def file_key(file: TensorFile) -> FileKey:
     """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there."""
     if file.recorded is not None:
-        return (f"{_utf8(file.path)}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}", file.io, file.slot)
+        # A trace holds all steps in one file.
+        return (
+            f"{_utf8(file.path)}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}\0{file.iteration}",
+            file.io,
+            file.slot,
+        )
     return (_utf8(file.path), file.io, file.slot)
 
 

@@ -29,6 +29,7 @@ from tensight.cli import (
     stats,
     status,
     stop,
+    trace,
 )
 
 
@@ -68,6 +69,7 @@ SCRIPT_LAST = {"allow_interspersed_args": False}
 for command, context in (
     (demo.demo, {}),
     (run.run, SCRIPT_LAST),
+    (trace.trace, SCRIPT_LAST),
     (selftest.selftest, SCRIPT_LAST),
     (start.start, {}),
     (stop.stop, {}),

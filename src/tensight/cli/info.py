@@ -16,6 +16,7 @@ SUMMARY_FORMAT = 6
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
 
 
+
 def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> None:
     """Show what a dump holds: framework, graphs, ranks, steps, files."""
     from tensight.cache import cache_for
@@ -52,7 +53,10 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     recorded = sum(rank["recorded"] for rank in ranks)
     if recorded:
         source = "dump.json" if summary["tool"] == "msprobe" else "statistic.csv"
-        out.print(f"  {count(recorded, 'tensor')} with recorded statistics only ({source}), without values")
+        what = f"with recorded statistics only ({source})"
+        if summary["traces"]:
+            what = "in all steps, with statistics and content hashes"
+        out.print(f"  {count(recorded, 'tensor')} {what}, without values")
     unwritten = sum(rank["unwritten"] for rank in ranks)
     if unwritten:
         out.print(f"  {unwritten_text(unwritten)}")
@@ -83,6 +87,8 @@ def _kind(summary: dict[str, Any]) -> str:
     sides = _sides(summary["input_output"])
     if summary["tool"]:
         return f"dump of {summary['tool']}"
+    if summary["traces"]:
+        return f"trace of {'operators' if summary['traces'] == 'ops' else 'calls of modules'}"
     if summary["by_agent"]:
         return f"recording of {sides}"
     kind = "synchronous" if summary["synchronous"] else "asynchronous"

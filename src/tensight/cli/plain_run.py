@@ -19,6 +19,7 @@ FLAGS = {
     "--recommended": "recommended",
     "--partial-memory": "partial_memory",
     "--quiet": "quiet",
+    "--keep-going": "keep_going",
 }
 VALUES: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
     "--host": ("host", str, ()),
@@ -28,6 +29,7 @@ VALUES: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
     "--stop-on": ("stop_on", str, ("new", "every")),
     "--record": ("record", str, ()),
     "--record-folder": ("record_folder", os.path.abspath, ()),
+    "--against": ("against", os.path.abspath, ()),
     "--on-disconnect": ("on_disconnect", str, ("continue", "wait")),
     "--memory-budget": ("memory_budget_bytes", size_bytes, ()),
     "--job": ("job", str, ()),

@@ -70,6 +70,12 @@ def run(
     record_folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to. (default: a new folder in the current one)")
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="TRACE", help="Compare with a trace, and stop at the first difference.")
+    ] = None,
+    keep_going: Annotated[
+        bool | None, typer.Option("--keep-going", help="With --against: report the first difference, and train on.")
+    ] = None,
     on_disconnect: Annotated[
         OnDisconnect | None, typer.Option(help="While no server answers: train on (default), or wait.")
     ] = None,
@@ -98,6 +104,8 @@ def run(
         "recommended": recommended,
         "record": record,
         "record_folder": record_folder and os.path.abspath(record_folder),
+        "against": against and os.path.abspath(against),
+        "keep_going": keep_going,
         "on_disconnect": on_disconnect and on_disconnect.value,
         "memory_budget_bytes": None if memory_budget is None else size_bytes(memory_budget),
         "partial_memory": partial_memory,

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from tensight.dumps import StatisticRow, TensorFile
+    from tensight.dumps import StatisticRow, TensorFile, TracedRow
     from tensight.tensors import TensorStatistics
 
 MOST_PRINTED = 1000
-BAR_WIDTH = 40
-BINS = 16
+BAR_WIDTH = 40BINS = 16
 Rank = Annotated[int | None, typer.Option("--rank", help="Rank. Default: the first that has the tensor.")]
 
 
@@ -74,9 +73,11 @@ def show(
     print_problems(opened.problems)
 
 
-def _show_recorded(file: TensorFile, recorded: StatisticRow, *, json: bool) -> None:
-    """Show what a device recorded of a tensor in place of its values."""
+def _show_recorded(file: TensorFile, recorded: StatisticRow | TracedRow, *, json: bool) -> None:
+    """Show what was recorded of a tensor in place of its values."""
     from rich.markup import escape
+
+    from tensight.dumps import TracedRow
 
     about = {"dtype": recorded.data_type, "shape": list(recorded.shape), "size_bytes": recorded.data_size}
     if json:
@@ -88,8 +89,10 @@ def _show_recorded(file: TensorFile, recorded: StatisticRow, *, json: bool) -> N
     out.print(f"[bold]{escape(str(file.address or file.op_name))}[/]")
     kind = f"{recorded.data_type}, shape {list(recorded.shape)}, {size(recorded.data_size)}"
     out.print(f"  {escape(f'{file.op_type}, {kind}')}")
-    what = f"Only statistics were recorded, in {escape(file.name)}; there are no values to show."
-    out.print(f"  [yellow]{what}[/]")
+    what = f"Only statistics were recorded, in {escape(file.name)}"
+    if isinstance(recorded, TracedRow):
+        what = "A trace has statistics and a hash of the content"
+    out.print(f"  [yellow]{what}; there are no values to show.[/]")
     for name, value in recorded.values.items():
         shown = value if isinstance(value, str) else number(value, 6)
         out.print(f"  {escape(f'{name:20s} {shown}')}")

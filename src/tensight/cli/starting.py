@@ -43,9 +43,30 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     command = list(command)
     # All its processes have it, and no other run.
     chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{socket.gethostname()}"}
+    if chosen.get("against"):
+        chosen["capture"] = _traced_capture(chosen["against"], chosen.get("capture"))
     # What cannot be used is refused here, in words, and not by a line in the training's output.
     AgentSettings.from_environment(**chosen)
     _become(command_line(command, module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
+
+
+def _traced_capture(path: str, chosen: str | None) -> str:
+    """Return what a training must capture that is compared with a trace: what that has captured.
+
+    Raises
+    ------
+    InputError
+        It is no trace, or something else was chosen.
+    """
+    from tensight.dumps import open_dump
+    from tensight.errors import InputError
+
+    captured = open_dump(path).metadata.traces
+    if not captured:
+        raise InputError(f"{path}: is no trace; `tensight trace train.py` makes one")
+    if chosen not in (None, captured):
+        raise InputError(f"{path}: was traced with --capture {captured}; leave --capture out")
+    return captured
 
 
 def _is_one_of_several() -> bool:

@@ -9,6 +9,7 @@ from tensight.dumps.overflow import OverflowRecord
 from tensight.dumps.reading import OpenTensor, open_tensor, read_segments, read_tensor, tensor_header
 from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
+from tensight.dumps.trace_files import TracedRow
 
 __all__ = [
     "CONSTANTS",
@@ -21,6 +22,7 @@ __all__ = [
     "StatisticRow",
     "TensorFile",
     "TensorHeader",
+    "TracedRow",
     "open_dump",
     "open_tensor",
     "read_segments",

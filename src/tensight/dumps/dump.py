@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.finding import find_tensor
 from tensight.dumps.layout import DumpLayout, find_dump
-from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata
+from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata, read_setup
 from tensight.dumps.msprobe.rank import MsprobeRank
 from tensight.dumps.rank_index import RankIndex, identity_of
+from tensight.dumps.trace_rank import TraceRank
 from tensight.errors import InputError, Problem
 from tensight.graph import TensorAddress
 
@@ -77,7 +78,7 @@ class Dump:
         self._found = list(layout.problems)
         self._with_unwritten = with_unwritten
         self._msprobe = layout.msprobe
-        self._ranks: dict[int, RankIndex | MsprobeRank] = {}
+        self._ranks: dict[int, RankIndex | MsprobeRank | TraceRank] = {}
         self.path = layout.storage.root
         self.ranks = tuple(self._folders)
 
@@ -87,8 +88,8 @@ class Dump:
     @cached_property
     def metadata(self) -> DumpMetadata:
         """How the dump was made; taken from the first rank."""
-        first = self._rank(self.ranks[0]) if self._msprobe else None
-        if isinstance(first, MsprobeRank):
+        first = self._rank(self.ranks[0])
+        if isinstance(first, (MsprobeRank, TraceRank)):
             return first.metadata
         return read_metadata(self._storage, self._folders[self.ranks[0]].path, self._found)
 
@@ -96,6 +97,18 @@ class Dump:
     def problems(self) -> list[Problem]:
         """What could not be used so far; more may come as more of the dump is read."""
         return [*self._found, *(problem for rank in self._ranks.values() for problem in rank.all_problems())]
+
+    @cached_property
+    def setup(self) -> dict[str, Any] | None:
+        """The set-up of the training, as its agent described it; None if that was not recorded.
+
+        Taken from the first rank: versions, environment, seeds, optimizers and first batches, as JSON.
+        """
+        folder = self._folders[self.ranks[0]]
+        rank = self._rank(folder.rank) if folder.is_trace else None
+        if isinstance(rank, TraceRank):
+            return rank.setup
+        return read_setup(self._storage, folder.path, self._found)
 
     def devices(self) -> tuple[Device, ...]:
         """Return where each rank ran, from ``hccl.json`` of the first rank."""
@@ -105,6 +118,9 @@ class Dump:
     def _devices(self) -> tuple[Device, ...]:
         if self._msprobe:
             return tuple(Device(rank, device_id=rank) for rank in self.ranks)
+        traces = [self._rank(rank) for rank in self.ranks if self._folders[rank].is_trace]
+        if traces:
+            return tuple(trace.device for trace in traces if isinstance(trace, TraceRank))
         return tuple(read_devices(self._storage, self._folders[self.ranks[0]].path, self.ranks, self._found))
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
@@ -323,13 +339,14 @@ class Dump:
             "input_output": meta.input_output,
             "saved_data": meta.saved_data,
             "tool": meta.tool,
+            "traces": meta.traces,
             "ranks": [self._rank(rank).summary() for rank in self.ranks],
             "problems": [
                 {"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in self.problems
             ],
         }
 
-    def _rank(self, rank: int) -> RankIndex | MsprobeRank:
+    def _rank(self, rank: int) -> RankIndex | MsprobeRank | TraceRank:
         index = self._ranks.get(rank)
         if index is None:
             folder = self._folders.get(rank)
@@ -338,9 +355,11 @@ class Dump:
             index = self._ranks[rank] = self._opened(folder)
         return index
 
-    def _opened(self, folder: RankFolder) -> RankIndex | MsprobeRank:
+    def _opened(self, folder: RankFolder) -> RankIndex | MsprobeRank | TraceRank:
         if folder.rank in self._msprobe:
             return MsprobeRank(self._storage, folder.rank, self._msprobe[folder.rank])
+        if folder.is_trace:
+            return TraceRank(self._storage, folder)
         return RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
 
 

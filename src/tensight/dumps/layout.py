@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,12 +13,12 @@ from tensight.dumps.storage import MissingFileError, Storage, open_storage
 from tensight.errors import DumpError, Problem
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from tensight.dumps.msprobe.folders import StepFolder
 
 _RANK = re.compile(r"rank_(\d{1,9})", re.ASCII)
+_TRACE = re.compile(r"rank_(\d{1,9})\.trace", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _OLD_DEVICE = re.compile(r".+_graph_\d+", re.ASCII)
 _ACL = re.compile(r"acl_dump(_\d+)?\.json", re.ASCII)
@@ -42,10 +43,13 @@ class RankFolder:
     rank : int
     path : str
         Relative to the storage's root; empty if the person named the rank's folder itself.
+    is_trace : bool
+        Whether it is no folder but a trace, a file of its own.
     """
 
     rank: int
     path: str
+    is_trace: bool = False
 
     def child(self, *names: str) -> str:
         """Return the path of something in it."""
@@ -90,6 +94,9 @@ def find_dump(path: str | os.PathLike[str]) -> DumpLayout:
     DumpError
         If there is no dump, more than one, or one of a layout that cannot be read.
     """
+    own = _as_trace(os.fspath(path))
+    if own is not None:
+        return own
     storage = open_storage(path)
     ranks, problems = _ranks_in(storage, "")
     if ranks:
@@ -211,7 +218,7 @@ def _ranks_in(storage: Storage, folder: str) -> tuple[tuple[RankFolder, ...], tu
     problems = [
         Problem(name, "leads out of the dump; it is not followed", "put the folder itself there, or name its target")
         for name in listing.refused
-        if _RANK.fullmatch(name)
+        if _RANK.fullmatch(name) or _TRACE.fullmatch(name)
     ]
     for name in sorted(listing.folders, key=lambda name: (len(name), name)):
         match = _RANK.fullmatch(name)
@@ -224,6 +231,15 @@ def _ranks_in(storage: Storage, folder: str) -> tuple[tuple[RankFolder, ...], tu
             problems.append(Problem(path, "holds nothing of a dump; it is not read"))
         else:
             ranks[int(match[1])] = RankFolder(int(match[1]), path)
+    for file in listing.files:
+        match = _TRACE.fullmatch(file.name)
+        if match is None:
+            continue
+        path = f"{folder}/{file.name}".lstrip("/")
+        if int(match[1]) in ranks:
+            problems.append(Problem(path, f"is numbered like {ranks[int(match[1])].path}; it is not read"))
+        else:
+            ranks[int(match[1])] = RankFolder(int(match[1]), path, is_trace=True)
     return tuple(ranks[rank] for rank in sorted(ranks)), tuple(problems)
 
 
@@ -239,6 +255,22 @@ def _is_rank(storage: Storage, path: str) -> bool:
         for name in folders
         for inner in _quiet_folders(storage, f"{path}/{name}" if path else name)
     )
+
+
+def _as_trace(path: str) -> DumpLayout | None:
+    """Return the layout if the file of a trace was named itself."""
+    folder, _, name = path.rpartition("/")
+    match = _TRACE.fullmatch(name)
+    if match is None:
+        return None
+    try:
+        storage = open_storage(folder or ("/" if path.startswith("/") else "."))
+        files = storage.list_folder("").files
+    except DumpError:
+        return None
+    if not any(file.name == name for file in files):
+        return None
+    return DumpLayout(storage, (RankFolder(int(match[1]), name, is_trace=True),))
 
 
 def _as_rank(storage: Storage) -> DumpLayout | None:
@@ -282,9 +314,14 @@ def _dumps_below(storage: Storage) -> list[str]:
 
 
 def _is_dump(storage: Storage, folder: str) -> bool:
-    names = _quiet_folders(storage, folder)
-    if any(map(_RANK.fullmatch, names)) and _ranks_in(storage, folder)[0]:
+    try:
+        listing = storage.list_folder(folder)
+    except DumpError:
+        return False
+    has_trace = any(_TRACE.fullmatch(file.name) for file in listing.files)
+    if (has_trace or any(map(_RANK.fullmatch, listing.folders))) and _ranks_in(storage, folder)[0]:
         return True
+    names = listing.folders
     return looks_like_msprobe(names) and find_msprobe(open_storage(storage.full_path(folder))) is not None
 
 

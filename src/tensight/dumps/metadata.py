@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 FOLDER = ".dump_metadata"
 
+SETUP = "setup.json"
+"""The set-up of the training, in recordings of Tensight."""
+
 FRAMEWORKS: Mapping[str, str] = MappingProxyType({"torch": "PyTorch", "mindspore": "MindSpore"})
 """What people call a framework, by the name under which agents and recordings know it."""
 
@@ -52,6 +55,8 @@ class DumpMetadata:
         The whole dump configuration as written; empty if missing.
     tool : str
         The tool that wrote it, if it was neither MindSpore nor Tensight: ``msprobe``; else empty.
+    traces : str
+        Of a trace, which has statistics and no values, what was captured: ``modules`` or ``ops``; else empty.
     """
 
     framework: str = "mindspore"
@@ -65,6 +70,7 @@ class DumpMetadata:
     saved_data: str = "tensor"
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     tool: str = ""
+    traces: str = ""
 
     @property
     def parameters_as_read(self) -> bool:
@@ -146,6 +152,18 @@ def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -
         saved_data=_text(common, "saved_data") or "tensor",
         config=MappingProxyType(config),
     )
+
+
+def read_setup(storage: Storage, rank_folder: str, problems: list[Problem]) -> dict[str, Any] | None:
+    """Read the set-up of the training that an agent wrote beside its recording; None if there is none."""
+    path = f"{rank_folder}/{FOLDER}/{SETUP}".lstrip("/")
+    try:
+        return _parse_object(storage.read_bytes(path, _MAX_JSON_BYTES))
+    except MissingFileError:
+        return None
+    except (DumpError, ValueError) as error:
+        problems.append(Problem(path, f"cannot be used: {error}", "nothing is known of the set-up"))
+        return None
 
 
 def read_devices(storage: Storage, rank_folder: str, ranks: tuple[int, ...], problems: list[Problem]) -> list[Device]:

@@ -13,6 +13,7 @@ import numpy as np
 from tensight.dumps.names import parse_raw_name
 from tensight.dumps.npy_files import TensorHeader, read_header
 from tensight.dumps.storage import LocalFile, OpenFile, open_file, printable
+from tensight.dumps.trace_files import TracedRow
 from tensight.errors import DumpError, InputError, TensorFileError
 
 if TYPE_CHECKING:
@@ -162,6 +163,11 @@ def _require_some(elements: int) -> None:
 
 
 def _require_values(tensor: TensorFile) -> None:
+    if isinstance(tensor.recorded, TracedRow):
+        raise TensorFileError(
+            f"{tensor.path}: is a trace, which has statistics and content hashes and no values; record the training"
+            ' with record="full" to have them.'
+        )
     if tensor.recorded is not None:
         name = tensor.address or f"{tensor.op_type}.{tensor.op_name}, {tensor.io} {tensor.slot}"
         raise TensorFileError(

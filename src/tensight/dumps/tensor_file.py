@@ -9,6 +9,7 @@ from tensight.graph import TensorAddress, step_of
 
 if TYPE_CHECKING:
     from tensight.dumps.statistic_csv import StatisticRow
+    from tensight.dumps.trace_files import TracedRow
 
 #: ``iteration`` of the tensors in ``constants/``, which belong to no iteration.
 CONSTANTS = -1
@@ -49,9 +50,9 @@ class TensorFile:
         When the file last changed, nanoseconds since 1970; 0 if unknown.
     older : tuple of TensorFile
         Earlier dumps of the same tensor in the same iteration (loops, repeated sub-graphs), newest first.
-    recorded : StatisticRow or None
-        What the device recorded in ``statistic.csv`` in place of the values; `path` is then that file. None where
-        there is a file with values.
+    recorded : StatisticRow or TracedRow or None
+        What the device recorded in ``statistic.csv``, or an agent in a trace, in place of the values; `path` is then
+        that file. None where there is a file with values.
     """
 
     rank: int
@@ -72,7 +73,7 @@ class TensorFile:
     size_bytes: int
     mtime_ns: int
     older: tuple[TensorFile, ...] = ()
-    recorded: StatisticRow | None = field(default=None, compare=False)
+    recorded: StatisticRow | TracedRow | None = field(default=None, compare=False)
 
     @property
     def address(self) -> TensorAddress | None:

@@ -41,7 +41,8 @@ unit) and the percentage of units under a `UnitRule` (NaN where nobody counted),
 purpose), ``handed_on`` (zeros were, if it is zero), ``("reference", name)`` (the norm that a norm is compared with) and
 ``differs`` (from another rank).
 
-Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them, and ``("low", name)`` and
+Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them (and ``exact`` for those of
+which all were, and only the values are missing), and ``("low", name)`` and
 ``("high", name)`` are the smallest and the largest value that each field (and ``non_finite_count``) can have there.
 """
 

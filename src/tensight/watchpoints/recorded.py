@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RECORDED = "recorded"
 """The column that tells which rows have bounds; without it none has."""
 
+EXACT = "exact"
+"""The column that tells which of these rows have all statistics, of scanned values that nobody has kept."""
+
 LOW, HIGH = "low", "high"
 """First parts of the keys of the columns of bounds, as in ``("low", "max")``."""
 
@@ -82,6 +85,8 @@ def _statistic(name: str) -> _Rule:
 def _generic(quantity: Quantity, columns: Columns, _: Arguments, computed: Bounds) -> Bounds:
     """Keep the formula's value where all statistics that it needs are recorded; else nothing is known."""
     known: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
+    if quantity.source is Source.REFERENCE and EXACT in columns:
+        known = known | columns[EXACT].astype(np.bool_)
     for name in quantity.columns:
         if (LOW, name) in columns:
             low, high = _both(columns, name)
@@ -93,10 +98,13 @@ def _as_computed(_quantity: Quantity, _columns: Columns, _arguments: Arguments, 
     return computed
 
 
-def _change(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
-    """How far a tensor moved does not follow from its statistics."""
+def _change(_quantity: Quantity, columns: Columns, _arguments: Arguments, computed: Bounds) -> Bounds:
+    """How far a tensor moved does not follow from its statistics, unless its content is the same."""
     nothing = np.zeros(len(at_least(columns, "count")))
-    return nothing, nothing + np.inf
+    if EXACT not in columns:
+        return nothing, nothing + np.inf
+    known = columns[EXACT].astype(np.bool_) & columns["changes_comparable"].astype(np.bool_)
+    return np.where(known, computed[0], 0.0), np.where(known, computed[1], np.inf)
 
 
 def _inf_count(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:

@@ -46,6 +46,7 @@ from tensight.wire.protocol import (
     OVER,
     PROCESS_KEY_METADATA,
     PROTOCOL,
+    STOP,
     TOKEN_METADATA,
 )
 from tensight.wire.statistics import (
@@ -93,6 +94,7 @@ __all__ = [
     "OVER",
     "PROCESS_KEY_METADATA",
     "PROTOCOL",
+    "STOP",
     "TOKEN_METADATA",
     "AssembledView",
     "BlockReader",

@@ -26,6 +26,9 @@ NOTICE = b"notice: "
 OVER = b"over: "
 """Before the same text, when it is no longer so."""
 
+STOP = b"stop"
+"""A heartbeat with which Tensight's agent has the run stopped where it is next."""
+
 MOST_TEXT = 4_096
 """Characters of a text for people."""
 

@@ -151,6 +151,8 @@ class Attachments:
             process.beat(message.period)
             if message.message.startswith(wire.NOTICE):
                 process.note(wire.text(message.message.removeprefix(wire.NOTICE), wire.MOST_TEXT))
+            elif message.message == wire.STOP:
+                process.session.conductor.stop()
             elif message.message.startswith(wire.OVER):
                 process.note_over(wire.text(message.message.removeprefix(wire.OVER), wire.MOST_TEXT))
         else:

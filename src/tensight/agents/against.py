@@ -1,0 +1,335 @@
+"""Comparing a run with a trace while it goes on: which tensor is the first whose content is another one.
+
+Each rank is compared with the trace of its rank, in the order of execution. Until something differs everything that was
+traced is the same, so an operator with another output than in the trace has had the same inputs, as far as these are
+traced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tensight.agents.notices import report, say
+from tensight.agents.tracing import traced_rows
+from tensight.errors import InputError, TensightError
+from tensight.graph.steps import step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.places import Place, PlaceTable
+    from tensight.agents.program import Program, TracedNode
+    from tensight.agents.reader import Framework
+    from tensight.agents.settings import AgentSettings
+    from tensight.dumps.trace_files import Trace, TracedStep
+
+Kind = Literal["weight", "input", "operator", "update", "program"]
+"""What is another one: a weight before the first step, a batch, an operator's output, what a step has left in a weight
+or state, or which operators run."""
+
+_PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The statistics of a tensor, as a line shows them.
+
+    Attributes
+    ----------
+    dtype : str
+    shape : tuple of int
+    values : mapping of str to float
+        ``min``, ``max``, ``mean``, ``l2_norm``.
+    content_hash : int
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    values: dict[str, float]
+    content_hash: int
+
+    def __str__(self) -> str:
+        lengths = ", ".join(map(str, self.shape))
+        numbers = " ".join(f"{name} {value:.9g}" for name, value in self.values.items())
+        return f"{self.dtype}[{lengths}] {numbers} hash {self.content_hash:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first difference between a run and a trace.
+
+    Attributes
+    ----------
+    kind : str
+        See `Kind`.
+    iteration : int
+        -1 for what was there before the first step.
+    node, type : str
+        Full name of the node, and what it is.
+    slot : int
+    here, there : Row or None
+        The statistics in this run and in the trace; None where it did not run.
+    """
+
+    kind: Kind
+    iteration: int
+    node: str
+    type: str
+    slot: int = 0
+    here: Row | None = None
+    there: Row | None = None
+
+    def lines(self, program: Program | None) -> list[str]:
+        """Return what a person is told.
+
+        Parameters
+        ----------
+        program : Program or None
+            What runs, which knows the lines of code.
+        """
+        node = next((one for one in program.nodes if one.name == self.node), None) if program is not None else None
+        found = [f"{self._what()}{_where(node)}"]
+        if self.kind == "operator":
+            found[0] += f"; {_inputs(node)}"
+        if self.here is not None:
+            found.append(f"    here:  {self.here}")
+        if self.there is not None:
+            found.append(f"    trace: {self.there}")
+        return found
+
+    def _what(self) -> str:
+        step = step_of(self.iteration)
+        if self.kind == "weight":
+            return f"the run differs from the trace before the first step: the initial value of {self.node} is another one"
+        if self.kind == "input":
+            return f"the run differs from the trace in step {step}: the data {self.node}:{self.slot} is another one"
+        if self.kind == "update":
+            return f"the run differs from the trace in step {step}: its update has left another value in {self.node}"
+        if self.kind == "program":
+            where = "in this run" if self.there is None else "in the trace"
+            return f"the run differs from the trace in step {step}: {self.node} ({self.type}) ran only {where}"
+        return f"the run differs from the trace in step {step}: output {self.slot} of {self.node} ({self.type})"
+
+
+def _where(node: TracedNode | None) -> str:
+    if node is None or not node.stack:
+        return ""
+    frame = node.stack[0]
+    lines = str(frame.line) if frame.end_line is None else f"{frame.line}-{frame.end_line}"
+    return f", {frame.file}:{lines}"
+
+
+def _inputs(node: TracedNode | None) -> str:
+    unseen = 0 if node is None else sum(source is None for source in node.inputs)
+    if node is None or unseen:
+        return "those of its inputs that are traced are the same"
+    return "all of its inputs are the same"
+
+
+class TraceComparison:
+    """Compares the tensors of a run with a trace as they are seen, if the settings ask for it.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+        ``against`` and ``capture``.
+    framework : Framework
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether there is still something to compare: then every place is wanted with its content hash.
+    """
+
+    def __init__(self, settings: AgentSettings, framework: Framework) -> None:
+        self.is_on = False
+        self._trace: Trace | None = None
+        self._path = ""
+        self._compared = self._steps = 0
+        self._known: dict[tuple[str, str, int], int] = {}
+        self._numbers: list[int] = []
+        self._step: _ExpectedStep | None = None
+        self._position = 0
+        if settings.against:
+            try:
+                self._open(settings, framework)
+            except (OSError, TensightError) as error:
+                say(f"nothing is compared: {error}")
+
+    def advance(
+        self, seen: Sequence[int], places: PlaceTable, columns: StatisticsColumns, *, is_done: bool = False
+    ) -> Divergence | None:
+        """Compare what was seen since the last call; return the first difference, after which nothing is compared.
+
+        Parameters
+        ----------
+        seen : sequence of int
+            Places of the step, in the order in which they were seen.
+        places : PlaceTable
+        columns : StatisticsColumns
+        is_done : bool
+            The step is over.
+        """
+        step = self._expected(columns.current_iteration)
+        if step is None:
+            return None
+        # A place that is looked at again has the row that it had.
+        new = [place for place in dict.fromkeys(seen[self._position :]) if place not in step.compared]
+        self._position = len(seen)
+        found = self._compare(step, new, places, columns)
+        if found is None and is_done:
+            found = self._compare(step, step.postponed, places, columns, is_done=True) or step.missing(places)
+            self._steps += step.iteration >= 0
+        if found is not None:
+            self.is_on = False
+        return found
+
+    def end(self) -> None:
+        """Report how far the run was compared, unless it differed."""
+        if self.is_on and self._trace is not None:
+            self.is_on = False
+            more = len([one for one in self._trace.steps if one >= 0]) - self._steps
+            rest = f"; the trace has {more} more steps" if more > 0 else ""
+            say(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
+
+    # --- the trace ---
+
+    def _open(self, settings: AgentSettings, framework: Framework) -> None:
+        from tensight.dumps.layout import find_dump
+        from tensight.dumps.trace_files import read_trace
+
+        layout = find_dump(settings.against)
+        file = next((one for one in layout.ranks if one.rank == framework.rank and one.is_trace), None)
+        if file is None:
+            raise InputError(f"{settings.against}: there is no trace of rank {framework.rank}")
+        self._path = layout.storage.full_path(file.path)
+        with layout.storage.open(file.path) as opened:
+            trace = read_trace(opened, self._path)
+        if trace.header.capture != settings.capture:
+            how = f"--capture {trace.header.capture}, TENSIGHT_CAPTURE={trace.header.capture}"
+            raise InputError(f"{self._path}: was traced with another capture than this run has; run it with {how}")
+        if not trace.steps:
+            raise InputError(f"{self._path}: holds no step")
+        self._trace = trace
+        self._known = {(one.node, one.io, one.slot): number for number, one in enumerate(trace.tensors)}
+        self.is_on = True
+        report(f"the training is compared with {self._path}")
+
+    def _expected(self, iteration: int) -> _ExpectedStep | None:
+        """Return what the trace has of an iteration; None if it has nothing."""
+        if self._trace is None or not self.is_on:
+            return None
+        if self._step is None or self._step.iteration != iteration:
+            self._position = 0
+            step = self._trace.steps.get(iteration)
+            if step is None:
+                if iteration > max(self._trace.steps):
+                    self.end()
+                return None
+            self._step = _ExpectedStep(self._trace, step, self._rows_of(step))
+        return self._step
+
+    def _rows_of(self, step: TracedStep) -> NDArray[np.void]:
+        from tensight.dumps.storage import open_file
+        from tensight.dumps.trace_files import read_rows
+
+        assert self._trace is not None  # noqa: S101 - for the types
+        with open_file(self._path) as opened:
+            return read_rows(opened, self._trace, step)
+
+    # --- comparing ---
+
+    def _compare(
+        self,
+        step: _ExpectedStep,
+        numbers: Sequence[int],
+        places: PlaceTable,
+        columns: StatisticsColumns,
+        *,
+        is_done: bool = False,
+    ) -> Divergence | None:
+        if not numbers:
+            return None
+        taken = columns.take(np.array(numbers, np.int64))
+        written = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
+        if not written.all():
+            taken = columns.take(taken.places[written])
+        rows, shapes = traced_rows(taken)
+        dtypes = taken.dtypes
+        for index, number in enumerate(taken.places.tolist()):
+            step.compared.add(number)
+            place = places[number]
+            tensor = self._known.get((place.node.name, place.io, place.slot), -1)
+            if not step.has_node(place.node.name):
+                return _difference(place, step.iteration, "program", _row(rows[index], dtypes[index], shapes[index]))
+            expected = step.row_of.get(tensor)
+            if expected is None:
+                continue
+            if not is_done and step.rows["repeats"][expected]:
+                # It was written to again in the same step, and the trace has what it was last.
+                step.postponed.append(number)
+                continue
+            self._compared += 1
+            there, (dtype, shape) = step.rows[expected], step.kind(expected)
+            here = rows[index]
+            same = here["content_hash"] == there["content_hash"] and here["count"] == there["count"]
+            if not same or dtypes[index] != dtype or shapes[index] != shape:
+                kind = _kind(place, step.iteration)
+                mine = _row(here, dtypes[index], shapes[index])
+                return _difference(place, step.iteration, kind, mine, _row(there, dtype, shape))
+        return None
+
+
+class _ExpectedStep:
+    """What a trace has of one iteration."""
+
+    def __init__(self, trace: Trace, step: TracedStep, rows: NDArray[np.void]) -> None:
+        self.iteration = step.iteration
+        self.rows = rows
+        self.row_of = {tensor: row for row, tensor in enumerate(rows["tensor"].tolist())}
+        self.compared: set[int] = set()
+        self.postponed: list[int] = []
+        self._trace = trace
+        self._nodes = {trace.tensors[tensor].node for tensor in self.row_of}
+
+    def has_node(self, name: str) -> bool:
+        """Whether a node has a row."""
+        return name in self._nodes
+
+    def kind(self, row: int) -> tuple[str, tuple[int, ...]]:
+        """Return element type and shape of a row."""
+        found = self.rows[row]
+        return self._trace.header.dtypes[found["dtype"]], self._trace.shapes[found["shape"]]
+
+    def missing(self, places: PlaceTable) -> Divergence | None:
+        """Return the first operator of the trace that was not seen, in a step that is over."""
+        seen = {places[number].node.name for number in self.compared}
+        for row, tensor in enumerate(self.rows["tensor"].tolist()):
+            traced = self._trace.tensors[tensor]
+            if traced.node not in seen and traced.type != "Parameter":
+                there = _row(self.rows[row], *self.kind(row))
+                return Divergence("program", self.iteration, traced.node, traced.type, traced.slot, None, there)
+        return None
+
+
+def _kind(place: Place, iteration: int) -> Kind:
+    if place.node.role == "input":
+        return "input"
+    if place.node.role in _PERSISTENT:
+        return "weight" if iteration < 0 else "update"
+    return "operator"
+
+
+def _difference(place: Place, iteration: int, kind: Kind, here: Row, there: Row | None = None) -> Divergence:
+    return Divergence(kind, iteration, place.node.name, place.node.type, place.slot, here, there)
+
+
+def _row(row: np.void, dtype: str, shape: tuple[int, ...]) -> Row:
+    values = {name: float(row[name]) for name in ("min", "max", "mean", "l2_norm")}
+    return Row(dtype, shape, values, int(row["content_hash"]))

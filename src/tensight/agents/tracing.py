@@ -1,0 +1,199 @@
+"""Tracing a run: the statistics and content hashes of every step, in a file of each rank's own.
+
+No server is needed, no connection is made, and ranks do not wait for each other. A step is written when it ends, by one
+call of the system; the file is never longer than what has been done. When the disk refuses, tracing ends with a line
+for the person; the training goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.agents.graph_messages import execution_order, graph_message, graph_number
+from tensight.agents.notices import report, say
+from tensight.errors import InputError, TensightError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from tensight.agents.columns import StatisticsColumns
+    from tensight.agents.places import PlaceTable
+    from tensight.agents.program import Program
+    from tensight.agents.reader import Framework
+    from tensight.agents.settings import AgentSettings
+    from tensight.dumps.trace_files import TraceWriter
+
+
+class Tracer:
+    """Writes a trace, if the settings ask for it. Nothing here raises into the training.
+
+    Parameters
+    ----------
+    settings : AgentSettings
+        ``trace``, ``trace_steps`` and ``capture``.
+    framework : Framework
+    script : str
+        Command line of the training.
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether steps are traced: then every place is wanted with its statistics and its content hash.
+    folder : Path or None
+        The trace; None if there never was one.
+    """
+
+    def __init__(self, settings: AgentSettings, framework: Framework, script: str = "") -> None:
+        self.is_on = False
+        self.folder: Path | None = None
+        self._steps_left = settings.trace_steps
+        self._process_id = os.getpid()
+        self._writer: TraceWriter | None = None
+        self._programs: dict[int, Program] = {}
+        self._last = -2
+        if settings.trace:
+            try:
+                self._open(settings, framework, script)
+            except (OSError, TensightError) as error:
+                self._end(error)
+
+    def describe(self, setup: Mapping[str, Any]) -> None:
+        """Write the set-up of the training."""
+        if self.is_on and self._writer is not None and os.getpid() == self._process_id:
+            try:
+                self._writer.write_setup(setup)
+            except Exception as error:
+                self._end(error)
+
+    def learn(self, program: Program) -> None:
+        """Take a program whose steps are traced, or more of one that is known."""
+        if self._writer is None or not self.is_on or os.getpid() != self._process_id:
+            return
+        number = graph_number(program)
+        if self._programs.get(number) is program:
+            return
+        try:
+            self._writer.write_graph(number, graph_message(program), execution_order(program))
+            self._programs[number] = program
+        except Exception as error:
+            self._end(error)
+
+    def record(
+        self,
+        iteration: int,
+        program: Program,
+        order: Iterable[int],
+        places: PlaceTable,
+        columns: StatisticsColumns,
+    ) -> None:
+        """Write a step that has ended.
+
+        Parameters
+        ----------
+        iteration : int
+            -1 for the values before the first step.
+        program : Program
+            What ran.
+        order : iterable of int
+            Places that were seen, in the order of execution.
+        places : PlaceTable
+        columns : StatisticsColumns
+        """
+        # A process that was forked has the tracer too; the trace belongs to its parent.
+        if self._writer is None or not self.is_on or os.getpid() != self._process_id or iteration <= self._last:
+            return
+        self.learn(program)
+        try:
+            self._write(self._writer, iteration, graph_number(program), order, places, columns)
+            self._last = iteration
+        except Exception as error:
+            self._end(error)
+        if self._steps_left is not None and iteration + 1 >= self._steps_left:
+            self.close()
+
+    def close(self) -> None:
+        """Write no more."""
+        self.is_on = False
+        if self._writer is not None and os.getpid() == self._process_id:
+            self._writer.close()
+
+    def _write(
+        self,
+        writer: TraceWriter,
+        iteration: int,
+        graph: int,
+        order: Iterable[int],
+        places: PlaceTable,
+        columns: StatisticsColumns,
+    ) -> None:
+        from tensight.dumps.trace_files import TracedTensor
+
+        new = (places[number] for number in range(writer.tensors, len(places)))
+        writer.add_tensors([TracedTensor(one.node.name, one.node.type, one.io, one.slot) for one in new])
+        observed = np.array(list(order), np.int64)
+        seen = np.fromiter(dict.fromkeys(observed.tolist()), np.int64)
+        taken = columns.take(seen[seen < len(places)])
+        is_of_step = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
+        rows, shapes = traced_rows(columns.take(taken.places[is_of_step]))
+        if len(observed) > len(seen):
+            # The row of a place that was seen several times is the last.
+            rows["repeats"] = np.bincount(observed)[rows["tensor"]] > 1
+        writer.write_step(iteration, graph, rows, shapes)
+
+    def _open(self, settings: AgentSettings, framework: Framework, script: str) -> None:
+        # Only who traces needs all that.
+        from tensight.dumps.trace_files import TRACE_SUFFIX, TraceHeader, TraceWriter
+
+        folder = Path(settings.trace).expanduser().absolute()
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        header = TraceHeader(
+            framework.name,
+            framework.version,
+            framework.backend.upper(),
+            framework.device,
+            framework.rank,
+            framework.world_size,
+            settings.capture,
+            script,
+        )
+        try:
+            self._writer = TraceWriter(folder / f"rank_{framework.rank}{TRACE_SUFFIX}", header)
+        except FileExistsError:
+            raise InputError(f"{folder}: holds a trace of rank {framework.rank} already; name another folder") from None
+        self.folder = folder
+        self.is_on = True
+        report(f"the training is traced in {folder}")
+
+    def _end(self, error: Exception) -> None:
+        """Trace no more, and say so."""
+        self.close()
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
+        if self.folder is None:
+            say(f"nothing is traced: {reason}")
+        else:
+            say(f"tracing ends, the training goes on: {self.folder}: {reason}")
+
+
+def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:
+    """Return rows of statistics as a trace holds them, and their shapes.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of places that were all written.
+    """
+    from tensight.dumps.trace_files import COUNTS, MEASURES, TRACE_ROW
+
+    traced: NDArray[np.void] = np.zeros(len(rows), TRACE_ROW)
+    traced["tensor"], traced["dtype"] = rows.places, rows.codes
+    for names, values in ((COUNTS, rows.counts), (MEASURES, rows.numbers)):
+        for column, name in enumerate(names):
+            traced[name] = values[:, column]
+    traced["content_hash"] = rows.hashes
+    return traced, rows.shapes

@@ -1,0 +1,521 @@
+"""Traces: the statistics and content hashes of every step of a training, one append-only file for each rank.
+
+A file is a mark of eight bytes and then records: a head of twelve bytes (kind, size of the body, CRC-32 of both and of
+the body), and the body. One record is written by one call of the system, so a process that is killed leaves whole
+records behind it, and at most one that is not; a reader takes all that come before that.
+
+=======  ================================================================================================
+kind     body
+=======  ================================================================================================
+``HEAD``  JSON: framework, rank, what was captured, the element types by number; the first record
+``SETU``  JSON: the set-up of the training; the last one counts
+``GRPH``  number of the graph, size of the message, serialized GraphProto, JSON list of operators as they ran; the
+          last one of a number counts
+``DICT``  JSON: tensors (name, type, io, slot) and shapes, numbered on from those before
+``STEP``  iteration, number of the graph, number of rows, rows (`TRACE_ROW`) in the order of execution
+=======  ================================================================================================
+
+Everything is little-endian. Files may come from anywhere: sizes are bounded, and numbers are checked before use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from tensight.errors import DumpError, Problem
+from tensight.tensors.elements import ELEMENT_NAMES, element_named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tensight.dumps.storage import OpenFile
+
+TRACE_SUFFIX = ".trace"
+
+COUNTS = ("count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
+MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+
+TRACE_ROW = np.dtype(
+    [
+        ("tensor", "<u4"),
+        ("shape", "<u4"),
+        ("dtype", "<u4"),
+        ("repeats", "<u4"),
+        *((name, "<i8") for name in COUNTS),
+        *((name, "<f8") for name in MEASURES),
+        ("content_hash", "<u8"),
+    ]
+)
+"""One tensor of a step: numbers of its name, shape and element type, whether it was seen several times in the step (the
+row is then of the last), and the fields of `TensorStatistics`."""
+
+MARK = b"TSTRACE1"
+_HEAD = struct.Struct("<4sII")
+_STEP = struct.Struct("<qII")
+_GRAPH = struct.Struct("<II")
+
+MOST_BODY_BYTES = 2**30
+MOST_JSON_BYTES = 64 * 2**20
+MOST_TENSORS = 2**20
+MOST_SHAPES = 2**20
+MOST_STEPS = 10_000_000
+MOST_GRAPHS = 10_000
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 2**53
+_LARGEST_SLOT = 2**20
+_LARGEST_RANK = 10**9
+
+
+class TracedTensor(NamedTuple):
+    """What a row is of.
+
+    Attributes
+    ----------
+    node : str
+        Full name of the node.
+    type : str
+        Of the node.
+    io : {"input", "output"}
+    slot : int
+    """
+
+    node: str
+    type: str
+    io: Literal["input", "output"]
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHeader:
+    """What a trace says about itself.
+
+    Attributes
+    ----------
+    framework, framework_version, device_target : str
+        As in `DumpMetadata`.
+    device : int
+        Number of the device.
+    rank, world_size : int
+    capture : str
+        ``modules`` or ``ops``.
+    script : str
+        Command line of the training.
+    dtypes : tuple of str
+        NumPy's names of the element types, by the numbers in the rows.
+    """
+
+    framework: str
+    framework_version: str = ""
+    device_target: str = ""
+    device: int = 0
+    rank: int = 0
+    world_size: int = 1
+    capture: str = "modules"
+    script: str = ""
+    dtypes: tuple[str, ...] = ELEMENT_NAMES
+
+
+class TraceWriter:
+    """Writes the trace of one rank; each method raises OSError if the disk refuses.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is not there yet.
+    header : TraceHeader
+    """
+
+    def __init__(self, path: Path, header: TraceHeader) -> None:
+        self.path = path
+        self._tensors = 0
+        self._shapes: dict[tuple[int, ...], int] = {}
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._write(MARK)
+        self._add(b"HEAD", _json(asdict(header)))
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors have a number."""
+        return self._tensors
+
+    def write_setup(self, setup: Mapping[str, Any]) -> None:
+        """Write the set-up of the training: anything that is JSON."""
+        self._add(b"SETU", _json(dict(setup)))
+
+    def write_graph(self, number: int, message: bytes, order: Sequence[str]) -> None:
+        """Write a graph, or one that has grown in its place.
+
+        Parameters
+        ----------
+        number : int
+            By which steps name it.
+        message : bytes
+            Serialized GraphProto.
+        order : sequence of str
+            Full names of its operators as they ran.
+        """
+        self._add(b"GRPH", _GRAPH.pack(number, len(message)), message, _json(list(order)))
+
+    def add_tensors(self, tensors: Sequence[TracedTensor]) -> None:
+        """Give tensors their numbers, on from those before."""
+        if tensors:
+            self._tensors += len(tensors)
+            self._add(b"DICT", _json({"tensors": [list(one) for one in tensors], "shapes": []}))
+
+    def write_step(self, iteration: int, graph: int, rows: NDArray[np.void], shapes: Sequence[tuple[int, ...]]) -> None:
+        """Write a step.
+
+        Parameters
+        ----------
+        iteration : int
+            -1 for the values before the first step.
+        graph : int
+            Number of the graph that ran.
+        rows : structured array `TRACE_ROW`, shape (n,)
+            In the order of execution; the column ``shape`` is filled in here.
+        shapes : sequence of tuple of int
+            Of each row.
+        """
+        known = self._shapes
+        new: list[tuple[int, ...]] = []
+        numbers = []
+        for shape in shapes:
+            number = known.get(shape)
+            if number is None:
+                number = known[shape] = len(known)
+                new.append(shape)
+            numbers.append(number)
+        if new:
+            self._add(b"DICT", _json({"tensors": [], "shapes": [list(shape) for shape in new]}))
+        rows["shape"] = numbers
+        self._add(b"STEP", _STEP.pack(iteration, graph, len(rows)), rows.tobytes())
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _add(self, kind: bytes, *parts: bytes) -> None:
+        size = sum(map(len, parts))
+        checksum = zlib.crc32(struct.pack("<4sI", kind, size))
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        self._write(b"".join((_HEAD.pack(kind, size, checksum), *parts)))
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+
+class TracedStep(NamedTuple):
+    """Where a step stands in the file.
+
+    Attributes
+    ----------
+    iteration : int
+    graph : int
+        Number of the graph that ran.
+    offset : int
+        Of the rows, bytes.
+    row_count : int
+        Number of rows.
+    """
+
+    iteration: int
+    graph: int
+    offset: int
+    row_count: int
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a trace file holds; rows are read when they are asked for (`read_rows`).
+
+    Attributes
+    ----------
+    header : TraceHeader
+    setup : dict or None
+        None if it has none.
+    graphs : dict of int to (bytes, tuple of str)
+        Serialized GraphProto and the order of execution, by number.
+    tensors : list of TracedTensor
+    shapes : list of tuple of int
+    steps : dict of int to TracedStep
+        By iteration, in increasing order.
+    problems : list of Problem
+    """
+
+    header: TraceHeader
+    setup: dict[str, Any] | None = None
+    graphs: dict[int, tuple[bytes, tuple[str, ...]]] = field(default_factory=dict)
+    tensors: list[TracedTensor] = field(default_factory=list)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    steps: dict[int, TracedStep] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_trace(file: OpenFile, where: str) -> Trace:
+    """Read everything of a trace but its rows, whose checksums are looked at.
+
+    A file that ends within a record, or is damaged, is read up to there.
+
+    Parameters
+    ----------
+    file : OpenFile
+    where : str
+        For messages.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    DumpError
+        It is no trace, or of another version.
+    """
+    if file.read(0, len(MARK)) != MARK:
+        raise DumpError(f"{where}: is no trace that this version of Tensight reads.")
+    reader = _Reader(where)
+    offset = len(MARK)
+    while offset < file.size_bytes:
+        try:
+            kind, body = _record(file, offset)
+            reader.take(kind, body, offset + _HEAD.size)
+        except _CutError as error:
+            reader.problem(f"{error}; the {len(reader.steps)} steps before are whole", "nothing after that is read")
+            break
+        except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
+            reader.problem(f"the record at byte {offset:,} cannot be used: {error}", "nothing after that is read")
+            break
+        offset += _HEAD.size + len(body)
+    return reader.result()
+
+
+def read_rows(file: OpenFile, trace: Trace, step: TracedStep) -> NDArray[np.void]:
+    """Return the rows of a step, structured array `TRACE_ROW`, read-only.
+
+    Raises
+    ------
+    DumpError
+        The file has changed since it was read.
+    """
+    data = file.read(step.offset, step.row_count * TRACE_ROW.itemsize)
+    rows: NDArray[np.void] = np.frombuffer(data, TRACE_ROW)
+    if len(rows) != step.row_count or _wrong(rows, trace):
+        raise DumpError(f"{file.path}: has changed while it was read.")
+    return rows
+
+
+class _CutError(Exception):
+    """A record is not whole."""
+
+
+def _record(file: OpenFile, offset: int) -> tuple[bytes, bytes]:
+    head = file.read(offset, _HEAD.size)
+    if len(head) < _HEAD.size:
+        raise _CutError("the file ends within a record, as after a kill")
+    kind, size, checksum = _HEAD.unpack(head)
+    if size > MOST_BODY_BYTES:
+        raise _CutError(f"it is damaged at byte {offset:,}")
+    if offset + _HEAD.size + size > file.size_bytes:
+        raise _CutError("the file ends within a record, as after a kill")
+    body = file.read(offset + _HEAD.size, size)
+    if len(body) < size or zlib.crc32(body, zlib.crc32(head[:8])) != checksum:
+        raise _CutError(f"it is damaged at byte {offset:,}")
+    return kind, body
+
+
+class _Reader:
+    """Takes records in."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._trace: Trace | None = None
+        self._problems: list[Problem] = []
+        self.steps: dict[int, TracedStep] = {}
+
+    def problem(self, what: str, advice: str = "") -> None:
+        """Note what is wrong."""
+        self._problems.append(Problem(self._where, what, advice))
+
+    def result(self) -> Trace:
+        """Return what was read."""
+        if self._trace is None:
+            why = f": {self._problems[0].what}" if self._problems else ""
+            raise DumpError(f"{self._where}: a trace that holds nothing{why}.")
+        self._trace.steps = dict(sorted(self.steps.items()))
+        self._trace.problems = self._problems
+        return self._trace
+
+    def take(self, kind: bytes, body: bytes, offset: int) -> None:
+        """Take a record in; kinds that are not known are passed over."""
+        if self._trace is None:
+            if kind != b"HEAD":
+                raise ValueError("the first record is no header")
+            self._trace = Trace(_header(_parsed(body)))
+        elif kind == b"SETU":
+            self._trace.setup = _mapping(_parsed(body))
+        elif kind == b"GRPH":
+            self._take_graph(self._trace, body)
+        elif kind == b"DICT":
+            self._take_names(self._trace, _mapping(_parsed(body)))
+        elif kind == b"STEP":
+            self._take_step(self._trace, body, offset)
+
+    @staticmethod
+    def _take_graph(trace: Trace, body: bytes) -> None:
+        number, size = _GRAPH.unpack_from(body)
+        if size > len(body) - _GRAPH.size:
+            raise ValueError("its graph is longer than the record")
+        if number not in trace.graphs and len(trace.graphs) >= MOST_GRAPHS:
+            raise ValueError(f"it is the graph after {MOST_GRAPHS:,}")
+        order = _parsed(body[_GRAPH.size + size :])
+        if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
+            raise ValueError("its order of execution is no list of names")
+        trace.graphs[number] = body[_GRAPH.size : _GRAPH.size + size], tuple(order)
+
+    @staticmethod
+    def _take_names(trace: Trace, names: dict[str, Any]) -> None:
+        tensors, shapes = names.get("tensors", []), names.get("shapes", [])
+        if len(trace.tensors) + len(tensors) > MOST_TENSORS or len(trace.shapes) + len(shapes) > MOST_SHAPES:
+            raise ValueError(f"there are more than {MOST_TENSORS:,} tensors or {MOST_SHAPES:,} shapes")
+        trace.tensors += [_tensor(*one) for one in tensors]
+        trace.shapes += map(_shape, shapes)
+
+    def _take_step(self, trace: Trace, body: bytes, offset: int) -> None:
+        iteration, graph, count = _STEP.unpack_from(body)
+        if len(body) != _STEP.size + count * TRACE_ROW.itemsize:
+            raise ValueError("the number of its rows is not their number")
+        if not -1 <= iteration < MOST_STEPS or len(self.steps) >= MOST_STEPS:
+            raise ValueError(f"it is iteration {iteration:,}")
+        if iteration in self.steps:
+            self.problem(f"has iteration {iteration} twice", "the first is used")
+            return
+        wrong = _wrong(np.frombuffer(body, TRACE_ROW, count, _STEP.size), trace)
+        if wrong:
+            self.problem(f"iteration {iteration} {wrong}", "it is left out")
+            return
+        self.steps[iteration] = TracedStep(iteration, graph, offset + _STEP.size, count)
+
+
+def _wrong(rows: NDArray[np.void], trace: Trace) -> str:
+    """Return why rows cannot be used; empty if they can."""
+    if not len(rows):
+        return ""
+    limits = (("tensor", trace.tensors), ("shape", trace.shapes), ("dtype", trace.header.dtypes))
+    for name, known in limits:
+        if int(rows[name].max()) >= len(known):
+            return f"has a row with a {name} that has no name"
+    if len(np.unique(rows["tensor"])) != len(rows):
+        return "has a tensor twice"
+    counts = np.stack([rows[name] for name in COUNTS])
+    if int(counts.min()) < 0 or int(counts.max()) > MOST_ELEMENTS:
+        return "has a count that none can be"
+    if (counts[1:].sum(axis=0) != counts[0]).any():
+        return "has counts that do not add up"
+    return ""
+
+
+def _header(said: Any) -> TraceHeader:
+    known = _mapping(said)
+    texts = ("framework", "framework_version", "device_target", "capture", "script")
+    numbers = ("device", "rank", "world_size")
+    chosen: dict[str, Any] = {name: known[name] for name in (*texts, *numbers) if name in known}
+    if not all(isinstance(chosen.get(name, ""), str) for name in texts) or "framework" not in chosen:
+        raise ValueError("its header names no framework")
+    if not all(_is_whole(chosen.get(name, 0), _LARGEST_RANK) for name in numbers):
+        raise ValueError("its header has a rank that none can be")
+    dtypes = known.get("dtypes")
+    if not isinstance(dtypes, list) or not set(map(str, dtypes)) <= set(ELEMENT_NAMES):
+        raise ValueError("its header has element types that this version of Tensight does not know")
+    return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)))
+
+
+def _tensor(node: Any, type_: Any, io: Any, slot: Any) -> TracedTensor:
+    if not (isinstance(node, str) and isinstance(type_, str)) or io not in ("input", "output"):
+        raise ValueError("a tensor in it has no name")
+    if not _is_whole(slot, _LARGEST_SLOT):
+        raise ValueError("a tensor in it has no slot")
+    return TracedTensor(node, type_, io, slot)
+
+
+def _shape(lengths: Any) -> tuple[int, ...]:
+    if not isinstance(lengths, list) or len(lengths) > MOST_DIMENSIONS:
+        raise ValueError("a shape in it is none")
+    if not all(_is_whole(length, MOST_ELEMENTS) for length in lengths):
+        raise ValueError("a shape in it has a length that none can be")
+    return tuple(lengths)
+
+
+def _is_whole(number: Any, largest: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= largest
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace")
+
+
+def _parsed(body: bytes) -> Any:
+    if len(body) > MOST_JSON_BYTES:
+        raise ValueError(f"its text is longer than {MOST_JSON_BYTES:,} bytes")
+    return json.loads(body)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("its text is no JSON object")
+    return value
+
+
+class TracedRow:
+    """The statistics of one tensor in one step of a trace: exact, with the hash of its content.
+
+    Has the attributes of `StatisticRow` that say what a device recorded, for those who show either.
+
+    Parameters
+    ----------
+    rows : structured array `TRACE_ROW`
+        Of the step.
+    index : int
+    dtype : str
+    shape : tuple of int
+    """
+
+    __slots__ = ("_index", "_rows", "data_type", "shape")
+
+    def __init__(self, rows: NDArray[np.void], index: int, dtype: str, shape: tuple[int, ...]) -> None:
+        self._rows = rows
+        self._index = index
+        self.data_type = dtype
+        self.shape = shape
+
+    @property
+    def row(self) -> np.void:
+        """The row, of `TRACE_ROW`."""
+        found: np.void = self._rows[self._index]
+        return found
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the elements."""
+        return int(self.row["count"]) * element_named(self.data_type).native.itemsize
+
+    @property
+    def values(self) -> dict[str, float | int | str]:
+        """The statistics by name."""
+        row = self.row
+        found: dict[str, float | int | str] = {name: row[name].item() for name in (*COUNTS, *MEASURES)}
+        return {**found, "content_hash": f"{int(row['content_hash']):016x}"}

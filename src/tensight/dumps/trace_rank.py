@@ -1,0 +1,272 @@
+"""The trace of one rank as a dump without values: graphs, steps, and a row of exact statistics for each tensor."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tensight.dumps.execution import UNMATCHED, ExecutionOrder
+from tensight.dumps.metadata import Device, DumpMetadata
+from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
+from tensight.dumps.tensor_file import CONSTANTS, TensorFile
+from tensight.dumps.trace_files import TracedRow, read_rows, read_trace
+from tensight.errors import DumpError, Problem
+from tensight.graph import Graph, parse_graph_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tensight.dumps.layout import RankFolder
+    from tensight.dumps.overflow import OverflowRecord
+    from tensight.dumps.statistic_csv import StatisticRow
+    from tensight.dumps.storage import Storage
+    from tensight.dumps.trace_files import Trace, TracedStep
+    from tensight.graph import Node
+
+_WHOLE = MappingProxyType({"common_dump_settings": {"dump_mode": 0}})
+"""Everything that ran is in a trace."""
+
+
+class TraceRank:
+    """The trace of one rank, with the questions that `RankIndex` answers of a dump.
+
+    Parameters
+    ----------
+    storage : Storage
+    folder : RankFolder
+        Its path is that of the file.
+
+    Raises
+    ------
+    DumpError
+        It is no trace.
+    """
+
+    def __init__(self, storage: Storage, folder: RankFolder) -> None:
+        self._storage = storage
+        self._folder = folder
+        with storage.open(folder.path) as file:
+            self._size_bytes = file.size_bytes
+            self._trace: Trace = read_trace(file, storage.full_path(folder.path))
+        self._problems: list[Problem] = list(self._trace.problems)
+        self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
+        self._files: dict[int, list[TensorFile]] = {}
+        if self._trace.header.rank != folder.rank:
+            what = f"was written by rank {self._trace.header.rank}"
+            self._problems.append(Problem(folder.path, what, f"it is read as rank {folder.rank}, as it is called"))
+
+    # --- what it says about itself ---
+
+    @property
+    def metadata(self) -> DumpMetadata:
+        """How the trace was made."""
+        header = self._trace.header
+        return DumpMetadata(
+            framework=header.framework,
+            by_agent=True,
+            framework_version=header.framework_version,
+            device_target=header.device_target,
+            saved_data="statistic",
+            config=_WHOLE,
+            traces=header.capture,
+        )
+
+    @property
+    def device(self) -> Device:
+        """Where the rank ran."""
+        return Device(self._folder.rank, device_id=self._trace.header.device)
+
+    @property
+    def setup(self) -> dict[str, Any] | None:
+        """The set-up of the training; None if it was not written."""
+        return self._trace.setup or None
+
+    # --- what ran ---
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs that could be parsed, sorted by id."""
+        found: dict[str, Graph] = {}
+        where = self._storage.full_path(self._folder.path)
+        for number in sorted(self._trace.graphs):
+            message, _ = self._trace.graphs[number]
+            try:
+                graph = parse_graph_proto(message, where=f"{where}, graph {number}")
+            except DumpError as error:
+                self._problems.append(Problem(where, str(error), "tensors of this graph stay unmatched"))
+                continue
+            self._problems.extend(graph.problems)
+            if graph.root_id == number and found.setdefault(graph.name, graph) is not graph:
+                self._problems.append(Problem(where, f"has two graphs called {graph.name!r}", "the first is used"))
+        return tuple(sorted(found.values(), key=lambda graph: (graph.graph_id, graph.name)))
+
+    @cached_property
+    def graphs_by_name(self) -> Mapping[str, Graph]:
+        """The graphs by name."""
+        return {graph.name: graph for graph in self.graphs}
+
+    @cached_property
+    def iterations(self) -> Mapping[int, tuple[int, ...]]:
+        """The iterations of each root graph, in increasing order, without what was there before the first."""
+        found: dict[int, list[int]] = {}
+        for step in self._trace.steps.values():
+            if step.iteration != CONSTANTS:
+                found.setdefault(step.graph, []).append(step.iteration)
+        return {graph: tuple(found[graph]) for graph in sorted(found)}
+
+    @property
+    def history(self) -> Mapping[int, tuple[int, ...]] | None:
+        """The iterations in which each root graph ran: those that were traced."""
+        return self.iterations or None
+
+    @cached_property
+    def order(self) -> ExecutionOrder:
+        """The order in which operators ran."""
+        first = {graph: iterations[0] for graph, iterations in self.iterations.items()}
+        last = len(self._trace.steps)
+        graphs = sorted(self.graphs, key=lambda graph: (first.get(graph.root_id, last), graph.graph_id))
+        orders = {graph.graph_id: self._trace.graphs[graph.root_id][1] for graph in graphs}
+        return ExecutionOrder(graphs, orders, self.iterations)
+
+    def printed_names(self, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - a question that others answer
+        """Return what MindSpore calls values where it prints a graph: a trace has no such text."""
+        return {}
+
+    def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
+        """Return when a root graph ran, in increasing order."""
+        return self.iterations.get(graph_id, ())
+
+    # --- its tensors ---
+
+    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
+        """Return the tensors with values: a trace has none."""
+        return ()
+
+    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
+        """Return outputs that nobody wrote: a trace has none."""
+        return ()
+
+    def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002
+        """Return the overflows that a device reported: a trace has none."""
+        return ()
+
+    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:  # noqa: ARG002
+        """Return the statistics that a device wrote (``statistic.csv``): a trace has none."""
+        return ()
+
+    def recorded_tensors(self, wanted: set[int] | None) -> Iterator[TensorFile]:
+        """Yield the tensors of the wanted iterations (None: all), by graph, iteration and order of execution."""
+        for step in sorted(self._trace.steps.values(), key=lambda step: (step.graph, step.iteration)):
+            if wanted is None or step.iteration in wanted:
+                yield from self._tensors_of(step)
+
+    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
+        """Return the tensor that is called so in an iteration of a root graph."""
+        key = (graph_id, iteration)
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = {}
+            step = self._trace.steps.get(iteration)
+            for tensor in self._tensors_of(step) if step is not None and step.graph == graph_id else ():
+                graph, node, io, slot = identity_of(tensor)
+                table[graph, node, io, slot] = tensor
+                table.setdefault(("", node, io, slot), tensor)
+        return table.get(identity)
+
+    def _tensors_of(self, step: TracedStep) -> list[TensorFile]:
+        known = self._files.get(step.iteration)
+        if known is None:
+            known = self._files[step.iteration] = self._made(step)
+        return known
+
+    def _made(self, step: TracedStep) -> list[TensorFile]:
+        trace, path = self._trace, self._storage.full_path(self._folder.path)
+        try:
+            with self._storage.open(self._folder.path) as file:
+                rows = read_rows(file, trace, step)
+        except DumpError as error:
+            self._problems.append(Problem(path, str(error)))
+            return []
+        nodes = self._nodes_of(step.graph)
+        dtypes, position = trace.header.dtypes, self.order.position
+        placed: list[tuple[tuple[int, str, int], TensorFile]] = []
+        columns = (rows[name].tolist() for name in ("tensor", "shape", "dtype"))
+        for index, (tensor, shape, dtype) in enumerate(zip(*columns, strict=True)):
+            name, type_, io, slot = trace.tensors[tensor]
+            graph, node = nodes.get(name, (None, None))
+            record = TracedRow(rows, index, dtypes[dtype], trace.shapes[shape])
+            file_ = TensorFile(
+                self._folder.rank,
+                step.graph,
+                step.iteration,
+                None if node is None else node.name,
+                "" if graph is None else graph.name,
+                type_,
+                name,
+                io,
+                slot,
+                *(0, 0, 0),
+                "DefaultFormat",
+                record.data_type,
+                path,
+                0,
+                self._mtime_ns,
+                recorded=record,
+            )
+            placed.append(((UNMATCHED if node is None else position(node), io, slot), file_))
+        placed.sort(key=lambda one: one[0])
+        return [file_ for _, file_ in placed]
+
+    def _nodes_of(self, root: int) -> Mapping[str, tuple[Graph, Node]]:
+        """Return the nodes of a root graph by their full names."""
+        known = self._nodes.get(root)
+        if known is None:
+            graphs = [graph for graph in self.graphs if graph.root_id == root]
+            every = ((graph, node) for graph in graphs for node in graph.nodes)
+            known = self._nodes[root] = {node.full_name or node.name: (graph, node) for graph, node in every}
+        return known
+
+    @cached_property
+    def _nodes(self) -> dict[int, Mapping[str, tuple[Graph, Node]]]:
+        return {}
+
+    @cached_property
+    def _mtime_ns(self) -> int:
+        name = self._folder.path.rpartition("/")[2]
+        try:
+            listing = self._storage.list_folder(self._folder.path.rpartition("/")[0])
+        except DumpError:
+            return 0
+        return next((file.mtime_ns for file in listing.files if file.name == name), 0)
+
+    # --- the whole ---
+
+    def all_problems(self) -> list[Problem]:
+        """Return what could not be used so far."""
+        return self._problems
+
+    def fingerprint_parts(self, *, with_statistics: bool) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002
+        """Yield path, time and size of the file."""
+        yield self._folder.path, self._mtime_ns, self._size_bytes
+
+    def summary(self) -> dict[str, Any]:
+        """Return an overview that can be written as JSON."""
+        files = list(self.recorded_tensors(None))
+        steps = steps_of_graphs(self.iterations)
+        return {
+            "rank": self._folder.rank,
+            "graphs": [graph_summary(graph) for graph in self.graphs],
+            "steps": steps,
+            "executed_steps": steps,
+            "tensors": 0,
+            "files": 1,
+            "bytes": self._size_bytes,
+            "recorded": len(files),
+            "unwritten": 0,
+            "recorded_unmatched": sum(file.node is None for file in files),
+            "matched": 0,
+            "unmatched": 0,
+            "matched_by_order": 0,
+            "constants_without_node": 0,
+        }
