@@ -106,7 +106,9 @@ class Divergence:
     def _what(self) -> str:
         step = step_of(self.iteration)
         if self.kind == "weight":
-            return f"the run differs from the trace before the first step: the initial value of {self.node} is another one"
+            return (
+                f"the run differs from the trace before the first step: the initial value of {self.node} is another one"
+            )
         if self.kind == "input":
             return f"the run differs from the trace in step {step}: the data {self.node}:{self.slot} is another one"
         if self.kind == "update":

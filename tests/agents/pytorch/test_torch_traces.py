@@ -81,7 +81,9 @@ def test_a_trace_has_the_rows_of_a_recording(tmp_path: Path, capture: str) -> No
 def traced(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "tensight", "trace", *options, "train.py"]
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")} | environment
+    kept = ("TENSIGHT_CACHE_DIR", "TENSIGHT_KERNELS")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_") or name in kept}
+    variables |= environment
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
