@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 6
+SUMMARY_FORMAT = 7
 """Raised when the summary gets another meaning, so that older cached ones are not shown."""
-
 
 
 def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> None:

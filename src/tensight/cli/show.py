@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tensight.tensors import TensorStatistics
 
 MOST_PRINTED = 1000
-BAR_WIDTH = 40BINS = 16
+BAR_WIDTH = 40
+BINS = 16
 Rank = Annotated[int | None, typer.Option("--rank", help="Rank. Default: the first that has the tensor.")]
 
 

@@ -276,7 +276,8 @@ class MsprobeRank:
 
     def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:
         """Yield what msprobe computed of tensors without values, of the wanted iterations (None: all)."""
-        return (file.recorded for file in self.recorded_tensors(wanted) if file.recorded is not None)
+        records = (file.recorded for file in self.recorded_tensors(wanted))
+        return (record for record in records if isinstance(record, StatisticRow))
 
     def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002 - asked as of any rank
         """Return what devices reported as overflows: nothing."""
