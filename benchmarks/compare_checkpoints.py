@@ -99,7 +99,8 @@ def main() -> None:
                 seconds, all_cores, memory = (median(column) for column in zip(*runs, strict=True))
                 print(
                     f"{other:6} {who:9} {seconds:6.2f} s  {total / seconds / 1e9:5.2f} GB/s"
-                    f"  {all_cores:6.2f} s of all cores  {memory:6.0f} MB  ({total / 1e9:.1f} GB of both, {len(os.sched_getaffinity(0))} cores)",
+                    f"  {all_cores:6.2f} s of all cores  {memory:6.0f} MB"
+                    f"  ({total / 1e9:.1f} GB of both, {len(os.sched_getaffinity(0))} cores)",
                     flush=True,
                 )
     finally:

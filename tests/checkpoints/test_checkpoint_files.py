@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from tensight.checkpoints import Checkpoint, open_checkpoint
+from tensight.checkpoints.content import Box
 from tensight.errors import CheckpointError
 
+Run = Callable[..., Any]
 BASE = torch.arange(60, dtype=torch.float32).reshape(3, 4, 5)
 TENSORS: dict[str, torch.Tensor] = {
     "float32": BASE,
@@ -158,6 +160,41 @@ def test_a_sharded_checkpoint_of_two_processes_is_put_together(sharded: Path) ->
         columns = checkpoint.entries["model.columns"]
         assert all(columns.read(start, 11).tolist() == list(range(start, start + 11)) for start in range(37))
         assert checkpoint.values["step"] == 12
+
+
+def test_a_sharded_checkpoint_is_compared_with_one_that_is_not_and_file_by_file(
+    tensight: Run, sharded: Path, tmp_path: Path
+) -> None:
+    whole = {
+        "model": {
+            "rows": torch.arange(70.0).reshape(7, 10),
+            "columns": torch.arange(48.0).reshape(2, 4, 6).bfloat16(),
+            "whole": torch.arange(70.0).reshape(7, 10),
+        },
+        "step": 12,
+    }
+    torch.save(whole, tmp_path / "whole.pt")
+    outcome = tensight("compare", "checkpoints", sharded, tmp_path / "whole.pt", "--json")
+    assert (outcome.code, json.loads(outcome.out)["verdict"]) == (0, "same")
+    # All that the second process wrote moves, and nothing that the first wrote.
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for path in sharded.iterdir():
+        (moved / path.name).write_bytes(path.read_bytes())
+    with open_checkpoint(str(sharded)) as checkpoint:
+        boxes = [box for name in ("model.rows", "model.columns") for box in checkpoint.entries[name].content.boxes]
+        boxes.append(Box((), (), checkpoint.entries["model.whole"].content))
+    data = bytearray((moved / "__1_0.distcp").read_bytes())
+    for box in boxes:
+        if box.content.file.path.endswith("__1_0.distcp"):
+            start = box.content.offset
+            data[start : start + box.content.size_bytes] = bytes(box.content.size_bytes)
+    (moved / "__1_0.distcp").write_bytes(data)
+    outcome = tensight("compare", "checkpoints", sharded, moved, "--json")
+    findings = {finding["kind"]: finding["text"] for finding in json.loads(outcome.out)["findings"]}
+    assert outcome.code == 1
+    assert "__1_0.distcp" in findings["differing shard"]
+    assert "__0_0.distcp" in findings["stale shard"]
 
 
 def test_a_missing_shard_of_a_sharded_checkpoint_is_told(sharded: Path, tmp_path: Path) -> None:

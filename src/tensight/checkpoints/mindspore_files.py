@@ -109,9 +109,7 @@ def _add(checkpoint: Checkpoint, file: OpenFile, name: str, tag: str, parts: _Pi
         return
     dtype = _DTYPES.get(parts.kind)
     if dtype is None:
-        checkpoint.problems.append(
-            Problem(f"{name}: {tag}", f"elements of type {parts.kind[:20]!r}, which are compared as bytes only")
-        )
+        checkpoint.values[f"{tag}.dtype"] = f"{parts.kind[:20]} (compared as bytes)"
         checkpoint.entries[tag] = Entry(tag, dtype_named("uint8"), (content.size_bytes,), content, name)
         return
     element = dtype_named(dtype)

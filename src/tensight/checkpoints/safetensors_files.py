@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.checkpoints.checkpoint import Checkpoint, Entry, dtype_named
 from tensight.checkpoints.content import FileContent
-from tensight.errors import CheckpointError, Problem
+from tensight.errors import CheckpointError
 
 if TYPE_CHECKING:
     from tensight.dumps.storage import OpenFile
@@ -106,8 +106,7 @@ def _add(checkpoint: Checkpoint, file: OpenFile, name: str, key: str, value: dic
     content = FileContent(file, base + begin, stop - begin)
     dtype = _DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None:
-        what = f"elements of type {str(code)[:20]!r}, which are compared as bytes only"
-        checkpoint.problems.append(Problem(f"{name}: {key}", what))
+        checkpoint.values[f"{key}.dtype"] = f"{str(code)[:20]} (compared as bytes)"
         checkpoint.entries[key] = Entry(key, dtype_named("uint8"), (stop - begin,), content, name)
         return
     element = dtype_named(dtype)

@@ -79,8 +79,8 @@ class Pair:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether both have the same shape."""
-        return self.a.shape == self.b.shape
+        """Whether both have the same shape, but for dimensions of size 1."""
+        return _squeezed(self.a.shape) == _squeezed(self.b.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class _Matcher:
 
     def _pair(self, name: str, other: str, rule: str) -> None:
         a, b = self.a.pop(name), self.b.pop(other)
-        if a.shape != b.shape and a.shape == b.shape[::-1]:
+        if _squeezed(a.shape) != _squeezed(b.shape) and a.shape == b.shape[::-1]:
             turned = a.transposed()
             if turned is not None:
                 self.pairs.append(Pair(turned, b, rule, is_transposed=True))
@@ -220,7 +220,12 @@ def plain_name(name: str) -> str:
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return shape == other or shape == other[::-1]
+    return _squeezed(shape) == _squeezed(other) or shape == other[::-1]
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without dimensions of size 1: MindSpore keeps a convolution along one axis with two."""
+    return tuple(size for size in shape if size != 1)
 
 
 def _prefixes(keys_a: Iterable[str], keys_b: Iterable[str]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.checkpoints.content import BoxesContent
 from tensight.compare.checkpoint_matching import FUSED, SAME_NAME, Matching, Pair, match_entries
 from tensight.compare.checkpoint_roles import (
     is_generator,
@@ -244,8 +245,10 @@ def _verdict(
     if a.entries and b.entries and not any(pair.difference for pair in pairs):
         return Verdict.NOT_COMPARABLE
     same = all(pair.is_within and pair.pair.has_same_dtype for pair in pairs)
-    whole = not (matching.only_a or matching.only_b or a.problems or b.problems)
-    return Verdict.SAME if same and whole and not values else Verdict.DIFFERENT
+    if not same or values or matching.only_a or matching.only_b:
+        return Verdict.DIFFERENT
+    # What could not be read may be the same or not.
+    return Verdict.NOT_COMPARABLE if a.problems or b.problems else Verdict.SAME
 
 
 def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -438,8 +441,11 @@ class _Comparison:
         for pair, row in self.measured:
             if not is_parameter(pair.pair.a) and moment_of(pair.pair.a.name) is None:
                 continue
-            files = {stretch[2].rpartition("/")[2] for stretch in pair.pair.b.content.stretches()} - {""}
-            for file in files or {pair.pair.b.file}:
+            entry = pair.pair.b
+            files = {stretch[2].rpartition("/")[2] for stretch in entry.content.stretches()}
+            if len(files) == 1 and not isinstance(entry.content, BoxesContent):
+                files = {entry.file}
+            for file in files - {""}:
                 is_moved = file in row.changed_files if row.changed_files else bool(row.changed)
                 (moved if is_moved else still)[file].append(pair.name)
         files = moved.keys() | still.keys()
@@ -469,6 +475,11 @@ class _Comparison:
             if not pair.pair.is_comparable:
                 text = f"{pair.name}: shape {list(a.shape)} in A, {list(b.shape)} in B"
                 findings.append(Finding("shape", text, (b.name,)))
+            elif a.shape != b.shape:
+                text = (
+                    f"{pair.name}: shape {list(a.shape)} in A, {list(b.shape)} in B, with the same number of elements"
+                )
+                findings.append(Finding("shape", text, (b.name,), is_note=pair.pair.rule != SAME_NAME))
             elif pair.pair.is_transposed and pair.pair.rule == SAME_NAME:
                 how = (
                     "the values are A's transposed" if pair.is_within else "the values differ from A's transposed, too"
