@@ -113,6 +113,12 @@ def dumps_of_msprobe(unpacked: Callable[[str], Path]) -> Path:
     return unpacked("msprobe-26.2") / "msprobe"
 
 
+@pytest.fixture(scope="session")
+def cells_of_msprobe(unpacked: Callable[[str], Path]) -> Path:
+    """A dump that msprobe wrote of a small MindSpore training: level mix, with values."""
+    return unpacked("msprobe-26.2-mindspore") / "msprobe-mindspore" / "mix"
+
+
 @pytest.fixture
 def dump_copy(unpacked: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """Returns a copy of a committed dump that the test may damage."""

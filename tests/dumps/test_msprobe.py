@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.analysis import Analysis
+from tensight.analysis import Analysis, origins
 from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.dumps import Dump, open_dump, read_tensor, tensor_header
 from tensight.dumps.msprobe.entries import MAX_NAME, read_step
@@ -124,6 +124,41 @@ def test_modules_and_functions_are_joined_by_equal_data(dumps_of_msprobe: Path) 
         f"{module}.{kind}" for module in ("conv", "head.0", "head.3") for kind in ("weight", "bias")
     }
     assert {kind.value for kind in kinds(graph, graph.node(gradient))} == {"tensor", "gradient"}
+
+
+def test_cells_of_mindspore_are_read_like_modules(cells_of_msprobe: Path) -> None:
+    dump = open_dump(cells_of_msprobe)
+    graph = only_graph(dump)
+    assert (dump.metadata.framework_name, dump.iterations()) == ("MindSpore", (0, 1))
+    # The cell and the primitive in it are both called ReLU.
+    assert producers(graph, "Default/relu/ReLU-op0") == [
+        ("Default/first/Dense-op0", 0),
+        ("Default/relu/Primitive.ReLU-op0", 0),
+    ]
+    assert producers(graph, "Default/last/MatMul-op1") == [("Default/relu/ReLU-op0", 0), ("last.weight", 0)]
+    assert graph.parameter_roles.trainable == {"first.weight", "first.bias", "last.weight", "last.bias"}
+    np.testing.assert_array_equal(
+        read_tensor(dump.find("Default/last/MatMul-op1:input.1@2")), read_tensor(dump.find("last.weight@2"))
+    )
+    assert [(one.anomaly.value, one.operator) for one in origins(Analysis(dump))] == [
+        ("inf", "Default/log-op0"),
+        ("nan", "Default/last/MatMul-op1"),
+    ]
+
+
+def test_levels_call_a_module_by_one_name(dumps_of_msprobe: Path) -> None:
+    names = [
+        {node.name for node in only_graph(open_dump(dumps_of_msprobe / name)).operators if node.type != "TupleGetItem"}
+        for name in ("L0", "mix")
+    ]
+    assert names[0] < names[1]
+
+
+def test_calls_of_several_kinds_with_one_name_are_kept_apart(tmp_path: Path) -> None:
+    calls = ("Functional.relu.0", "Torch.relu.0", "Primitive.a.relu.0", "Primitive.b.relu.0", "Primitive.c.relu.0")
+    graph = only_graph(open_dump(write(tmp_path, {f"{call}.forward": {} for call in calls})))
+    assert [node.full_name for node in graph.operators] == [f"{call}.forward" for call in calls]
+    assert {node.type for node in graph.operators} == {"relu"}
 
 
 def test_a_module_call_has_the_line_that_made_it(dumps_of_msprobe: Path) -> None:

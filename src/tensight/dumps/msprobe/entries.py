@@ -90,17 +90,26 @@ class ProbedTensor:
 
     @property
     def content(self) -> tuple[object, ...] | None:
-        """What is equal for tensors of equal elements; None if too little is known of it to be compared."""
+        """What is equal for tensors of equal elements; None if too little is known of it to be compared.
+
+        Checksums count where there are no statistics, or where these say nothing: they differ if elements are in
+        another order, and msprobe may take them when an in-place call has already written to the tensor.
+        """
         if not self.count or not (self.measures or self.checksum):
             return None
         # NaN is not equal to itself.
         numbers = tuple(repr(self.measures.get(name)) for name in _STATISTICS.values())
-        return self.dtype, self.count, self.checksum, numbers
+        needs_checksum = not (self.is_real_float and self.measures and self._varies)
+        return self.dtype, self.count, self.checksum if needs_checksum else "", numbers
+
+    @property
+    def _varies(self) -> bool:
+        return self.measures.get("max") != self.measures.get("min")
 
     @property
     def is_telling(self) -> bool:
         """Whether equal content means equal elements, and not that both are constant, or integers of one range."""
-        if self.measures.get("max") == self.measures.get("min") and self.measures:
+        if self.measures and not self._varies:
             return False
         return bool(self.checksum) or self.is_real_float
 
@@ -403,7 +412,9 @@ def _named(name: str) -> tuple[str, str, str, int, Phase] | None:
     match = _FUNCTION.fullmatch(name)
     if match is None:
         return None
-    return match["kind"], "", match["type"], int(match["call"]), _phase(match["pass"])
+    # A primitive is called by the name that its owner has for it, and by its class: Primitive.matmul.MatMul.
+    type_ = match["type"].rpartition(".")[2] if match["kind"] == "Primitive" else match["type"]
+    return match["kind"], "", type_, int(match["call"]), _phase(match["pass"])
 
 
 def _phase(text: str) -> Phase:

@@ -72,18 +72,20 @@ class Names:
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], str] = {}
-        self._taken: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def of(self, entry: Entry, scope: str, type_: str) -> str:
         """Return the name of the node of a forward or backward pass."""
         key = (entry.name, scope)
         known = self._names.get(key)
         if known is None:
-            known = f"{scope}/{_part(type_)}-op{entry.call}"
-            if self._taken.setdefault(known, entry.name) != entry.name:
-                # Functional.relu and Torch.relu are counted apart.
-                known = f"{scope}/{_part(entry.kind)}.{_part(type_)}-op{entry.call}"
-                self._taken.setdefault(known, entry.name)
+            plain = f"{_part(type_)}-op{entry.call}"
+            # Functional.relu and Torch.relu are counted apart, and so are primitives of one type with several names.
+            candidates = (f"{scope}/{one}" for one in (plain, f"{_part(entry.kind)}.{plain}", _part(entry.name)))
+            known = next((one for one in candidates if one not in self._taken), "")
+            while not known or known in self._taken:
+                known = f"{scope}/{_part(entry.name)}.{len(self._taken)}"
+            self._taken.add(known)
             self._names[key] = known
         return known
 
@@ -199,10 +201,12 @@ class _Calls:
         self._stacks = step.stacks
         self.scopes = [self._scope(entry) for entry in step.entries]
         self.types = [entry.type if entry.phase == "forward" else f"{entry.type}Grad" for entry in step.entries]
-        self.nodes = [
-            "" if entry.phase == "parameters_grad" else names.of(entry, scope, type_)
-            for entry, scope, type_ in zip(step.entries, self.scopes, self.types, strict=True)
-        ]
+        self.nodes = [""] * len(step.entries)
+        # A module is called so at each level; of the functions in it there is nothing at level L0.
+        for is_module in (True, False):
+            for position, entry in enumerate(step.entries):
+                if entry.is_module == is_module and entry.phase != "parameters_grad":
+                    self.nodes[position] = names.of(entry, self.scopes[position], self.types[position])
 
     def parent(self, entry: Entry) -> Entry | None:
         """Return the entry of the module in whose call an entry ran."""
@@ -372,10 +376,13 @@ class _Sources:
         }
         computed = sorted(by_kind["output"] + by_kind["gradient"])
         if is_telling or any("nan" in map(repr, tensor.measures.values()) for tensor in tensors):
-            latest = max(computed, key=lambda one: one.position, default=None)
+            latest = max(computed, key=lambda one: (self._same_bytes(one, tensors), one.position), default=None)
             return latest or next(iter((*by_kind["parameter"], *reversed(by_kind["data"]))), None)
         several = [*self._outermost(computed), *by_kind["parameter"], *by_kind["data"]]
         return several[0] if len(several) == 1 else None
+
+    def _same_bytes(self, source: Source, tensors: Sequence[ProbedTensor]) -> bool:
+        return all(one.checksum == other.checksum for one, other in zip(self.tensors(source), tensors, strict=True))
 
     def _outermost(self, sources: Sequence[Source]) -> list[Source]:
         """Leave out what a module only passes on of what ran in it."""
