@@ -101,16 +101,25 @@ def _heading(checkpoint: Checkpoint) -> str:
 
 
 def _summary(result: CheckpointComparison) -> str:
+    from tensight.compare.checkpoint_roles import is_parameter
+
+    if not result.pairs:
+        return "no tensor of A is one of B by name, values or shape"
     same = sum(pair.is_same for pair in result.pairs)
     within = sum(pair.is_within and not pair.is_same for pair in result.pairs)
     parts = [f"{same:,} of {count(len(result.pairs), 'pair')} bit-equal"]
     if within:
         parts.append(f"{within:,} within tolerance")
-    moved = [pair.difference for pair in result.pairs if pair.difference and not pair.is_within]
-    if moved:
-        norms = sorted(row.relative_norm for row in moved if math.isfinite(row.relative_norm))
-        middle = f", by {number(norms[len(norms) // 2], 3)} of their norm in the median" if norms else ""
-        parts.append(f"{len(moved):,} differ{middle}")
+    apart = sum(not pair.is_within for pair in result.pairs)
+    if apart:
+        norms = sorted(
+            pair.difference.relative_norm
+            for pair in result.pairs
+            if pair.difference and not pair.is_within and is_parameter(pair.pair.b)
+        )
+        middle = norms[len(norms) // 2] if norms else math.nan
+        how = f" (parameters by {number(middle, 3)} of their norm in the median)" if math.isfinite(middle) else ""
+        parts.append(f"{apart:,} {'differs' if apart == 1 else 'differ'}{how}")
     unpaired = len(result.only_a) + len(result.only_b)
     if unpaired:
         parts.append(f"{unpaired:,} without a pair")
@@ -149,11 +158,13 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
         out.print(f"  [dim]… {count(len(apart) - limit, 'more tensor')} (--limit, or --json)[/]")
 
 
-def _severity(pair: ComparedPair) -> float:
+def _severity(pair: ComparedPair) -> tuple[bool, float]:
+    """Return what parameters come first by, and of these the ones that differ most."""
+    from tensight.compare.checkpoint_roles import is_parameter
+
     row = pair.difference
-    if row is None or not math.isfinite(row.relative_norm):
-        return math.inf
-    return row.relative_norm
+    far = math.inf if row is None or not math.isfinite(row.relative_norm) else row.relative_norm
+    return is_parameter(pair.pair.b), far
 
 
 def _print_values(out: Console, result: CheckpointComparison, limit: int) -> None:

@@ -181,9 +181,12 @@ class _Matcher:
     def _fused(self) -> None:
         """Pair the parts of matrices that one checkpoint has as one and the other as several."""
         for entries, others in ((self.a, self.b), (self.b, self.a)):
+            plain = {plain_name(name): name for name in others}
             for name in list(entries):
+                if not _FUSED.keys() & set(plain_name(name).split(".")):
+                    continue
                 for is_turned, whole in ((False, entries[name]), (True, entries[name].transposed())):
-                    parts = _parts(whole, others) if whole is not None else []
+                    parts = _parts(whole, others, plain) if whole is not None else []
                     if whole is None or not parts:
                         continue
                     del entries[name]
@@ -271,12 +274,11 @@ def _common_end(key: str, other: str) -> str:
     return ".".join(reversed(parts))
 
 
-def _parts(whole: Entry, others: Mapping[str, Entry]) -> list[tuple[str, int, int]]:
+def _parts(whole: Entry, others: Mapping[str, Entry], plain: Mapping[str, str]) -> list[tuple[str, int, int]]:
     """Return which tensors are rows of a fused one: name, first row, number of rows; none if they do not add up."""
     pieces = plain_name(whole.name).split(".")
     if not whole.shape:
         return []
-    plain = {plain_name(name): name for name in others}
     for fused, words in _FUSED.items():
         if fused not in pieces:
             continue
@@ -285,7 +287,7 @@ def _parts(whole: Entry, others: Mapping[str, Entry]) -> list[tuple[str, int, in
         for word in words:
             exact = ".".join([*pieces[:at], word, *pieces[at + 1 :]])
             names.append(plain.get(exact) or _similar(plain, pieces[:at], word, pieces[at + 1 :]))
-        entries = [others[name] for name in names if name is not None]
+        entries = [others[name] for name in names if name is not None and name in others]
         if len(entries) != len(words) or any(entry.shape[1:] != whole.shape[1:] for entry in entries):
             continue
         if sum(entry.shape[0] for entry in entries) != whole.shape[0]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tensight.compare.checkpoint_matching import plain_name
 
 if TYPE_CHECKING:
-    from tensight.checkpoints import Entry
+    from tensight.checkpoints import Checkpoint, Entry
 
 MOMENTS = (
     "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg", "acc_delta",
@@ -44,6 +44,41 @@ def moment_of(name: str) -> tuple[str, str] | None:
     """
     match = _STATE.fullmatch(name) or _FIRST.fullmatch(plain_name(name))
     return (match["parameter"], match["slot"]) if match else None
+
+
+def parameters_by_number(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the names of the parameters that PyTorch's optimizers number, where their shapes tell.
+
+    An optimizer numbers the parameters in the order of the model, whose entries come in that order, too; the names are
+    certain if the shapes of all states are those of the parameters one after the other.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+
+    Returns
+    -------
+    dict of str to str
+        By the number; none if there are several optimizers, or the shapes do not fit.
+    """
+    states: dict[int, tuple[int, ...]] = {}
+    seen: set[object] = set()
+    parameters = []
+    for entry in checkpoint.entries.values():
+        moment = moment_of(entry.name)
+        if moment is not None and moment[1] in ("exp_avg", "momentum_buffer") and moment[0].isdigit():
+            if int(moment[0]) in states:
+                return {}
+            states[int(moment[0])] = entry.shape
+        elif is_parameter(entry) and (entry.memory is None or entry.memory not in seen):
+            seen.add(entry.memory)
+            parameters.append(entry)
+    numbers = sorted(states)
+    if not numbers or numbers != list(range(len(parameters))):
+        return {}
+    if any(states[number] != entry.shape for number, entry in zip(numbers, parameters, strict=True)):
+        return {}
+    return {str(number): entry.name for number, entry in zip(numbers, parameters, strict=True)}
 
 
 def is_step(name: str) -> bool:

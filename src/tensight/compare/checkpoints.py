@@ -17,6 +17,7 @@ from tensight.compare.checkpoint_roles import (
     is_parameter,
     is_step,
     moment_of,
+    parameters_by_number,
 )
 from tensight.compare.checkpoint_values import ValueDifference, compare_values
 from tensight.compare.verdict import Verdict
@@ -417,10 +418,16 @@ class _Comparison:
         findings = []
         if lost and not any(moment_of(name) or "param_groups" in name for name in [*self.b.entries, *self.b.values]):
             return [Finding("no optimizer", f"B has no optimizer states, A has {_few(list(lost))}", is_note=True)]
-        for slot, names in lost.items():
-            text = f"B has lost {slot} of {len(names):,} of {total[slot]:,} parameters: {_few(names)}"
-            findings.append(Finding("optimizer state lost", text, tuple(names)))
         more = [entry.name for entry in self.matching.only_b if moment_of(entry.name) is not None]
+        if lost and more:
+            names = [name for slot in lost.values() for name in slot]
+            text = f"optimizer states that could not be paired: in A {_few(names, 2)}, in B {_few(more, 2)}"
+            return [Finding("optimizer state without a pair", text, (*names, *more))]
+        for slot, names in lost.items():
+            text = (
+                f"B has lost {slot} of {len(names):,} of {total[slot]:,} parameters: {_few(self._of_parameters(names))}"
+            )
+            findings.append(Finding("optimizer state lost", text, tuple(names)))
         if more:
             text = f"B has optimizer states that A does not have: {_few(more)}"
             findings.append(Finding("optimizer state added", text, tuple(more)))
@@ -430,9 +437,16 @@ class _Comparison:
             if moment is not None and moment[1] != "step" and _is_zero(row.b) and not _is_zero(row.a):
                 reset[moment[1]].append(pair.pair.b.name)
         for slot, names in reset.items():
-            text = f"{slot} of {len(names):,} of {total[slot]:,} parameters was reset to zero in B: {_few(names)}"
+            few = _few(self._of_parameters(names))
+            text = f"{slot} of {len(names):,} of {total[slot]:,} parameters was reset to zero in B: {few}"
             findings.append(Finding("optimizer state lost", text, tuple(names)))
         return findings
+
+    def _of_parameters(self, names: Sequence[str]) -> list[str]:
+        """Return what parameters optimizer states are of, by their names in A."""
+        by_number = parameters_by_number(self.a)
+        parameters = [(moment_of(name) or (name, ""))[0] for name in names]
+        return [by_number.get(parameter, name) for parameter, name in zip(parameters, names, strict=True)]
 
     def _shards(self) -> list[Finding]:
         """Return which of several files did not move with the others, or differs alone."""
@@ -614,7 +628,8 @@ class _Comparison:
         if not names:
             return []
         text = f"another state of the random generator in B: {_few(names)}"
-        return [Finding("generator state", text, tuple(names))]
+        # A later step has another state.
+        return [Finding("generator state", text, tuple(names), is_note=bool(self._counters()))]
 
     def _not_updated(self) -> list[Finding]:
         """Return which parameters are the same in both, where most moved."""
