@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.analysis import Analysis, origins
+from tensight.analysis import Analysis, check, origins
 from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.dumps import Dump, open_dump, read_tensor, tensor_header
 from tensight.dumps.msprobe.entries import MAX_NAME, read_step
 from tensight.dumps.msprobe.program import Names, build_program, placed_tensors
 from tensight.errors import DumpError, Problem, TensorFileError
 from tensight.graph import kinds, search
+from tensight.watchpoints import Selector, Watchpoint, parse_check
 
 if TYPE_CHECKING:
     from tensight.analysis.statistics_table import StatisticsTable
@@ -354,6 +355,42 @@ def test_a_tensor_is_shown_by_the_name_that_msprobe_gave_its_call(dumps_of_mspro
     assert "Only statistics were recorded, in dump.json" in recorded.out
     # What the first call of the step read is there by itself.
     assert "float32, shape [2, 1, 8, 8]" in tensight("show", str(dumps_of_msprobe / "mix"), "input_1").out
+
+
+def test_parameters_of_the_first_step_are_initial_weights(tmp_path: Path) -> None:
+    zeros = measured(0, 0, 0, 0, requires_grad=True)
+    data = {
+        "Module.norm.LayerNorm.forward.0": {
+            "input_args": [measured(3.5, 1.25, 2.0, 4.5)],
+            "output": [measured(1, 0.5, 0.7, 1.5)],
+            "parameters": {"bias": zeros, "weight": zeros},
+        }
+    }
+    write(tmp_path, data)
+    analysis = Analysis(open_dump(write(tmp_path, data, step=1)))
+
+    def hits(condition: str, selector: str) -> set[tuple[str | None, int]]:
+        watchpoint = Watchpoint(1, "", parse_check(condition), Selector.parse(selector))
+        [result] = check(analysis, [watchpoint])
+        return {(hit.tensor.node, hit.tensor.step) for hit in result.hits}
+
+    weights = {"norm.bias", "norm.weight"}
+    assert hits("tensor_all_zero(zero_percentage_ge=100)", "all") == {(name, 2) for name in weights}
+    assert hits("weight_initialization(zero_percentage_ge=100)", "weights") == {(name, 1) for name in weights}
+
+
+def test_what_an_in_place_call_reads_is_what_was_there_before(tmp_path: Path) -> None:
+    moment, gradient = measured(0, 0, 0, 0), measured(3.5, 1.25, 2.0, 4.5)
+    data = {
+        "Tensor.mul_.0.forward": {"input_args": [moment, {"type": "float", "value": 0.9}], "output": [moment]},
+        "Tensor.add_.0.forward": {"input_args": [moment, gradient], "output": [gradient]},
+        "Tensor.log_.0.forward": {
+            "input_args": [measured(NAN, NAN, NAN, NAN)],
+            "output": [measured(NAN, NAN, NAN, NAN)],
+        },
+    }
+    found = origins(Analysis(open_dump(write(tmp_path, data))))
+    assert [(one.anomaly.value, one.operator, one.arrived) for one in found] == [("nan", "input_4", True)]
 
 
 # --- bad input ---

@@ -163,8 +163,15 @@ def _watchable(dump: Dump, ranks: Collection[int] | None, iterations: Collection
     return [
         file
         for file in _with_recorded(dump, ranks, iterations)
-        if not file.is_constant and (file.io == side or file.op_type == "Parameter")
+        if not file.is_constant and (file.io == side or file.op_type == "Parameter") and not _is_initial(dump, file)
     ]
+
+
+def _is_initial(dump: Dump, file: TensorFile) -> bool:
+    """Return whether a file holds what a parameter was before the first update."""
+    if file.op_type != "Parameter":
+        return False
+    return file.is_constant or (dump.metadata.is_as_read and file.iteration == 0)
 
 
 def _with_recorded(
@@ -227,12 +234,12 @@ def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | N
     """Return the weights before the first update, as the first operator to read each of them saw it.
 
     A dump of MindSpore has no initial weights of its own: a parameter's file holds the value after the step. A run that
-    Tensight recorded may have them.
+    Tensight recorded may have them; in a dump of msprobe the first step has read them.
     """
     kept = {
         (file.rank, file.graph, file.node): file
-        for file in dump.tensors(ranks=ranks, iterations=[CONSTANTS])
-        if file.node is not None and _is_parameter(dump, file)
+        for file in _with_recorded(dump, ranks, [CONSTANTS, 0] if dump.metadata.is_as_read else [CONSTANTS])
+        if file.node is not None and _is_initial(dump, file) and _is_parameter(dump, file)
     }
     first: dict[tuple[int, str, str], TensorFile] = {}
     iterations = [iteration for iteration in dump.iterations() if iteration >= 0]

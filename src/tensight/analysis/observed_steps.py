@@ -105,8 +105,8 @@ class Observations(Protocol):
         """Whether all operators that ran in an iteration with a row have one."""
 
     @property
-    def parameters_as_read(self) -> bool:
-        """Whether a parameter's row is of the value that its step read, and not of the one that its update left."""
+    def is_as_read(self) -> bool:
+        """Whether rows of parameters and inputs are of what calls read, and not of what the step left there."""
 
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
         """Return the first and the last of the iterations that ran directly before one and have no row."""
@@ -156,7 +156,7 @@ class ObservedSteps:
                     and tensor.io == "output"
                     and tensor.node is not None
                 )
-            if not self._observed.parameters_as_read:
+            if not self._observed.is_as_read:
                 before.update(left)
             around = GivenValues(self._observed, rank, executions) if len(executions) > 1 else None
             for step in executions:
@@ -428,7 +428,9 @@ class ObservedStep:
         return InputState.NOT_DUMPED
 
     def _updated_in_place(self, node: Node, index: int, row: int) -> bool:
-        """Return whether an operator writes to one of its inputs: the row then shows what it wrote."""
+        """Return whether an operator writes to one of its inputs, and the row shows what it wrote."""
+        if self._observed.is_as_read:
+            return False
         signature = OPTIMIZER_SIGNATURES.get(node.type)
         if signature is not None:
             return index in (*signature.variables, *signature.states)
@@ -439,7 +441,7 @@ class ObservedStep:
 
     def _outside_row(self, node: Node, before: int | None = None) -> int | None:
         """Return the row that shows a parameter or constant as it was when the step, or an operator of it, read it."""
-        if self._observed.parameters_as_read and (own := self._outputs.get(node.name, {}).get(0)) is not None:
+        if self._observed.is_as_read and (own := self._outputs.get(node.name, {}).get(0)) is not None:
             return own
         read = self._inputs.get(node.name, {}).get(0)
         writers = [reader for reader, index in self._direct_consumers(node) if index == 0 and _writes(reader)]

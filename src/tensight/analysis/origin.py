@@ -287,8 +287,8 @@ class _Dumped:
         return self._dump.metadata.is_whole
 
     @property
-    def parameters_as_read(self) -> bool:
-        return self._dump.metadata.parameters_as_read
+    def is_as_read(self) -> bool:
+        return self._dump.metadata.is_as_read
 
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
         seen = self._dump.iterations(rank)

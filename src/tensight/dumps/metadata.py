@@ -73,8 +73,8 @@ class DumpMetadata:
     traces: str = ""
 
     @property
-    def parameters_as_read(self) -> bool:
-        """Whether a parameter's values of a step are those that the step read, and not those that its update left."""
+    def is_as_read(self) -> bool:
+        """Whether parameters, and what is overwritten, are as calls read them, and not as the step left them."""
         return self.tool == "msprobe"
 
     @property

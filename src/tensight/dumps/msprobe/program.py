@@ -452,7 +452,13 @@ class _GraphWriter:
             # What is read later may have been computed where msprobe did not look.
             settings = {READS_UNSEEN: True} if source.position else {}
             found[name] = Node(
-                name, PARAMETER, id=name, full_name=name, outputs=outputs, raw_attributes=_attributes(settings)
+                name,
+                PARAMETER,
+                id=name,
+                full_name=name,
+                outputs=outputs,
+                stack=self._calls.stack(self._calls.entries[source.position]),
+                raw_attributes=_attributes(settings),
             )
         return list(found.values())
 

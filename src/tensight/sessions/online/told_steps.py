@@ -93,7 +93,7 @@ class ToldSteps:
         return False
 
     @property
-    def parameters_as_read(self) -> bool:
+    def is_as_read(self) -> bool:
         """Return False: what a process tells of a parameter is what the update of the step has left."""
         return False
 
