@@ -168,6 +168,17 @@ def test_what_differs_for_some_steps_only_is_said() -> None:
     assert (comparison.divergence, comparison.outside) == (Divergence.PASSING, 2)
 
 
+def test_small_sudden_differences_are_what_rounding_can_do() -> None:
+    """Rounding that tips a ReLU makes a difference from one step to the next, far below the tolerance."""
+    tipped = BASE * (1 + np.where(np.arange(60) < 20, 0, 2e-5 * 1.3 ** np.maximum(np.arange(60) - 20, 0)))
+    comparison = compare(BASE, tipped)
+    assert (comparison.divergence, comparison.departs_at) == (Divergence.DRIFT, 21)
+    assert comparison.leaves_at is not None
+    assert comparison.leaves_at > 30
+    crossing = BASE * (1 + np.where(np.arange(60) == 30, 1.1e-3, 9e-4))
+    assert compare(BASE, crossing).divergence is Divergence.DRIFT
+
+
 def test_logs_of_different_length_are_compared_where_both_have_steps() -> None:
     comparison = compare(np.resize(BASE, 313), np.resize(BASE, 247))
     assert (comparison.verdict, len(comparison.pairs), comparison.pairs.only_a) == (Verdict.SAME, 247, 66)

@@ -110,10 +110,16 @@ def test_of_several_ranks_in_one_log_the_lowest_is_taken(tmp_path: Path) -> None
 
 
 def test_knows_with_how_many_digits_losses_were_printed(tmp_path: Path) -> None:
-    fixed = read(tmp_path, "step 1 loss=2.31\nstep 2 loss=2.3\n")
-    scientific = read(tmp_path, "iteration 1 lm loss: 1.25E+01\niteration 2 lm loss: 1.00E-02\n")
-    np.testing.assert_allclose(fixed.rounding, 0.005)
-    np.testing.assert_allclose(scientific.rounding, [0.05, 0.00005])
+    for printed, rounding in (
+        (("2.31", "2.3", "0.1"), (0.005, 0.005, 0.005)),
+        (("10.31", "0.07", "0.0"), (0.005, 0.005, 0.005)),
+        (("1.25E+01", "1.00E-02"), (0.05, 0.00005)),
+        # Hugging Face's Trainer prints four significant digits.
+        (("1.044", "0.5038", "12.5", "0.06544"), (0.0005, 0.00005, 0.005, 0.000005)),
+        (("2.302585092994046", "1e-05"), (5e-16, 5e-21)),
+    ):
+        curve = read(tmp_path, "".join(f"step {step} loss={value}\n" for step, value in enumerate(printed, 1)))
+        np.testing.assert_allclose(curve.rounding, rounding)
 
 
 def test_a_pattern_of_ones_own(tmp_path: Path) -> None:

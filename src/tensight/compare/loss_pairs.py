@@ -264,9 +264,9 @@ def noise_floor(
     kept = paired.until(last)
     if len(kept) < len(paired):
         notes.append(f"the repeated runs end at step {last:,}; what follows was not compared")
-    window = max(5, known // 10)
-    ahead = np.maximum.accumulate(apart[:known])
-    envelope = np.concatenate([ahead[window:], np.full(min(window, known), ahead[-1])])[:known]
+    # In another run the same may come some steps earlier, but in the first step nothing can.
+    window = np.minimum(np.arange(known), max(5, known // 10))
+    envelope = np.maximum.accumulate(apart[:known])[np.minimum(np.arange(known) + window, known - 1)]
     factor = _NOISE_FACTORS.get(len(repeats), _NOISE_FACTOR)
     floor = factor * envelope[np.minimum(np.searchsorted(a.steps, kept.steps), known - 1)]
     if not apart.any():

@@ -30,7 +30,8 @@ RTOL = 1e-3
 JUMP = 30.0
 """A difference that grows so many times from one entry to the next did not accumulate."""
 
-_FLOAT32_NOISE = float(np.finfo(np.float32).eps)
+_FEW_UNITS = 8 * float(np.finfo(np.float32).eps)
+"""A relative difference of the first loss that order of summation explains in float32."""
 
 _STAYS = 5
 """Entries after a jump that must show it, too."""
@@ -177,7 +178,9 @@ def compare_losses(
         if not len(pairs):
             return _nothing_in_common(a, b, pairs, notes)
         scale = np.nan_to_num(pairs.scale, nan=0.0, posinf=0.0)
-        allowed = np.maximum(floor, _FLOAT32_NOISE * scale if noise else 0.0) + atol + rtol * scale
+        # A training that does not repeat itself exactly may differ by some units of float32 anywhere.
+        least = _FEW_UNITS * scale if floor.any() else 0.0
+        allowed = np.maximum(floor, least) + atol + rtol * scale
         tolerance = _tolerance_words(rtol, atol, len(noise))
         return _Judgement(pairs, allowed, tolerance, notes, has_noise=bool(noise)).comparison()
 
@@ -299,9 +302,11 @@ class _Judgement:
             return Divergence.SECOND_STEP, 1
         if jump == 2 and pairs.begins and self._is_next(2):
             return Divergence.THIRD_STEP, 2
-        if jump is not None:
+        is_small = self.allowed.any() and self.has_noise and float(self.relative[leaves]) < RTOL
+        if jump == leaves and not is_small:
             return Divergence.JUMP, jump
-        return Divergence.DRIFT, leaves
+        # Rounding that tips a choice (ReLU, maximum, routing) makes a small jump, too.
+        return Divergence.DRIFT, departs
 
     def _first_jump(self, leaves: int) -> int | None:
         """Return the first entry up to `leaves` whose difference is far above all before, and does not vanish again."""
@@ -315,11 +320,15 @@ class _Judgement:
         return None
 
     def _is_passing(self, leaves: int) -> bool:
-        """Whether the curves agree again after they have differed, for good as far as they go."""
+        """Whether the curves agree again after they have differed, far more closely, for as far as they go."""
         after = self.outside[leaves:]
         last = leaves + int(np.flatnonzero(after)[-1])
         agreeing = len(self.outside) - 1 - last
-        return agreeing >= _FEWEST_FOR_PATTERN and agreeing >= 4 * int(after.sum())
+        if agreeing < _FEWEST_FOR_PATTERN or agreeing < 4 * int(after.sum()):
+            return False
+        level = np.maximum(self.relative, self.pairs.first_visible)
+        beside = max(float(level[:leaves].max(initial=0.0)), float(level[last + 1 :].max()))
+        return float(level[leaves : last + 1].max()) >= JUMP * beside
 
     def _is_next(self, at: int) -> bool:
         """Whether the entries up to this one are of steps without a gap."""
@@ -374,8 +383,8 @@ class _Judgement:
             return (
                 f"Agrees up to {self._at(departs - 1)} ({_agreement(self.relative[:departs])}) and "
                 f"jumps apart at {self._at(departs)}: by {size}{out}.",
-                "Not accumulated rounding: look at what changes at that step, such as its data, the schedule, a "
-                "resume, a skipped update, or an evaluation that leaves its mode on.",
+                "More than rounding accumulates in a step: look at what changes there, such as its data, the schedule, "
+                "a resume, a skipped update, or an evaluation that leaves its mode on.",
             )
         if divergence is Divergence.NON_FINITE:
             a, b = pairs.a[leaves], pairs.b[leaves]
@@ -394,7 +403,7 @@ class _Judgement:
                 "The weights agree afterwards, so look at what is computed in these steps only: their data, or how the "
                 "loss is logged.",
             )
-        return self._drift_words(leaves)
+        return self._drift_words(departs, leaves)
 
     def _second_step_words(self, size: str, out: str, hedge: str) -> tuple[str, str]:
         if self._is_next(1):
@@ -402,7 +411,7 @@ class _Judgement:
                 f"Agrees in the first step ({_agreement(self.relative[:1])}) and differs from the second on: "
                 f"by {size} at {self._at(1)}{out}.",
                 "Backward pass or update of the weights (gradients, learning rate, weight decay, optimizer), or the "
-                "data of the second step: the forward pass agreed on the first." + hedge,
+                "data of the second step: the loss of the first agreed." + hedge,
             )
         return (
             f"Agrees at {self._at(0)} and differs at the next that both logged, {self._at(1)}: by {size}{out}.",
@@ -410,19 +419,26 @@ class _Judgement:
             "logged: the backward pass, the update, data, or a quick drift. Log every step to tell them apart.",
         )
 
-    def _drift_words(self, leaves: int) -> tuple[str, str]:
+    def _drift_words(self, departs: int, leaves: int) -> tuple[str, str]:
         first = int(np.argmax(self.relative > 0))
-        if self.relative[first] >= self.visible[first] and first < leaves:
+        begin = ""
+        if departs < leaves:
+            before = _agreement(self.relative[:departs])
+            size = relative_text(float(self.relative[departs]))
+            begin = f", {before} up to {self._at(departs - 1)}, {size} at the next"
+        elif self.relative[first] >= self.visible[first] and first < leaves:
             begin = f", from {relative_text(float(self.relative[first]))} at {self._at(first)}"
-        else:
-            begin = ""
         of = f"{int(self.outside.sum()):,} of {len(self.pairs):,}"
-        meaning = (
-            "As accumulated rounding does. A small difference of a hyper-parameter may look alike; repeated runs of A "
-            "tell them apart (--noise)."
-            if not self.has_noise
-            else "More than the repeated runs of A differ: not their noise, or a run that is noisier than they are."
-        )
+        if self.has_noise:
+            meaning = (
+                "More than the repeated runs of A differ. Few repeats do not show what happens rarely, such as "
+                "rounding that tips a ReLU or a maximum: the more there are, the surer this is."
+            )
+        else:
+            meaning = (
+                "As accumulated rounding does, or rounding that tips a ReLU or a maximum. A small difference of a "
+                "hyper-parameter may look alike; repeated runs of A tell them apart (--noise)."
+            )
         if self._coarse:
             meaning += " Whether the second step differs already cannot be told: its digits are too few."
         elif not self.pairs.begins:
@@ -456,7 +472,7 @@ class _Judgement:
         if self.has_noise:
             return
         jump = self._first_jump(len(self.pairs) - 1)
-        if self.relative[0] >= JUMP * self.visible[0]:
+        if self._first_step_is_notable:
             self._note_first_step()
         elif jump is not None:
             self.notes.append(
@@ -473,8 +489,13 @@ class _Judgement:
                 f"the numbers in the logs show differences from {relative_text(self._coarse)} on: smaller ones in the "
                 "first steps would not be seen"
             )
-        elif self.relative[0] >= JUMP * self.visible[0] and not self.has_noise:
+        elif self._first_step_is_notable and not self.has_noise:
             self._note_first_step()
+
+    @property
+    def _first_step_is_notable(self) -> bool:
+        """Whether the first losses differ more than by some units of float32, or of the digits of the logs."""
+        return bool(self.relative[0] > max(_FEW_UNITS, JUMP * self.visible[0] if self._coarse else 0.0))
 
     def _note_first_step(self) -> None:
         self.notes.append(

@@ -24,6 +24,7 @@ MOST_SERIES = 10_000
 """Scalar series of a file."""
 
 _LARGEST_STEP = 2**62
+_SMALLEST_POWER = 300
 _NAMES_LISTED = 20
 _LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
 _TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
@@ -97,14 +98,14 @@ class Digits(NamedTuple):
 
     Attributes
     ----------
-    decimals : int
-        Digits behind the decimal point.
-    exponent : int or None
-        Of ten; None if it was printed without one.
+    decimals : int or None
+        Digits behind the decimal point; None if it was printed with a power of ten.
+    significant : int
+        Digits from the first on that is not 0.
     """
 
-    decimals: int
-    exponent: int | None = None
+    decimals: int | None
+    significant: int
 
 
 class Point(NamedTuple):
@@ -160,16 +161,17 @@ class Series:
         known.append(point)
 
 
-_DECIMALS = re.compile(r"[-+]?\d*(?:\.(?P<decimals>\d*))?(?:[eE](?P<exponent>[-+]?\d{1,4}))?")
+_PRINTED = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<decimals>\d*))?(?P<exponent>[eE][-+]?\d{1,4})?")
 
 
 def digits_of(text: str) -> Digits | None:
     """Return with how many digits a number was printed; None if it is none, or not finite."""
-    match = _DECIMALS.fullmatch(text)
+    match = _PRINTED.fullmatch(text)
     if match is None or not any(char.isdigit() for char in text):
         return None
-    exponent = match["exponent"]
-    return Digits(len(match["decimals"] or ""), int(exponent) if exponent is not None else None)
+    decimals = match["decimals"] or ""
+    significant = len((match["whole"] + decimals).lstrip("0"))
+    return Digits(None if match["exponent"] else len(decimals), significant)
 
 
 def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
@@ -253,18 +255,21 @@ def _steps(points: Sequence[Point], unit: StepUnit) -> tuple[NDArray[np.int64], 
 def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
     """Return half a unit of the last digit of each value, as its series is printed.
 
-    Trailing zeros may be missing, so a series has as many digits as the value of it that shows most.
+    Trailing zeros may be missing, so a series has as many decimals, or as many significant digits, as the value of it
+    that shows most. Which of the two is meant is not known; the coarser one counts.
     """
     printed = [point.digits for point in points if point.digits is not None]
-    fixed = max((digits.decimals for digits in printed if digits.exponent is None), default=0)
-    mantissa = max((digits.decimals for digits in printed if digits.exponent is not None), default=0)
+    decimals = max((digits.decimals for digits in printed if digits.decimals is not None), default=0)
+    significant = max((digits.significant for digits in printed), default=0)
     result = np.zeros(len(points))
-    for index, point in enumerate(points):
-        if point.digits is None:
+    for index, (_, value, digits) in enumerate(points):
+        if digits is None:
             continue
-        exponent = point.digits.exponent
-        power = -fixed if exponent is None else exponent - mantissa
-        result[index] = 0.5 * 10.0**power if -400 < power < 300 else 0.0
+        powers = [] if digits.decimals is None else [-decimals]
+        if value and math.isfinite(value):
+            powers.append(math.floor(math.log10(abs(value))) + 1 - significant)
+        power = max(powers, default=-_SMALLEST_POWER)
+        result[index] = 0.5 * 10.0**power if abs(power) < _SMALLEST_POWER else 0.0
     return result
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,7 +120,9 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
     if len(pattern) > LONGEST_PATTERN:
         raise InputError(f"--pattern has {len(pattern):,} characters; give at most {LONGEST_PATTERN:,}")
     try:
-        compiled = re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise InputError(f"--pattern {pattern!r} is no regular expression: {error}") from None
     if "loss" not in compiled.groupindex:
