@@ -55,7 +55,7 @@ def read_setup(path: str) -> Mapping[str, object]:
 
     file = Path(path)
     if "://" in path or file.is_dir():
-        setup: Mapping[str, object] | None = getattr(open_dump(path), "setup", None)
+        setup = open_dump(path).setup
         if setup is None:
             raise InputError(f"{path} has no description of its set-up; newer versions of Tensight record one")
         return setup
