@@ -234,6 +234,30 @@ def test_checkpoints_of_mindspore_are_read(mindspore: Path) -> None:
         assert (checkpoint.entries["scalar"].shape, checkpoint.entries["truth"].read().tolist()) == ((), [True, False])
 
 
+def test_a_folder_of_a_trainer_is_read_with_what_lies_beside_the_weights(tmp_path: Path) -> None:
+    import random
+
+    from safetensors.torch import save_file
+
+    layer = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=0.25)
+    layer(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    save_file(layer.state_dict(), tmp_path / "model.safetensors")
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    states = {"python": random.getstate(), "numpy": np.random.get_state(), "cpu": torch.get_rng_state()}  # noqa: NPY002
+    torch.save(states, tmp_path / "rng_state.pth")
+    torch.save(layer, tmp_path / "training_args.bin")  # an object, as the trainer's is
+    with open_checkpoint(str(tmp_path)) as checkpoint:
+        assert checkpoint.files == ("model.safetensors", "optimizer.pt", "rng_state.pth")
+        assert_holds(checkpoint, dict(layer.state_dict()))
+        assert_holds(checkpoint, {"exp_avg": optimizer.state_dict()["state"][0]["exp_avg"]}, "optimizer.state.0.")
+        assert checkpoint.values["optimizer.param_groups.0.lr"] == 0.25
+        assert checkpoint.values["rng_state.python.1.length"] == 625
+        assert checkpoint.entries["rng_state.numpy.1"].shape == (624,)
+        assert checkpoint.problems == []
+
+
 def test_the_cache_of_hugging_face_is_read_through_its_links(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

@@ -103,6 +103,7 @@ PICKLES: dict[str, bytes] = {
     "a text of 4 GB": b"X\xff\xff\xff\xff.",
     "a list in itself": b"]q\x00h\x00a.",
     "lists that double": b"]q\x00" + b"".join(b"]q%c(h%ch%ce" % (n + 1, n, n) for n in range(60)) + b".",
+    "a long list in a long list, many times": b"]q\x00(" + b"N" * 50_000 + b"e](" + b"h\x00" * 50_000 + b"e.",
     "deep lists": b"]" * 5_000 + b"a" * 4_999 + b".",
     "a tensor without a storage": b"ctorch._utils\n_rebuild_tensor_v2\n(NK\x00(K\x02t(K\x01tI00\nNtR.",
     "a set of lists": b"\x8f(]\x90.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from tensight.checkpoints.pickled_data import Named, Record
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
 
     from tensight.checkpoints.checkpoint import Scalar
 
-_MAX_LEAVES = 2_000_000
+_MAX_VALUES = 500_000
 _MAX_DEPTH = 64
 _LONGEST_TEXT = 1000
-_MOST_NUMBERS = 1000
-"""Longer lists of plain numbers (indices of a sampler, a loss for each step) are said by their length and ends."""
+_MOST_NUMBERS = 64
+"""Longer lists of plain numbers (a generator's state, indices of a sampler) are said by their length and a checksum."""
 
 
 def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Iterator[tuple[str, Any]]:
@@ -42,26 +43,48 @@ def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Itera
         The data is nested too deeply, or there is too much of it.
     """
     waiting: list[tuple[str, int, Any]] = [("", 0, root)]
-    for _ in range(_MAX_LEAVES):
-        if not waiting:
-            return
+    digests: dict[int, list[tuple[Any, Any]] | None] = {}
+    seen = 0
+    while waiting:
         name, depth, value = waiting.pop()
         if is_tensor(value):
             yield name or "tensor", value
             continue
-        inner = _inner(value)
-        if inner is None:
+        if not isinstance(value, (dict, list, tuple, Record)):
             yield name or "value", _scalar(value)
-        elif depth >= _MAX_DEPTH:
+            continue
+        if id(value) not in digests:
+            digests[id(value)] = _digest(value)
+        inner = digests[id(value)]
+        if inner is None:
+            seen += _length(value)
+            if seen > _MAX_VALUES:
+                raise CheckpointError(f"{where}: more than {_MAX_VALUES:,} values; it is refused.")
+            inner = _inner(value)
+        if depth >= _MAX_DEPTH:
             raise CheckpointError(f"{where}: data nested more than {_MAX_DEPTH} deep ({name[:120]}…); it is refused.")
-        else:
-            prefix = f"{name}." if name else ""
-            waiting.extend((f"{prefix}{_key(key)}", depth + 1, item) for key, item in reversed(inner))
-    raise CheckpointError(f"{where}: more than {_MAX_LEAVES:,} values; it is refused.")
+        prefix = f"{name}." if name else ""
+        waiting.extend((f"{prefix}{_key(key)}", depth + 1, item) for key, item in reversed(inner))
 
 
-def _inner(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return what is in a container by its keys, None if it is none."""
+def _length(value: Any) -> int:
+    """Return how many items a container has, one for an empty one."""
+    if isinstance(value, Record):
+        return 1 + len(value.arguments) + (len(value.state) if isinstance(value.state, dict) else 1)
+    return max(1, len(value))
+
+
+def _digest(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return what stands for a long list of plain numbers, None if this is something else."""
+    if not isinstance(value, (list, tuple)) or len(value) <= _MOST_NUMBERS:
+        return None
+    if not all(isinstance(item, (int, float)) for item in value):
+        return None
+    return [("length", len(value)), ("checksum", f"{zlib.crc32(repr(value).encode()):08x}")]
+
+
+def _inner(value: Any) -> list[tuple[Any, Any]]:
+    """Return what is in a container by its keys."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, Record):
@@ -71,11 +94,7 @@ def _inner(value: Any) -> list[tuple[Any, Any]] | None:
         elif value.state is not None:
             inner.append(("state", value.state))
         return inner
-    if isinstance(value, (list, tuple)):
-        if len(value) > _MOST_NUMBERS and all(isinstance(item, (int, float, bool)) for item in value):
-            return [("length", len(value)), ("first", value[0]), ("last", value[-1])]
-        return list(enumerate(value))
-    return None
+    return list(enumerate(value))
 
 
 def _key(key: Any) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tensight.checkpoints.checkpoint import Checkpoint
@@ -31,8 +32,11 @@ _FORMATS: dict[str, tuple[str, Reader]] = {
 }
 """By the end of the file's name: format and reader."""
 
-_OTHER_FILES = ("training_args.bin", "scheduler.pt", "scaler.pt")
-"""Written beside a model's weights by Hugging Face's trainer; the first holds objects, not data."""
+_NOT_READ = ("training_args.bin",)
+"""Written beside a model's weights by Hugging Face's trainer: it holds objects, not data."""
+
+_BESIDE = re.compile(r"(optimizer|scheduler|scaler|rng_state(_\d+)?)\.(pt|pth|bin)")
+"""What a trainer keeps beside the shards of a model."""
 
 _MAX_INDEX_BYTES = 64 * 2**20
 _MAX_FILES = 10_000
@@ -148,18 +152,20 @@ def _read_folder(checkpoint: Checkpoint, folder: _Folder) -> None:
     indices = [name for name in names if name.endswith(".index.json")]
     if len(indices) > 1:  # the same weights as safetensors and as PyTorch's files
         indices = [name for name in indices if "safetensors" in name] or indices[:1]
+    shards = [name for name in names if Path(name).suffix in _FORMATS and name not in _NOT_READ]
+    beside = [name for name in shards if _BESIDE.fullmatch(name)]
     if indices:
         _read_index(checkpoint, folder, indices[0])
-        return
-    shards = [name for name in names if Path(name).suffix in _FORMATS and name not in _OTHER_FILES]
-    for suffix in (".safetensors",):
-        if any(name.endswith(suffix) for name in shards):
-            shards = [name for name in shards if name.endswith(suffix)]
-    if not shards:
-        below = [name for name in folder.folders() if _RANK_FOLDER.fullmatch(name)]
-        what = f"; it has folders of ranks ({', '.join(below[:4])}): name one of them" if below else ""
-        raise CheckpointError(f"{folder.path}: there is no checkpoint in this folder{what}.")
-    _read_shards(checkpoint, folder, shards, {})
+    else:
+        of_model = [name for name in shards if name.endswith(".safetensors")]
+        of_model = of_model or [name for name in shards if name not in beside]
+        if not of_model and not beside:
+            below = [name for name in folder.folders() if _RANK_FOLDER.fullmatch(name)]
+            what = f"; it has folders of ranks ({', '.join(below[:4])}): name one of them" if below else ""
+            raise CheckpointError(f"{folder.path}: there is no checkpoint in this folder{what}.")
+        _read_shards(checkpoint, folder, of_model, {})
+    if beside:
+        _read_shards(checkpoint, folder, beside, {}, is_prefixed=True)
 
 
 def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
@@ -184,8 +190,14 @@ def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
         checkpoint.problems.append(Problem(key, f"is in {checkpoint.entries[key].file}, but not in the index"))
 
 
-def _read_shards(checkpoint: Checkpoint, folder: _Folder, shards: list[str], wanted: dict[str, str]) -> None:
-    """Read all shards into one checkpoint; a tensor that several have is taken from the one that the index names."""
+def _read_shards(
+    checkpoint: Checkpoint, folder: _Folder, shards: list[str], wanted: dict[str, str], *, is_prefixed: bool = False
+) -> None:
+    """Read all shards into one checkpoint; a tensor that several have is taken from the one that the index names.
+
+    Names begin with that of the file where `is_prefixed`, and where several files of ``torch.save`` have no index:
+    those are no shards, but a model, its optimizer and so on.
+    """
     if len(shards) > _MAX_FILES:
         raise CheckpointError(f"{folder.path}: {len(shards):,} shards; at most {_MAX_FILES:,} are read.")
     several = len(shards) > 1 and not wanted
@@ -197,13 +209,12 @@ def _read_shards(checkpoint: Checkpoint, folder: _Folder, shards: list[str], wan
             continue
         except DumpError as error:
             raise CheckpointError(str(error)) from None
-        part = Checkpoint(checkpoint.path, checkpoint.format)
+        part = Checkpoint(checkpoint.path, "")
         _read_file(part, file, shard)
         checkpoint.format = checkpoint.format or part.format
         checkpoint.problems += part.problems
-        checkpoint.values |= part.values
-        # Files of torch.save without an index are not shards: model.pt and optimizer.pt, each with names of its own.
-        prefix = f"{Path(shard).stem}." if several and part.format == "PyTorch" else ""
+        prefix = f"{Path(shard).stem}." if is_prefixed or (several and part.format == "PyTorch") else ""
+        checkpoint.values |= {prefix + key: value for key, value in part.values.items()}
         for key, entry in part.entries.items():
             name = prefix + key
             other = checkpoint.entries.get(name)
@@ -211,7 +222,5 @@ def _read_shards(checkpoint: Checkpoint, folder: _Folder, shards: list[str], wan
                 checkpoint.problems.append(Problem(name, f"is in two shards, {other.file} and {shard}"))
                 if wanted.get(name) != shard:
                     continue
-            checkpoint.entries[name] = (
-                entry if not prefix else type(entry)(name, entry.dtype, entry.shape, entry.content, entry.file)
-            )
-    checkpoint.files = tuple(shards)
+            checkpoint.entries[name] = replace(entry, name=name)
+    checkpoint.files += tuple(shards)
