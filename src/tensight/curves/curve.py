@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -334,6 +335,7 @@ def is_loss(name: str) -> bool:
     return _likeliness(name) is not None
 
 
+@lru_cache(maxsize=4096)
 def _likeliness(name: str) -> tuple[bool, int, int] | None:
     """Return how likely a series is the training's loss, most likely smallest; None if it is no loss at all."""
     words = [word for word in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]
