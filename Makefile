@@ -105,6 +105,7 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures that the README quotes
 	$(BIN)/python benchmarks/graph_parse.py
 	$(BIN)/python benchmarks/info.py
 	$(BIN)/python benchmarks/offline_check.py
+	$(BIN)/python benchmarks/compare_checkpoints.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/torch_overhead.py
 	$(BIN)/python benchmarks/mindspore_overhead.py

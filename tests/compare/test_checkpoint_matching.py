@@ -108,8 +108,8 @@ def test_names_with_nothing_in_common_are_paired_by_values_then_by_shape_and_ord
     a = {"one": noise(3, 4), "two": noise(3, 4, seed=1), "three": noise(5), "four": noise(5, seed=1)}
     b = {"alpha": a["two"], "beth": a["one"], "gimel": a["three"] + 1, "dalet": a["four"] + 1}
     assert rules(compared(tensight, tmp_path, a, b)) == {
-        ("one", "beth"): "same values",
-        ("two", "alpha"): "same values",
+        ("one", "beth"): "sampled values",
+        ("two", "alpha"): "sampled values",
         ("three", "gimel"): "shape and order",
         ("four", "dalet"): "shape and order",
     }
@@ -139,7 +139,7 @@ def test_a_mapping_goes_before_all_rules_and_can_be_written_edited_and_read(tens
     b = {"eins": noise(3), "zwei": noise(3, seed=1)}
     file = tmp_path / "names.toml"
     compared(tensight, tmp_path, a, b, "--write-mapping", file)
-    assert '"od\\"d" = "eins"  # same values' in file.read_text()
+    assert '"od\\"d" = "eins"  # sampled values' in file.read_text()
     file.write_text(file.read_text().replace("eins", "0").replace("zwei", "eins").replace('"0"', '"zwei"'))
     assert rules(compared(tensight, tmp_path, a, b, "--mapping", file)) == {
         ('od"d', "zwei"): "mapping file",

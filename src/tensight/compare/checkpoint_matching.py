@@ -2,7 +2,7 @@
 
 The rules, in this order: what a mapping file says; the same name; the same name once wrappers (``module.``,
 ``_orig_mod.``) and a common prefix are left out, and MindSpore's words stand for PyTorch's (``gamma`` is ``weight``);
-parts of a fused matrix; equal values; the same shape in the same order.
+parts of a fused matrix; equal values, by a sample of them; the same shape in the same order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensight.checkpoints import Checkpoint, Entry
 
 SAME_NAME, FILE, SCHEME, FUSED, VALUES, ORDER = (
-    "same name", "mapping file", "naming scheme", "fused", "same values", "shape and order",
+    "same name", "mapping file", "naming scheme", "fused", "sampled values", "shape and order",
 )  # fmt: skip
 """Rules, as people read them."""
 
@@ -197,7 +197,7 @@ class _Matcher:
                     break
 
     def _by_values(self, values: Callable[[Entry], bytes]) -> None:
-        """Pair tensors of the same shape and values that no other tensor has."""
+        """Pair tensors of the same shape, of which a sample of the values is equal and no other tensor's is."""
         shapes = {entry.shape for entry in self.a.values()} & {entry.shape for entry in self.b.values()}
         digests_a = _unique({name: values(entry) for name, entry in self.a.items() if entry.shape in shapes})
         digests_b = _unique({name: values(entry) for name, entry in self.b.items() if entry.shape in shapes})
