@@ -137,6 +137,14 @@ def test_generators_matter_less_where_nothing_draws_from_them() -> None:
     assert "first batches (B)" in compare_setups(a, b).not_recorded
 
 
+def test_weights_whose_values_were_not_recorded_are_not_called_the_same(reference: dict[str, Any]) -> None:
+    other = copy.deepcopy(reference)
+    del other["models"][0]["parameters"]["0.weight"]["hash"]
+    comparison = compare_setups(reference, other)
+    assert "initial weights" not in comparison.equal
+    assert "the values of 1 weight were not recorded, so not compared (0.weight)" in str(comparison.differences[0])
+
+
 def test_descriptions_without_a_common_part_are_not_comparable(reference: dict[str, Any]) -> None:
     assert compare_setups({}, reference).verdict is Verdict.NOT_COMPARABLE
     assert compare_setups({"format": 99}, reference).verdict is Verdict.NOT_COMPARABLE

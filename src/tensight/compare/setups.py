@@ -335,6 +335,10 @@ def _tensors(part: str) -> Callable[[object, object], Iterator[SetupDifference]]
         agreements = {name: _hashes_agree(left[name], right[name]) for name in common}
         compared = [name for name, agree in agreements.items() if agree is not None]
         changed = [name for name in compared if not agreements[name]]
+        unknown = [name for name in common if agreements[name] is None and _is_alike(left[name], right[name])]
+        if unknown:
+            what = f"the values of {_amount(len(unknown), noun)} were not recorded, so not compared ({_names(unknown)})"
+            yield SetupDifference(Importance.REST, part, what)
         if changed:
             share = (
                 f"all {len(compared):,}" if len(changed) == len(compared) else f"{len(changed):,} of {len(compared):,}"
@@ -353,10 +357,16 @@ def _amount(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
 
 
+def _is_alike(a: object, b: object) -> bool:
+    """Whether two tensors have the same dtype and shape."""
+    left, right = _mapping(a), _mapping(b)
+    return left.get("dtype") == right.get("dtype") and left.get("shape") == right.get("shape")
+
+
 def _hashes_agree(a: object, b: object) -> bool | None:
     """Whether the hashes of two tensors agree; None where they cannot be compared."""
     left, right = _mapping(a), _mapping(b)
-    if left.get("dtype") != right.get("dtype") or left.get("shape") != right.get("shape"):
+    if not _is_alike(a, b):
         return None
     for key in ("hash", "sampled_hash"):
         if key in left and key in right:

@@ -90,6 +90,14 @@ def test_one_changed_element_and_a_drawn_number_are_seen() -> None:
     assert differing == {"torch", "python", "numpy"}
 
 
+def test_weights_that_are_not_there_yet_or_are_too_large_have_no_hash_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = setup(nn.Sequential(nn.LazyLinear(3)))["models"][0]["parameters"]["0.weight"]
+    assert (told["dtype"], "shape" in told, "hash" in told) == ("float32", False, False)
+    monkeypatch.setattr("tensight.agents.torch.setup.HASHED_BYTES", 100)
+    told = setup(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))["models"][0]["parameters"]
+    assert ("hash" in told["0.weight"], "sampled_hash" in told["1.weight"]) == (True, True)
+
+
 def test_tied_weights_are_named_together() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight

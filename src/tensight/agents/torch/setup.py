@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from tensight.agents.setup import attempt, digest, plain
 from tensight.agents.torch.arrays import TorchReader
@@ -303,7 +304,7 @@ def _state(model: nn.Module) -> dict[str, object]:
             if len(known) > 1:
                 continue
             found[name] = {**_values_of(tensor, budget), "requires_grad": bool(tensor.requires_grad)}
-            budget -= tensor.nbytes
+            budget -= 0 if is_lazy(tensor) else tensor.nbytes
         result[kind] = found
     result["tied"] = [names for names in names_of.values() if len(names) > 1]
     result["tensors_left_out"] = left_out
@@ -312,24 +313,20 @@ def _state(model: nn.Module) -> dict[str, object]:
 
 def _values_of(tensor: torch.Tensor, budget: int) -> dict[str, object]:
     """Return shape, dtype, device, range and hash of a tensor; of one over the budget some elements are hashed."""
-    about: dict[str, object] = {
-        "shape": [int(size) for size in tensor.shape],
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "device": str(tensor.device),
-    }
+    about: dict[str, object] = {"dtype": str(tensor.dtype).removeprefix("torch."), "device": str(tensor.device)}
+    if is_lazy(tensor):
+        return about
+    about["shape"] = [int(size) for size in tensor.shape]
     try:
-        if tensor.nbytes > max(budget, 0) and tensor.is_cpu and tensor.is_contiguous():
-            values = TorchReader().host(tensor)
-            if values is None:
-                return about
+        is_whole = tensor.nbytes <= max(budget, 0)
+        # What lies on a device would have to be copied first.
+        values = TorchReader().host(tensor) if is_whole or (tensor.is_cpu and tensor.is_contiguous()) else None
+        if values is None:
+            return about
+        if not is_whole:
             flat = values.reshape(-1)
             chosen = flat[:: max(len(flat) // _SAMPLED, 1)]
             return {**about, "sampled_hash": digest(np.ascontiguousarray(chosen).tobytes())}
-        if tensor.nbytes > max(budget, 0):
-            return about
-        values = TorchReader().host(tensor)
-        if values is None:
-            return about
         row = statistics(values)
     except Exception:
         return about
