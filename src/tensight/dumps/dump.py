@@ -125,7 +125,8 @@ class Dump:
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
         """Return the graphs of a rank, sorted by id. A file that cannot be parsed is a problem, not an error."""
-        return self._rank(rank).graphs
+        with _without_garbage_collection():
+            return self._rank(rank).graphs
 
     def graph_of(self, tensor: TensorFile) -> Graph | None:
         """Return the graph that has a tensor's node; None if the tensor is unmatched."""
