@@ -155,6 +155,14 @@ def test_levels_call_a_module_by_one_name(dumps_of_msprobe: Path) -> None:
     assert names[0] < names[1]
 
 
+def test_a_gradient_that_no_call_has_put_out_is_computed_from_what_its_module_read(dumps_of_msprobe: Path) -> None:
+    graph = only_graph(open_dump(dumps_of_msprobe / "L0"))
+    assert producers(graph, "Gradients/Default/head/0/weight/AccumulateGrad-op0") == [
+        ("input_2", 0),
+        ("Gradients/Default/head/1/ReLUGrad-op0", 0),
+    ]
+
+
 def test_calls_of_several_kinds_with_one_name_are_kept_apart(tmp_path: Path) -> None:
     calls = ("Functional.relu.0", "Torch.relu.0", "Primitive.a.relu.0", "Primitive.b.relu.0", "Primitive.c.relu.0")
     graph = only_graph(open_dump(write(tmp_path, {f"{call}.forward": {} for call in calls})))
@@ -391,6 +399,24 @@ def test_what_an_in_place_call_reads_is_what_was_there_before(tmp_path: Path) ->
     }
     found = origins(Analysis(open_dump(write(tmp_path, data))))
     assert [(one.anomaly.value, one.operator, one.arrived) for one in found] == [("nan", "input_4", True)]
+
+
+def test_comparing_runs_knows_inputs_that_an_unseen_call_has_computed(tmp_path: Path, tensight: Any) -> None:
+    def run(name: str, shift: float) -> str:
+        read = measured(3.5, 1.25, 2.0, 5.5)
+        data = {
+            "Torch.exp.0.forward": {"input_args": [read], "output": [measured(9.5 + shift, 1.0, 4.0 + shift, 11.0)]},
+            "Torch.sin.0.forward": {
+                "input_args": [measured(7.5 + shift, 0.5, 3.0 + shift, 9.0)],
+                "output": [measured(6.5 + shift, 0.25, 2.5 + shift, 8.0)],
+            },
+        }
+        return str(write(tmp_path / name, data))
+
+    outcome = tensight("compare", "runs", run("a", 0.0), run("b", 0.5))
+    assert outcome.code == 1
+    assert "Default/exp-op0 (exp) is the first operator whose inputs agree" in outcome.out
+    assert "Later operators" not in outcome.out
 
 
 # --- bad input ---

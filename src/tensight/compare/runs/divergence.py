@@ -288,7 +288,7 @@ class StepComparer:
 
     def _row_b(self, name: str) -> int:
         step = self._steps[1]
-        return step.weights.get(name, step.data.get(name, NO_ROW))
+        return {**step.unseen, **step.data, **step.weights}.get(name, NO_ROW)
 
     def _compare_update(
         self,

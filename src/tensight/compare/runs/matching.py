@@ -108,7 +108,7 @@ class _Matcher:
     ) -> None:
         self._runs, self._steps, self._mapping = runs, steps, mapping
         self._result = Matching()
-        self._left_a, self._left_b = ({**step.weights, **step.data} for step in steps)
+        self._left_a, self._left_b = ({**step.weights, **step.data, **step.unseen} for step in steps)
         self._b_of: dict[str, str] = {}
 
     def match(self) -> Matching:

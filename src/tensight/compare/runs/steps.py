@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS
 from tensight.dumps import read_tensor
 from tensight.errors import TensightError
+from tensight.graph.layers import READS_UNSEEN
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_gradient_scope, is_optimizer
 from tensight.graph.type_names import plain_type
 from tensight.tensors.elements import doubles_of, element_type
@@ -105,6 +106,8 @@ class Step:
         Row of each parameter as it was before the step.
     data : mapping of str to int
         Row of each input of the network.
+    unseen : mapping of str to int
+        Row of each value that operators of the step read and that may have been computed where nobody looked.
     """
 
     iteration: int
@@ -112,6 +115,7 @@ class Step:
     operations: tuple[Operation, ...]
     weights: Mapping[str, int]
     data: Mapping[str, int]
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 class RunToCompare:
@@ -266,7 +270,14 @@ class _StepReader:
             for place, (_, _, graph, node) in enumerate(nodes)
         ]
         graphs = tuple(sorted(self._names))
-        return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), self._data(graphs))
+        data = self._data(graphs)
+        unseen = {name: row for name, row in data.items() if self._may_be_computed(graphs, name)}
+        data = {name: row for name, row in data.items() if name not in unseen}
+        return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), data, unseen)
+
+    def _may_be_computed(self, graphs: Iterable[str], name: str) -> bool:
+        found = (self._run.graphs[one].get(name) for one in graphs if one in self._run.graphs)
+        return any(node is not None and node.attributes.get(READS_UNSEEN) for node in found)
 
     def _ran(self, graph: Graph) -> Iterator[Node]:
         for node in graph.operators:
@@ -315,6 +326,9 @@ class _StepReader:
     def _before_row(self, graph: Graph, parameter: Node) -> int:
         """Return the row of a parameter as the step read it: a file of a step holds what the step left."""
         name = parameter.name
+        if self._run.analysis.dump.metadata.is_as_read:
+            own = self._after(graph, name)
+            return own if own != NO_ROW else self._first_read(graph, parameter)
         read = self._inputs.get((graph.name, name), {}).get(0)
         if read is not None:
             return read
@@ -324,6 +338,10 @@ class _StepReader:
         if name in self._before:
             return self._before[name]
         # Without the step before, an operator that read it has the value.
+        return self._first_read(graph, parameter)
+
+    def _first_read(self, graph: Graph, parameter: Node) -> int:
+        """Return the row of a parameter among what the first operator that was no optimizer's has read."""
         for reader in graph.operators:
             if is_optimizer(reader):
                 continue

@@ -4,7 +4,7 @@ msprobe does not say which call made the tensors that another one read. Where wh
 something that came out before, in every dumped step of this sequence of calls, it is taken to be that; a constant may
 be equal by chance, so that it counts only where nothing else fits. Whatever has no such source is an input of the step,
 so that nothing that was read is forgotten. A module has what its own calls put out as inputs as well: its result is
-made of that. A backward pass reads what its forward pass has read and put out.
+made of that. A backward pass reads what its forward pass has read and put out, and so does the gradient of a parameter.
 """
 
 from __future__ import annotations
@@ -426,7 +426,10 @@ class _GraphWriter:
         self._items: dict[tuple[str, int], str] = {}
         self.data = {source: f"input_{number}" for number, source in enumerate(sources.data, 1)}
         self._children: dict[str, list[int]] = {}
+        self._of_module: dict[tuple[str, str], list[int]] = {}
         for position, entry in enumerate(calls.entries):
+            if entry.is_module:
+                self._of_module.setdefault((entry.path, entry.type), []).append(position)
             parent = calls.parent(entry)
             if parent is not None and entry.phase == parent.phase:
                 self._children.setdefault(parent.name, []).append(position)
@@ -502,6 +505,7 @@ class _GraphWriter:
         for name, tensor in entry.parameters.items():
             node = gradient_name(entry, name)
             source = self._sources.of_gradients.get((position, name))
+            computed_from = self._gradient_inputs(position, entry) if source is None else [self._reference(source)]
             self._operators.append(
                 Node(
                     node,
@@ -509,11 +513,21 @@ class _GraphWriter:
                     scope=node.rpartition("/")[0],
                     id=str(len(self._operators) + 1),
                     full_name=f"{entry.name}.{name}",
-                    inputs=() if source is None else (Edge(self._reference(source)),),
+                    inputs=tuple(map(Edge, computed_from)),
                     outputs=(_slot(tensor),),
                     stack=self._calls.stack(entry),
                 )
             )
+
+    def _gradient_inputs(self, position: int, entry: Entry) -> list[str]:
+        """Return what a gradient is computed from that nothing has put out: what its module reads in both passes."""
+        found: dict[str, None] = {}
+        for other in self._of_module[entry.path, entry.type]:
+            for slot in range(len(self._calls.entries[other].inputs)):
+                source = self._sources.of_inputs[other, slot]
+                if source.position < position or source.kind == "data":
+                    found[self._reference(source)] = None
+        return list(found)
 
     def _reference(self, source: Source) -> str:
         """Return the name of the node that stands for a tensor."""
