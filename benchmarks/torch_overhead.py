@@ -37,6 +37,8 @@ TOOLS = (
         bars={"transformer": 1.10, "cnn": 1.35},
     ),
     Tool("tensight-operators", "tensight: NaN and Inf at every operator", "tensor_overflow", bars={"transformer": 1.3}),
+    Tool("tensight-traced", "tensight: trace of modules", bars={"transformer": 1.05}),
+    Tool("tensight-traced-operators", "tensight: trace of operators", bars={"transformer": 1.5}),
     Tool("plain", "no tool, in the peers' environment", peer=True),
     Tool("msprobe", "msprobe: statistics of every module (L0)", peer=True),
     Tool("msprobe-apis", "msprobe: statistics of every API (L1)", peer=True),

@@ -108,6 +108,24 @@ def tensight_operators(work: Workload, options: argparse.Namespace) -> Iterator[
 
 
 @contextlib.contextmanager
+def tensight_traced(
+    work: Workload, options: argparse.Namespace, capture: str = "modules"
+) -> Iterator[Callable[[], None]]:
+    """Statistics and content hashes of every step, appended to a file."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tensight-bench-") as folder,
+        tensight(work, options, trace=folder, capture=capture) as step,
+    ):
+        yield step
+
+
+@contextlib.contextmanager
+def tensight_traced_operators(work: Workload, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
+    with tensight_traced(work, options, "ops") as step:
+        yield step
+
+
+@contextlib.contextmanager
 def msprobe(work: Workload, _: argparse.Namespace, level: str = "L0") -> Iterator[Callable[[], None]]:
     """Statistics of every module (L0) or API (L1), written to disk at each step."""
     from msprobe.pytorch import PrecisionDebugger
@@ -181,6 +199,8 @@ TOOLS = {
         tensight,
         tensight_watched,
         tensight_operators,
+        tensight_traced,
+        tensight_traced_operators,
         msprobe,
         msprobe_apis,
         underflow_overflow,

@@ -35,7 +35,7 @@ from tensight.agents.watching import Watches
 from tensight.graph.steps import iteration_of, step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from tensight.agents.against import Divergence
     from tensight.agents.places import DeclaredNode
@@ -186,6 +186,16 @@ class Agent:
     def offer_closer_look(self) -> None:
         """Tell the server, when it is found, that every operator can be captured instead of calls of modules."""
         self._introduction.looks_closer = True
+
+    @property
+    def wants_setup(self) -> bool:
+        """Whether the set-up of the training is written beside what is recorded or traced."""
+        return not self._is_over and (self.recorder.is_on or self.tracer.is_on)
+
+    def describe(self, setup: Mapping[str, object]) -> None:
+        """Write the set-up of the training, as `tensight.agents.setup.describe` returns it."""
+        self.recorder.describe(setup)
+        self.tracer.describe(setup)
 
     def attach(self, program: Program) -> None:
         """Look for the debug server and wait for its first commands, before the first step.

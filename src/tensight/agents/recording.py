@@ -25,7 +25,7 @@ from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -97,6 +97,15 @@ class Recorder:
     def iterations(self) -> tuple[int, ...]:
         """All iterations that can be shown."""
         return tuple(self._iterations)
+
+    def describe(self, setup: Mapping[str, object]) -> None:
+        """Write the set-up of the training beside its settings."""
+        rank = self._writer
+        if rank is not None:
+            try:
+                rank.describe_setup(setup)
+            except Exception as error:
+                self._end(error)
 
     def learn(self, program: Program) -> None:
         """Take a program whose steps are recorded, or more of one that is known."""

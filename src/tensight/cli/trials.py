@@ -145,7 +145,7 @@ def measure(command: Sequence[str], steps: int, on_step: Callable[[], None]) -> 
     InputError
         The script failed, or its optimizer took no step.
     """
-    return _measure(command, steps, {}, on_step)
+    return run_steps(command, steps, {}, on_step)
 
 
 def measure_debugged(
@@ -163,7 +163,7 @@ def measure_debugged(
         choices = {"host": host, "port": int(port), "capture": capture, "recommended": True, "job": _JOB}
         following = _Following(server)
         try:
-            measured = _measure(command, steps, {"TENSIGHT_DEBUG": "1", **as_variables(choices)}, on_step)
+            measured = run_steps(command, steps, {"TENSIGHT_DEBUG": "1", **as_variables(choices)}, on_step)
         finally:
             following.end()
         return measured, following.stops
@@ -209,10 +209,32 @@ def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
     return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
 
 
-def _measure(command: Sequence[str], steps: int, variables: Mapping[str, str], on_step: Callable[[], None]) -> Measured:
+def run_steps(
+    command: Sequence[str],
+    steps: int,
+    variables: Mapping[str, str],
+    on_step: Callable[[], None],
+    runner: Sequence[str] = ("tensight.agents.trial",),
+) -> Measured:
+    """Run some steps of a script in a process of its own.
+
+    Parameters
+    ----------
+    command, steps, on_step
+        As of `measure`.
+    variables : mapping of str to str
+        Of its environment, beside ours.
+    runner : sequence of str
+        The module that runs it, and its own arguments.
+
+    Raises
+    ------
+    InputError
+        The script failed, or its optimizer took no step.
+    """
     reading, writing = os.pipe()
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    arguments = [sys.executable, "-m", "tensight.agents.trial", str(writing), str(steps), *command]
+    arguments = [sys.executable, "-m", *runner, str(writing), str(steps), *command]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - what the person asked for
             arguments,

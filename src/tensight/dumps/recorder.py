@@ -211,6 +211,11 @@ class RankRecorder:
         self._continue()
         self.order = ExecutionOrder(self.graphs, self._orders)
 
+    def describe_setup(self, setup: Mapping[str, object]) -> None:
+        """Write the set-up of the training: anything that is JSON."""
+        data = json.dumps(dict(setup), default=str).encode("utf-8", "backslashreplace")
+        _write_whole(self.folder / metadata.FOLDER / metadata.SETUP, data)
+
     def new_graph(self) -> GraphFile:
         """Begin to receive a graph."""
         return GraphFile(self._new_part())

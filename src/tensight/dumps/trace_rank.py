@@ -6,16 +6,22 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensight.dumps.execution import UNMATCHED, ExecutionOrder
+from tensight.dumps.layout import find_dump
 from tensight.dumps.metadata import Device, DumpMetadata
 from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
-from tensight.dumps.trace_files import TracedRow, read_rows, read_trace
+from tensight.dumps.trace_files import TRACE_ROW, TracedRow, read_rows, read_trace
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph_proto
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from tensight.dumps.layout import RankFolder
     from tensight.dumps.overflow import OverflowRecord
@@ -23,6 +29,22 @@ if TYPE_CHECKING:
     from tensight.dumps.storage import Storage
     from tensight.dumps.trace_files import Trace, TracedStep
     from tensight.graph import Node
+
+
+def open_traces(path: str | os.PathLike[str]) -> dict[int, TraceRank]:
+    """Open the traces of all ranks in a folder.
+
+    Raises
+    ------
+    DumpError
+        There is no trace.
+    """
+    layout = find_dump(path)
+    traces = {one.rank: TraceRank(layout.storage, one) for one in layout.ranks if one.is_trace}
+    if not traces:
+        raise DumpError(f"{layout.storage.root}: is no trace; `tensight trace train.py` makes one.")
+    return traces
+
 
 _WHOLE = MappingProxyType({"common_dump_settings": {"dump_mode": 0}})
 """Everything that ran is in a trace."""
@@ -55,6 +77,25 @@ class TraceRank:
         if self._trace.header.rank != folder.rank:
             what = f"was written by rank {self._trace.header.rank}"
             self._problems.append(Problem(folder.path, what, f"it is read as rank {folder.rank}, as it is called"))
+
+    @property
+    def trace(self) -> Trace:
+        """The file as it was read."""
+        return self._trace
+
+    def rows(self, iteration: int) -> NDArray[np.void]:
+        """Return the rows of an iteration, in the order of execution; none if it was not traced.
+
+        Raises
+        ------
+        DumpError
+            The file has changed.
+        """
+        step = self._trace.steps.get(iteration)
+        if step is None:
+            return np.zeros(0, TRACE_ROW)
+        with self._storage.open(self._folder.path) as file:
+            return read_rows(file, self._trace, step)
 
     # --- what it says about itself ---
 

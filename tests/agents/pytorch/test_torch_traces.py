@@ -76,6 +76,9 @@ def test_a_trace_has_the_rows_of_a_recording(tmp_path: Path, capture: str) -> No
     assert names[0] == names[1]
     assert dumps[0].iterations() == dumps[1].iterations() == (0, 1, 2)
     assert dumps[1].problems == []
+    for dump in dumps:
+        assert dump.setup is not None
+        assert [one["class"] for one in dump.setup["optimizers"]] == ["SGD"]
 
 
 def traced(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -148,7 +148,7 @@ class Debugger(TrainingDebugger):
             self._is_worker = True
             return
         with self._guarded():
-            self._attach(module)
+            self._attach(module, arguments)
             if isinstance(self._capture, ModuleCapture):
                 self._capture.enter(module, arguments)
 
@@ -184,7 +184,7 @@ class Debugger(TrainingDebugger):
             self._waiting.remove()
             self._waiting = None
 
-    def _attach(self, first: nn.Module) -> None:
+    def _attach(self, first: nn.Module, arguments: tuple[Any, ...] = ()) -> None:
         names = Names()
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
@@ -223,6 +223,8 @@ class Debugger(TrainingDebugger):
         if isinstance(capture, ModuleCapture):
             agent.offer_closer_look()
         self._parameters.observe()
+        if agent.wants_setup:
+            agent.describe(self._setup(first, arguments))
         try:
             agent.attach(self._programs.preview(capture.preview()))
         finally:
@@ -233,6 +235,17 @@ class Debugger(TrainingDebugger):
             capture.start()
             self._look_closer_if_asked()
             self._leave_children()
+
+    def _setup(self, first: nn.Module, arguments: tuple[Any, ...]) -> dict[str, object]:
+        """Return what surrounds the training; of the first batch only where the first call is what begins it."""
+        from tensight.agents.setup import describe
+        from tensight.agents.torch.setup import describe_inputs, describe_torch
+
+        models = [module for root in self._names.roots if (module := root.module()) is not None]
+        part = describe_torch(models or first, self._parameters.optimizers)
+        if arguments:
+            part["batches"] = [describe_inputs(arguments, {})]
+        return describe(part)
 
     def _detach(self) -> None:
         # Each of them, also where another fails.

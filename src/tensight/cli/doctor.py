@@ -1,0 +1,290 @@
+"""`tensight doctor`: whether a training repeats itself, and the usual reasons why one does not learn."""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_format
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tensight.cli import FOUND
+from tensight.cli.options import Json
+from tensight.cli.output import console, print_json
+from tensight.cli.run import Capture
+from tensight.errors import InputError, TensightError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.cli.trials import Measured
+    from tensight.compare.traces import TraceDifference
+
+State = Literal["ok", "wrong", "not checked"]
+
+NAMES_SHOWN = 8
+_MARKS = {"ok": "[green]✓ ok[/]", "wrong": "[bold red]✗ wrong[/]", "not checked": "[yellow]? not checked[/]"}
+_SEEDS = "set the seeds: random.seed, numpy.random.seed, torch.manual_seed, and PYTHONHASHSEED=0 before Python starts"
+_ALGORITHMS = (
+    "torch.use_deterministic_algorithms(True), torch.backends.cudnn.benchmark = False, and"
+    " CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"
+)
+_WORKERS = "seed the workers of data loaders (worker_init_fn, generator), or use num_workers=0"
+_NOT_REPEATABLE = "the training is not repeatable, so a difference would say nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found.
+
+    Attributes
+    ----------
+    name : str
+    state : {"ok", "wrong", "not checked"}
+    why : str
+        What was found, or why nothing could be.
+    """
+
+    name: str
+    state: State
+    why: str
+
+
+def doctor(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="What `python` would run.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
+    steps: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Steps of the optimizer.")] = 4,
+    capture: Annotated[
+        Capture, typer.Option(help="What is compared: calls of modules, or every operator.")
+    ] = Capture.OPS,
+    json: Json = False,
+) -> None:
+    """Run a training a few times for some steps, and tell whether it is repeatable and the usual things are right."""
+    from tensight.cli.trials import require_framework
+
+    require_framework()
+    command = [*(["-m"] if module else []), script, *(arguments or ())]
+    with tempfile.TemporaryDirectory(prefix="tensight-doctor-") as folder:
+        checks = _Examination(command, steps, capture.value, Path(folder)).checks()
+    if json:
+        print_json({"checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks)
+    raise typer.Exit(FOUND if any(check.state == "wrong" for check in checks) else 0)
+
+
+def _print(checks: Sequence[Check]) -> None:
+    from rich.markup import escape
+
+    out = console()
+    for check in checks:
+        out.print(f"{_MARKS[check.state]}  [bold]{escape(check.name)}[/]: {escape(check.why)}")
+
+
+class _Examination:
+    """The runs of a script, and what they show.
+
+    Parameters
+    ----------
+    command : sequence of str
+    steps : int
+    capture : str
+    folder : Path
+        For traces and reports.
+    """
+
+    def __init__(self, command: Sequence[str], steps: int, capture: str, folder: Path) -> None:
+        self._command = command
+        self._steps = steps
+        self._capture = capture
+        self._folder = folder
+
+    def checks(self) -> list[Check]:
+        """Run the script, and return what was found."""
+        first, second = self._traced("plain", "first"), self._traced("plain", "second")
+        difference, unstable = self._difference("first", "second"), _differing(first, second)
+        is_repeatable = difference is None and not unstable
+        found = [self._repeatable(difference, unstable, first)]
+        found += self._parameters()
+        if first.framework != "torch":
+            why = "only for PyTorch"
+            names = ("evaluation is deterministic", "checkpoint round trip")
+            found += [Check(name, "not checked", why) for name in names]
+        else:
+            found += [self._evaluation(), self._round_trip(first, is_repeatable=is_repeatable)]
+        return [
+            *found,
+            Check(
+                "loss falls on one batch",
+                "not checked",
+                "the script computes its loss and its batches itself; give it one batch and look at the loss with"
+                " `tensight compare losses`",
+            ),
+            Check(
+                "resume equals going on",
+                "not checked",
+                "a new process of the script begins with its first batch; save, resume with the script's own option,"
+                " and compare both with `tensight trace` and `tensight compare checkpoints`",
+            ),
+        ]
+
+    # --- runs ---
+
+    def _run(self, mode: str, variables: dict[str, str], report: str = "report") -> Measured:
+        from tensight.cli.trials import run_steps
+
+        runner = ("tensight.agents.doctor", str(self._folder / report), mode)
+        return run_steps(self._command, self._steps, variables, lambda: None, runner)
+
+    def _traced(self, mode: str, name: str) -> Measured:
+        from tensight.agents.settings import as_variables
+
+        chosen = {"trace": str(self._folder / name), "capture": self._capture, "quiet": True}
+        variables = {"TENSIGHT_DEBUG": "1", **as_variables(chosen)}
+        if mode != "plain":
+            variables["PYTHONHASHSEED"] = "0"
+        if mode == "deterministic":
+            variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        return self._run(mode, variables)
+
+    def _difference(self, first: str, second: str) -> TraceDifference | None:
+        from tensight.compare.traces import first_difference
+        from tensight.dumps.trace_rank import open_traces
+
+        traces = [open_traces(self._folder / name) for name in (first, second)]
+        for rank in sorted(traces[0].keys() & traces[1].keys()):
+            found = first_difference(traces[0][rank], traces[1][rank], rank)
+            if found is not None:
+                return found
+        return None
+
+    # --- checks ---
+
+    def _repeatable(self, difference: TraceDifference | None, unstable: Sequence[str], first: Measured) -> Check:
+        name = "repeatable"
+        if difference is None and not unstable:
+            what = "operators" if self._capture == "ops" else "calls of modules"
+            return Check(name, "ok", f"two runs of {first.steps} steps are bit-identical in all {what} and parameters")
+        seen = (
+            str(difference) if difference is not None else f"no operator that was seen differs, but {_some(unstable)}"
+        )
+        if first.framework != "torch":
+            return Check(name, "wrong", f"{seen}; {_SEEDS}")
+        return Check(name, "wrong", f"{seen}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        """Try out which settings make the training repeatable."""
+        for mode, advice in (("seeded", _SEEDS), ("deterministic", f"{_SEEDS}; {_ALGORITHMS}")):
+            runs = [self._traced(mode, f"{mode}-{number}") for number in range(2)]
+            if self._difference(f"{mode}-0", f"{mode}-1") is None and not _differing(*runs):
+                return f"it is repeatable with these settings: {advice}"
+        return (
+            "seeds and deterministic algorithms that doctor has set do not make it repeatable (the script may set"
+            f" others); also {_WORKERS}"
+        )
+
+    def _parameters(self) -> list[Check]:
+        """Check from the first trace whether gradients reach the parameters, and whether these move."""
+        from tensight.dumps.trace_rank import open_traces
+
+        moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
+        for trace in open_traces(self._folder / "first").values():
+            for graph in trace.graphs:
+                roles = graph.parameter_roles
+                weights |= roles.trainable
+            seen: dict[str, int] = {}
+            for iteration in trace.trace.steps:
+                for row in trace.rows(iteration):
+                    tensor = trace.trace.tensors[row["tensor"]]
+                    content = int(row["content_hash"])
+                    if tensor.type == "AccumulateGrad":
+                        weight = _weight_of(tensor.node, weights)
+                        reached.add(weight)
+                        if row["zero_count"] == row["count"]:
+                            zero.add(weight)
+                        else:
+                            zero.discard(weight)
+                    elif tensor.node not in weights or tensor.io == "input":
+                        continue
+                    elif seen.setdefault(tensor.node, content) != content:
+                        moved.add(tensor.node)
+        if not weights:
+            why = "no parameter that an optimizer updates was seen"
+            return [Check(name, "not checked", why) for name in ("gradients reach every parameter", "parameters move")]
+        return [
+            _listed(
+                "gradients reach every parameter", weights, weights - reached | (zero & weights), "no gradient, or 0"
+            ),
+            _listed("parameters move", weights, weights - moved, f"did not change in {self._steps} steps"),
+        ]
+
+    def _evaluation(self) -> Check:
+        name = "evaluation is deterministic"
+        found = self._tried("evaluate")
+        if "error" in found:
+            return Check(name, "not checked", f"the model could not be evaluated on its inputs: {found['error']}")
+        if not found.get("outputs"):
+            return Check(name, "not checked", "the model returns no tensors")
+        if found["is_deterministic"]:
+            return Check(name, "ok", f"{found['model']} in eval mode gives the same for the same inputs")
+        why = (
+            f"{found['model']} in eval mode gives something else for the same inputs: is there dropout that is left on?"
+        )
+        return Check(name, "wrong", why)
+
+    def _round_trip(self, first: Measured, *, is_repeatable: bool) -> Check:
+        name = "checkpoint round trip"
+        if not is_repeatable:
+            return Check(name, "not checked", _NOT_REPEATABLE)
+        try:
+            after = self._run("reload", {}, "reload")
+        except InputError as error:
+            return Check(name, "wrong", str(error))
+        found = self._read("reload")
+        if "error" in found:
+            return Check(name, "wrong", f"the state cannot be saved as data and loaded again: {found['error']}")
+        changed = _differing(first, after)
+        if changed:
+            return Check(name, "wrong", f"after state_dict and load_state_dict the next steps differ: {_some(changed)}")
+        what = "models and optimizers saved and loaded into the same objects, without schedulers and generators"
+        return Check(name, "ok", f"the next steps are bit-identical ({what})")
+
+    def _tried(self, mode: str) -> dict[str, Any]:
+        try:
+            self._run(mode, {}, mode)
+        except InputError as error:
+            return {"error": str(error)}
+        return self._read(mode)
+
+    def _read(self, mode: str) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError, TensightError):
+            found: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
+            return found
+        return {"error": "nothing was reported"}
+
+
+def _weight_of(node: str, weights: set[str]) -> str:
+    """Return the weight whose gradient a node is: ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
+    path = node.removeprefix("Gradients/Default/").rpartition("/")[0]
+    name = path.replace("/", ".")
+    return name if name in weights else path
+
+
+def _listed(name: str, weights: set[str], wrong: set[str], what: str) -> Check:
+    if not wrong:
+        return Check(name, "ok", f"all {len(weights)}")
+    return Check(name, "wrong", f"{len(wrong)} of {len(weights)}: {what}: {_some(sorted(wrong))}")
+
+
+def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*one.digests, *other.digests))
+    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
