@@ -8,12 +8,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tensight.compare.runs.divergence import Compared, StepComparer, StepComparison
-from tensight.compare.runs.matching import Matching, Rule, match_steps
+from tensight.compare.runs.matching import Matching, Rule, match_steps, scope_in_program
 from tensight.compare.runs.measures import TensorDifference, difference
+from tensight.compare.runs.splitting import keep_what_adds_up, parts_of_batches
 from tensight.compare.runs.steps import NO_ROW, Phase, RunToCompare
-from tensight.compare.runs.tolerance import ROUNDING, Tolerance
+from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, Tolerance
 from tensight.compare.verdict import Verdict
 from tensight.errors import InputError
+from tensight.graph.optimizers import is_gathered
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Analysis
     from tensight.compare.runs.steps import Step
+
+_MOST_CARRIED = 0.05
+"""Relative error of a gradient above which a state or weight that was made from it proves nothing."""
 
 _MOST_DIFFERENT_WEIGHTS = 0.5
 """Above this share of differing initial weights the runs are not comparable."""
@@ -87,6 +92,8 @@ class RunComparison:
     first_bit : Compared or None
         The first operator whose inputs are bit-equal and whose output is not, wherever rounding may explain it.
     first_bit_step : int or None
+    parts : tuple of (int, int) or None
+        In how many parts A and B worked on each batch, if that differs.
     only_steps_a, only_steps_b : tuple of int
         Steps that the other run does not have.
     """
@@ -103,6 +110,7 @@ class RunComparison:
     matching: Matching = field(default_factory=Matching)
     first_bit: Compared | None = None
     first_bit_step: int | None = None
+    parts: tuple[int, int] | None = None
     only_steps_a: tuple[int, ...] = ()
     only_steps_b: tuple[int, ...] = ()
 
@@ -220,12 +228,25 @@ class _Comparer:
         for count, iteration in enumerate(both):
             step_a, step_b = a.step(iteration), b.step(iteration)
             matching = match_steps(a, step_a, b, step_b, self._mapping)
+            result.parts = parts_of_batches(a, step_a, b, step_b)
+            if result.parts is not None:
+                keep_what_adds_up(matching)
             result.matching, result.step = matching, step_of(iteration)
             if not matching.pairs:
                 return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
             if self._is_misaligned(result, a, step_a, b, step_b, is_first=count == 0, written=written):
                 return result
-            found = StepComparer(a, step_a, b, step_b, matching, self._tolerance, is_first=count == 0).compare()
+            comparer = StepComparer(
+                a,
+                step_a,
+                b,
+                step_b,
+                matching,
+                self._tolerance,
+                is_first=count == 0,
+                is_split=result.parts is not None,
+            )
+            found = comparer.compare()
             result.steps.append(found)
             if found.first_bit is not None and result.first_bit is None:
                 result.first_bit, result.first_bit_step = found.first_bit, step_of(iteration)
@@ -233,6 +254,10 @@ class _Comparer:
             if first is not None:
                 result.first = first
                 return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.phase])
+            different = self._after(result, a, step_a, b, step_b)
+            if different:
+                result.tensors = different
+                return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
             written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
             if self._progress is not None:
                 self._progress(count + 1, len(both))
@@ -255,7 +280,7 @@ class _Comparer:
         weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
         if is_first:
             result.data, result.weights = data, weights
-        different = [one for one in data if not one.agrees]
+        different = [one for one in data if not one.agrees and result.parts is None]
         if different:
             result.tensors = different
             _end(result, Verdict.NOT_COMPARABLE if is_first else Verdict.DIFFERENT, Finding.DATA)
@@ -271,6 +296,31 @@ class _Comparer:
         is_most = len(different) > _MOST_DIFFERENT_WEIGHTS * len(varying)
         _end(result, Verdict.NOT_COMPARABLE if is_most else Verdict.DIFFERENT, Finding.INITIAL_WEIGHTS)
         return True
+
+    def _after(
+        self, result: RunComparison, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
+    ) -> list[ComparedTensor]:
+        """Return weights and states that differ after a step and that no matched operator has written."""
+        matching, compared = result.matching, result.steps[-1].compared
+        written = {slot.name for one in compared for slot, _ in one.outputs if slot.is_parameter}
+        gradients = {_parameter_of(one): one for one in compared if one.pair.a.type == "AccumulateGrad"}
+        rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
+        different = []
+        for name, row in rows_a.items():
+            other = matching.parameter_in_b(name)
+            if other is None or name in written or is_gathered(name) or name in step_a.data:
+                continue
+            found = difference(a, row, b, rows_b.get(other, NO_ROW))
+            if found is None or not found.is_comparable or found.is_bit_equal:
+                continue
+            gradient = gradients.get(name) or gradients.get(name.partition(".")[2])
+            carried = 0.0 if gradient is None or gradient.worst is None else gradient.worst[1].relative
+            chosen = self._tolerance.chosen(name)
+            limit = chosen if chosen is not None else ROUNDING * found.roundoff + 2 * AMPLIFICATION * carried
+            if carried < _MOST_CARRIED and found.absolute > limit * found.norm + self._tolerance.atol:
+                rule = matching.parameters[name][1] if name in matching.parameters else Rule.NAME
+                different.append(ComparedTensor(name, other, rule, found, agrees=False))
+        return different
 
     def _tensors(
         self,
@@ -298,6 +348,11 @@ class _Comparer:
         chosen = self._tolerance.chosen(name)
         limit = chosen if chosen is not None else ROUNDING * found.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
         return found.absolute <= (limit * found.norm if found.norm else 0.0) + self._tolerance.atol
+
+
+def _parameter_of(one: Compared) -> str:
+    """Return the weight of which an operator accumulates the gradient."""
+    return scope_in_program(one.pair.a.node.scope)[1].replace("/", ".")
 
 
 def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from tensight.compare.runs.steps import RunToCompare, Step
     from tensight.compare.runs.tolerance import Tolerance
 
+_SPLIT = 1e-3
+"""Relative difference of gradients of weights that adding up the parts of a batch may cause."""
+
+_SPLIT_OF_LARGEST = 1e-6
+"""The same, relative to the largest gradient of the step: smaller ones may be nothing but rounding."""
+
 _MASKED_ABOVE = 1e-3
 """Relative error of an element of a gradient or a state above which its update proves nothing."""
 
@@ -121,6 +127,8 @@ class StepComparer:
     is_first : bool
         Whether the runs begin with this step. Of parameters without a counterpart nothing is known in later ones, as
         each run may have trained them in another way.
+    is_split : bool
+        Whether the runs work on a batch in different numbers of parts.
     """
 
     def __init__(
@@ -133,7 +141,9 @@ class StepComparer:
         tolerance: Tolerance,
         *,
         is_first: bool = True,
+        is_split: bool = False,
     ) -> None:
+        self._is_split = is_split
         self._is_first = is_first
         self._runs, self._steps = (run_a, run_b), (step_a, step_b)
         self._matching, self._tolerance = matching, tolerance
@@ -169,6 +179,12 @@ class StepComparer:
             forward = [pair for pair in pairs if pair.a.phase is Phase.FORWARD]
             pairs.insert(len(forward), losses)
         return pairs
+
+    @cached_property
+    def _largest_gradient(self) -> float:
+        run = self._runs[0]
+        rows = (slot.row for pair in self._matching.pairs for slot in pair.a.outputs if pair.a.type == "AccumulateGrad")
+        return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
 
     def _is_confirmed(self, entry: Compared) -> bool:
         """Return whether what was computed from the outputs of a pair differs, too.
@@ -231,6 +247,11 @@ class StepComparer:
         """Return whether an output differs by itself, and the norm of a difference that is explained."""
         if not found.is_comparable:
             return found.shapes[0] != found.shapes[1] and all(map(_agrees, inputs)), 0.0
+        if self._is_split and pair.a.phase is not Phase.UPDATE:
+            return (
+                found.absolute > _SPLIT * found.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
+                _SPLIT * found.norm,
+            )
         limit = allowed_error(pair.a, found, inputs, self._tolerance)
         if is_gap and not self._is_first and self._reads_unmatched_parameters(pair):
             return False, math.inf
@@ -251,8 +272,8 @@ class StepComparer:
                 yield slot, found
 
     def _parameter_of(self, slot: Slot, others: tuple[Slot, ...]) -> Slot | None:
-        known = self._matching.parameters.get(slot.name)
-        return None if known is None else next((one for one in others if one.name == known[0]), None)
+        name = self._matching.parameter_in_b(slot.name)
+        return next((one for one in others if one.is_parameter and one.name == name), None)
 
     def _inputs(self, pair: Pair) -> tuple[tuple[tuple[Slot, TensorDifference], ...], tuple[Operation, ...]]:
         """Return what both operators read, looking through operators that have no counterpart."""
@@ -370,8 +391,8 @@ class StepComparer:
 
     def _counter_row(self, slot: Slot) -> int:
         if slot.is_parameter:
-            known = self._matching.parameters.get(slot.name)
-            return NO_ROW if known is None else self._row_b(known[0])
+            name = self._matching.parameter_in_b(slot.name)
+            return NO_ROW if name is None else self._row_b(name)
         other = self._counterpart.get(slot.name)
         return NO_ROW if other is None else self._row_of(other.outputs, slot)
 

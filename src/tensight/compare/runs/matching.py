@@ -79,6 +79,13 @@ class Matching:
     parameters_only_a: list[str] = field(default_factory=list)
     parameters_only_b: list[str] = field(default_factory=list)
 
+    def parameter_in_b(self, name: str) -> str | None:
+        """Return what B calls a parameter of A, or an optimizer's state of it; None if it has no counterpart."""
+        if name in self.parameters:
+            return self.parameters[name][0]
+        state, dot, parameter = name.partition(".")
+        return state + dot + self.parameters[parameter][0] if parameter in self.parameters else None
+
     @property
     def rules(self) -> dict[Rule, int]:
         """How many pairs each rule matched."""
@@ -244,14 +251,14 @@ class _Scopes:
         for a, (b, _) in parameters.items():
             _vote(votes, a.split("."), b.split("."))
         for a, b in _scopes_matched(pairs, steps):
-            _vote(votes, _inner(a)[1].split("/"), _inner(b)[1].split("/"))
+            _vote(votes, scope_in_program(a)[1].split("/"), scope_in_program(b)[1].split("/"))
         self._known = {a: max(of_a, key=lambda b: (of_a[b], -len(b))) for a, of_a in votes.items()}
         for a, b in mapping.items():
             self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
     def of_a(self, scope: str) -> str:
         """Return a scope of A as B calls it; as it is if that is not known."""
-        lead, inner = _inner(scope)
+        lead, inner = scope_in_program(scope)
         parts = inner.split("/")
         for end in range(len(parts), 0, -1):
             known = self._known.get("/".join(parts[:end]))
@@ -274,7 +281,7 @@ def _vote(votes: dict[str, Counter[str]], parts_a: list[str], parts_b: list[str]
         parts_a, parts_b = parts_a[:-1], parts_b[:-1]
 
 
-def _inner(scope: str) -> tuple[str, str]:
+def scope_in_program(scope: str) -> tuple[str, str]:
     """Split a scope into what every run has (``Gradients/Default/``) and the module's path."""
     lead = ""
     for word in ("Gradients/", "Optimizer/", "Default/"):
@@ -324,7 +331,7 @@ class _Aligner:
 
     def _module(self, op: Operation, side: int) -> Hashable:
         scope = self._scopes.of_a(op.node.scope) if side == 0 else op.node.scope
-        return (_inner(scope), self._type(op, side))
+        return (scope_in_program(scope), self._type(op, side))
 
     def _type(self, op: Operation, side: int) -> str:
         """Return an operator's type in the words of all frameworks; what a container computes itself has no type."""

@@ -231,10 +231,14 @@ class RunToCompare:
         earlier = [one for one in self._rows if one < iteration]
         if not earlier or max(earlier) != iteration - 1:
             return {}
+        return self.after(iteration - 1)
+
+    def after(self, iteration: int) -> Mapping[str, int]:
+        """Return the row of each parameter after an iteration."""
         files = self.table.files
         return {
             str(files[row].node): row
-            for row in self._rows[iteration - 1]
+            for row in self._rows.get(iteration, ())
             if files[row].op_type == "Parameter" and files[row].io == "output"
         }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from tensight.compare.runs.steps import comparable_type
+from tensight.compare.runs.steps import Phase, comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ROUNDING = 16.0
 """Roundings that an operator may add, in unit roundoffs of its largest tensor."""
+
+ROUNDING_BACKWARD = 64.0
+"""The same of an operator of the backward pass, which adds up several gradients."""
 
 AMPLIFICATION = 8.0
 """How much larger than its inputs' error an output's may be."""
@@ -80,7 +83,8 @@ def allowed_error(
     unit = max([output.roundoff, *(one.roundoff for one in inputs)], default=0.0)
     scale = max([output.norm, *(one.norm for one in inputs if one.count == output.count)])
     carried = max((_carried(op, one) for one in inputs), default=0.0)
-    own = ROUNDING * unit * max(scale, _sum_scale(op, output, inputs))
+    roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
+    own = roundings * unit * max(scale, _sum_scale(op, output, inputs))
     noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
     return own + AMPLIFICATION * carried * max(scale, output.norm) + noise + tolerance.atol
 

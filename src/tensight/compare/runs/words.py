@@ -32,6 +32,11 @@ def notes(result: RunComparison) -> list[str]:
     found = []
     if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
         found.append("The inputs of the network were not recorded in both runs, so that they are equal is not proven.")
+    if result.parts is not None:
+        found.append(
+            f"A works on a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only gradients"
+            " of weights, updates and weights were compared."
+        )
     if result.verdict is Verdict.SAME and result.first_bit is not None:
         operator = operator_text(result.first_bit.pair.a)
         worst = result.first_bit.worst
@@ -56,6 +61,12 @@ def notes(result: RunComparison) -> list[str]:
     for steps, run in ((result.only_steps_a, "A"), (result.only_steps_b, "B")):
         if steps:
             found.append(f"Only {run} has {_steps_text(steps)}.")
+    if result.finding is Finding.UPDATE and result.first is None:
+        for operators, run, other in ((result.matching.only_a, "A", "B"), (result.matching.only_b, "B", "A")):
+            changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
+            alone = [op for op in operators if any(slot.name in changed for slot in op.outputs)]
+            if alone:
+                found.append(f"Only {run} has {operator_text(alone[0])}; {other} does not update it.")
     return found
 
 
@@ -103,6 +114,10 @@ def _steps_text(steps: tuple[int, ...]) -> str:
     return f"{len(steps)} steps ({steps[0]} to {steps[-1]})"
 
 
+def _parts_text(parts: int) -> str:
+    return "one part" if parts == 1 else f"{parts} parts"
+
+
 def _nothing(result: RunComparison) -> str:
     steps = f"{len(result.steps)} step" + ("" if len(result.steps) == 1 else "s")
     if result.is_bit_equal:
@@ -141,7 +156,10 @@ def _between(result: RunComparison) -> str:
 def _diverges(result: RunComparison) -> str:
     first = result.first
     if first is None:
-        return _nothing(result)
+        return (
+            f"Step {result.step}, update: {_names(result.tensors)} after the step, although all that was recorded"
+            " before it agrees."
+        )
     other = f" (in B: {first.pair.b.name})" if first.pair.b.name != first.pair.a.name else ""
     return (
         f"Step {result.step}, {first.pair.a.phase.value}: {operator_text(first.pair.a)}{other} is the first operator"

@@ -1,0 +1,102 @@
+"""A batch that one of two runs works on in parts, whose gradients add up.
+
+Every module is called once for each part, so the forward passes cannot be compared call by call; but gradients of
+weights and updates are the same up to rounding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.compare.runs.steps import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tensight.compare.runs.matching import Matching, Pair
+    from tensight.compare.runs.steps import RunToCompare, Step
+
+_CALL = re.compile(r"_op\d+(?=_input_\d+$)")
+_SAME = 1e-5
+"""Relative difference of statistics of the same batch."""
+
+
+def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, step_b: Step) -> tuple[int, int] | None:
+    """Return in how many parts each run worked on the batch of a step.
+
+    Parameters
+    ----------
+    run_a, run_b : RunToCompare
+    step_a, step_b : Step
+
+    Returns
+    -------
+    tuple of (int, int) or None
+        None if they are equally many, or the parts are not those of the same batch.
+    """
+    calls_a, calls_b = _calls(step_a.data), _calls(step_b.data)
+    counts = None
+    for name in calls_a.keys() & calls_b.keys():
+        of_a, of_b = calls_a[name], calls_b[name]
+        if len(of_a) == len(of_b):
+            continue
+        if _is_same_batch(run_a, of_a, run_b, of_b):
+            counts = len(of_a), len(of_b)
+        elif not _are_all_equal(run_a, of_a, run_b, of_b):
+            return None
+    return counts
+
+
+def keep_what_adds_up(matching: Matching) -> None:
+    """Leave only pairs of gradients of weights and of updates in a matching."""
+    kept = [pair for pair in matching.pairs if _adds_up(pair)]
+    left = [pair for pair in matching.pairs if not _adds_up(pair)]
+    matching.pairs[:] = kept
+    matching.only_a += [pair.a for pair in left]
+    matching.only_b += [pair.b for pair in left]
+    matching.losses = None
+
+
+def _adds_up(pair: Pair) -> bool:
+    return pair.a.phase is Phase.UPDATE or pair.a.type == "AccumulateGrad"
+
+
+def _calls(data: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the rows of the calls' inputs by name without the number of the call."""
+    calls: dict[str, list[int]] = defaultdict(list)
+    for name, row in data.items():
+        calls[_CALL.sub("", name)].append(row)
+    return calls
+
+
+def _is_same_batch(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, rows_b: list[int]) -> bool:
+    shapes = []
+    for run, rows in ((run_a, rows_a), (run_b, rows_b)):
+        found = [run.shape(row) for row in rows]
+        if any(not shape or shape[1:] != found[0][1:] for shape in found):
+            return False
+        shapes.append((sum(shape[0] for shape in found), *found[0][1:]))
+    if shapes[0] != shapes[1]:
+        return False
+    sums = [_sums(run, rows) for run, rows in ((run_a, rows_a), (run_b, rows_b))]
+    return bool(np.allclose(sums[0], sums[1], rtol=_SAME))
+
+
+def _are_all_equal(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, rows_b: list[int]) -> bool:
+    """Return whether every call was given the same tensor, such as positions."""
+    rows = [*((run_a, row) for row in rows_a), *((run_b, row) for row in rows_b)]
+    return len({(run.shape(row), run.statistics(row)["l2_norm"]) for run, row in rows}) == 1
+
+
+def _sums(run: RunToCompare, rows: list[int]) -> list[float]:
+    """Return what adds up over the parts of a batch."""
+    found = [run.statistics(row) for row in rows]
+    return [
+        sum(one["l2_norm"] ** 2 for one in found),
+        sum(one["abs_mean"] * one["count"] for one in found),
+        sum(one["zero_count"] for one in found),
+    ]
