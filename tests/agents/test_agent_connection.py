@@ -130,6 +130,7 @@ def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_ope
             session.step().wait(30)
             told = session.statistics()
             hits = session.summary.hits
+        until((workspace / "runs/1/hits.json").exists, "hits on disk")
         scene.debugger.agent._attachment._settings = settings_for(first, connect_within_s=0.2)
         first.kill()
         # On another port, so that the training does not come back.

@@ -256,13 +256,12 @@ class Walk:
             except subprocess.TimeoutExpired:
                 assert time.monotonic() < end, f"{process.args!r} has not ended\n{self._read(process, 'err')}"
             if _answers(self._ports["8080"]):
-                with self.server() as server:
+                # The server may end meanwhile, and so may a session, or another person may be faster.
+                with suppress(TensightError), self.server() as server:
                     for session in server.sessions():
                         if session.summary.capabilities.live and session.state is State.PAUSED:
-                            try:
+                            with suppress(TensightError):
                                 session.continue_()
-                            except TensightError:
-                                """Another person was faster, or it has ended."""
 
     def _exported(self, command: str) -> dict[str, str]:
         """Return the variables that a command exports, with their values."""
