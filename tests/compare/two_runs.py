@@ -76,6 +76,7 @@ def record(
     *,
     capture: str = "modules",
     data_seed: int = 3,
+    parts: int = 1,
 ) -> Analysis:
     """Train some steps while all of them are recorded, and open the recording."""
     generator = torch.Generator().manual_seed(data_seed)
@@ -85,8 +86,8 @@ def record(
         network, chosen, record="full", record_folder=str(folder), capture=capture, quiet=True, port=1
     ):
         for batch in batches:
-            loss = loss_of(network(batch[:, :-1]), batch[:, 1:])
             chosen.zero_grad()
-            loss.backward()
+            for part in batch.chunk(parts):
+                (loss_of(network(part[:, :-1]), part[:, 1:]) / parts).backward()
             chosen.step()
     return Analysis(open_dump(str(folder)), cache_dir=folder.parent / f"{folder.name}-cache")

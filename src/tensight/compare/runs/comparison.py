@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tensight.compare.runs.divergence import Compared, StepComparer, StepComparison
-from tensight.compare.runs.matching import Matching, Rule, match_steps, scope_in_program
+from tensight.compare.runs.matching import Matching, Rule, is_anonymous, match_steps, scope_in_program
 from tensight.compare.runs.measures import TensorDifference, difference
 from tensight.compare.runs.splitting import keep_what_adds_up, parts_of_batches
 from tensight.compare.runs.steps import NO_ROW, Phase, RunToCompare
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Analysis
     from tensight.compare.runs.steps import Step
+
+_FEWEST_PROVING = 8
+"""Elements of an input without a name below which it is a setting of some operator rather than data."""
 
 _MOST_CARRIED = 0.05
 """Relative error of a gradient above which a state or weight that was made from it proves nothing."""
@@ -253,7 +256,7 @@ class _Comparer:
             first = found.first_bit if self._exact and found.first_bit is not None else found.first
             if first is not None:
                 result.first = first
-                return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.phase])
+                return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.pair.a.phase])
             different = self._after(result, a, step_a, b, step_b)
             if different:
                 result.tensors = different
@@ -333,7 +336,7 @@ class _Comparer:
         compared = []
         for name, row in rows_a.items():
             known = matching.parameters.get(name)
-            if known is None:
+            if known is None or (is_anonymous(name) and a.statistics(row)["count"] < _FEWEST_PROVING):
                 continue
             other, rule = known
             found = difference(a, row, b, rows_b.get(other, NO_ROW))

@@ -67,11 +67,6 @@ class Compared:
     is_divergent: bool = False
 
     @property
-    def phase(self) -> Phase:
-        """The part of the step where the difference is: that of the first operator of the gap before it, if any."""
-        return min((self.pair.a.phase, *(op.phase for op in self.through)), key=list(Phase).index)
-
-    @property
     def worst(self) -> tuple[Slot, TensorDifference] | None:
         """The output that is farthest apart; one that differs by itself comes before others."""
         return self.outputs[0] if self.outputs else None
@@ -158,7 +153,8 @@ class StepComparer:
         result = StepComparison(self._steps[0].iteration)
         for pair in self._in_order():
             entry = self._compare(pair)
-            if entry.is_divergent and pair.rule is Rule.STRUCTURE and not self._is_confirmed(entry):
+            is_weak = pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) or bool(entry.through)
+            if entry.is_divergent and is_weak and pair.rule is not Rule.LAST and not self._is_confirmed(entry):
                 self._separate(pair)
                 continue
             if not entry.outputs:
@@ -187,29 +183,28 @@ class StepComparer:
         return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
 
     def _is_confirmed(self, entry: Compared) -> bool:
-        """Return whether what was computed from the outputs of a pair differs, too.
+        """Return whether the difference of a pair is still there at the end of its phase.
 
-        Operators that were matched by type and place may be two different ones; then those after them agree.
+        Operators that were matched by type and place, or after operators that only one run has, may be two different
+        ones; then what is computed from them agrees further on.
         """
-        worst = entry.worst
-        after = [
-            found
-            for op in self._next_matched(entry.pair.a)
-            for slot in op.outputs
-            if (found := self._difference(slot.row, self._row_of(self._counterpart[op.name].outputs, slot))) is not None
-        ]
-        return worst is None or not after or any(not _agrees(found) for found in after)
-
-    def _next_matched(self, op: Operation) -> Iterator[Operation]:
-        waiting, seen = [op.name], {op.name}
+        waiting, seen = [entry.pair.a], {entry.pair.a.name}
         while waiting:
-            for reader in self._readers.get(waiting.pop(), ()):
+            op = waiting.pop()
+            readers = [one for one in self._readers.get(op.name, ()) if one.phase is entry.pair.a.phase]
+            if not readers and op.name in self._counterpart:
+                return True
+            for reader in readers:
                 if reader.name not in seen:
                     seen.add(reader.name)
-                    if reader.name in self._counterpart:
-                        yield reader
-                    else:
-                        waiting.append(reader.name)
+                    if reader.name not in self._counterpart or not self._agrees_in_both(reader):
+                        waiting.append(reader)
+        return False
+
+    def _agrees_in_both(self, op: Operation) -> bool:
+        others = self._counterpart[op.name].outputs
+        found = [self._difference(slot.row, self._row_of(others, slot)) for slot in op.outputs]
+        return all(one is None or _agrees(one) for one in found)
 
     @cached_property
     def _readers(self) -> dict[str, list[Operation]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tensight.compare.runs.steps import RunToCompare, Step
 
+_ANONYMOUS = re.compile(r"input\d+")
 _COUNTER = re.compile(r"-op\d+$")
 _NEAR = 1e-2
 """Relative difference of outputs below which operators of one type and shape are taken for the same."""
@@ -140,12 +141,12 @@ class _Matcher:
         left_a, left_b, (run_a, run_b) = self._left_a, self._left_b, self._runs
         for name in [name for name in left_a if self._mapping.get(name) in left_b]:
             self._take(name, self._mapping[name], Rule.MAPPING)
-        for name in [name for name in left_a if name in left_b]:
+        for name in [name for name in left_a if name in left_b and not is_anonymous(name)]:
             if _same_size(run_a, left_a[name], run_b, left_b[name]):
                 self._take(name, name, Rule.NAME)
         _by_key(left_a, left_b, _name_key, self._runs, self._take, Rule.MODULE)
         _by_key(left_a, left_b, _value_key, self._runs, self._take, Rule.VALUES)
-        for name in [name for name in left_a if name in left_b]:
+        for name in [name for name in left_a if name in left_b and not is_anonymous(name)]:
             self._take(name, name, Rule.NAME)
 
     def _match_parameters_by_readers(self) -> None:
@@ -196,6 +197,11 @@ def _by_key(
                     take(a, b, rule)
 
 
+def is_anonymous(name: str) -> bool:
+    """Return whether an input of the network has only a number for a name, as tensors that operators are given have."""
+    return _ANONYMOUS.fullmatch(name) is not None
+
+
 def _same_size(run_a: RunToCompare, row_a: int, run_b: RunToCompare, row_b: int) -> bool:
     return sorted(run_a.shape(row_a)) == sorted(run_b.shape(row_b))
 
@@ -204,16 +210,17 @@ def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
     return canonical_parameter(name)
 
 
-def _value_key(run: RunToCompare, _name: str, row: int) -> Hashable | None:
+def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
     """Return what equal tensors have in common, whatever their layout; None for constant tensors."""
     found = run.statistics(row)
-    if not run.is_known(row) or not found["std"] > 0:
+    if not run.is_known(row) or not (found["std"] > 0 or is_anonymous(name)):
         return None
     return (tuple(sorted(run.shape(row))), *(f"{found[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
 
 
 def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
-    return (tuple(sorted(run.shape(row))), canonical_parameter(name).rpartition(".")[2])
+    leaf = "" if is_anonymous(name) else canonical_parameter(name).rpartition(".")[2]
+    return (tuple(sorted(run.shape(row))), leaf, is_anonymous(name))
 
 
 _SAME_LEAVES = {
@@ -426,8 +433,8 @@ def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], H
 
 def _last_number(run: RunToCompare, step: Step) -> Operation | None:
     """Return the last operator of a forward pass whose first output is one floating-point number."""
-    forward = [op for op in step.operations if op.phase is Phase.FORWARD]
-    for op in reversed(forward):
+    backward = min((op.position for op in step.operations if op.phase is Phase.BACKWARD), default=len(step.operations))
+    for op in reversed(step.operations[:backward]):
         row = op.outputs[0].row if op.outputs else NO_ROW
         if run.is_known(row) and run.table.rows["count"][row] == 1 and run.dtype(row) in UNIT_ROUNDOFF:
             return op

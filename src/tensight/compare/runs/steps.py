@@ -269,8 +269,12 @@ class _StepReader:
             for node in self._ran(graph)
         ]
         nodes.sort(key=lambda entry: (entry[0], entry[1], entry[3].name))
+        phases = [phase_of(node) for *_, node in nodes]
+        last = max((place for place, phase in enumerate(phases) if phase is Phase.BACKWARD), default=len(phases))
+        # What runs between the backward pass and the update, such as clipping, belongs to the update.
+        phases[last:] = [Phase.UPDATE if phase is Phase.FORWARD else phase for phase in phases[last:]]
         operations = [
-            Operation(node, phase_of(node), place, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
+            Operation(node, phases[place], place, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
             for place, (_, _, graph, node) in enumerate(nodes)
         ]
         graphs = tuple(sorted(self._names))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from tensight.compare.runs.measures import UNIT_ROUNDOFF
 from tensight.compare.runs.steps import Phase, comparable_type
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def allowed_error(
     if chosen is not None:
         return (chosen * output.norm if output.norm else 0.0) + tolerance.atol
     unit = max([output.roundoff, *(one.roundoff for one in inputs)], default=0.0)
+    if output.dtypes[0] != output.dtypes[1] and inputs and all(one.dtypes[0] == one.dtypes[1] for one in inputs):
+        # One run computes this operator in another element type than what it read.
+        unit = min(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in output.dtypes)
     scale = max([output.norm, *(one.norm for one in inputs if one.count == output.count)])
     carried = max((_carried(op, one) for one in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
