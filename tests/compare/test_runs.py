@@ -166,9 +166,7 @@ def test_a_weight_that_one_run_does_not_train_is_named(reference: tuple[str, Ana
     assert "head.bias" in sentence(result), sentence(result)
 
 
-def test_a_batch_in_two_parts_is_known(
-    reference: tuple[str, Analysis], tmp_path: Path
-) -> None:
+def test_a_batch_in_two_parts_is_known(reference: tuple[str, Analysis], tmp_path: Path) -> None:
     capture, a = reference
     (result,) = compare_runs(a, record(tmp_path / "b", make_network(), capture=capture, parts=2))
     if capture == "ops":

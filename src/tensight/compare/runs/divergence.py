@@ -15,7 +15,7 @@ import numpy as np
 
 from tensight.compare.runs.matching import Rule
 from tensight.compare.runs.measures import TensorDifference, difference
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot, comparable_type
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tensight.compare.runs.matching import Matching, Pair
     from tensight.compare.runs.steps import RunToCompare, Step
     from tensight.compare.runs.tolerance import Tolerance
+
+_MISTAKEN_ABOVE = 1e-3
+"""Relative difference of outputs from which on two operators may have been taken for one another."""
 
 _SPLIT = 1e-3
 """Relative difference of gradients of weights that adding up the parts of a batch may cause."""
@@ -153,8 +156,7 @@ class StepComparer:
         result = StepComparison(self._steps[0].iteration)
         for pair in self._in_order():
             entry = self._compare(pair)
-            is_weak = pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) or bool(entry.through)
-            if entry.is_divergent and is_weak and pair.rule is not Rule.LAST and not self._is_confirmed(entry):
+            if entry.is_divergent and self._may_be_mistaken(entry) and not self._is_confirmed(entry):
                 self._separate(pair)
                 continue
             if not entry.outputs:
@@ -181,6 +183,25 @@ class StepComparer:
         run = self._runs[0]
         rows = (slot.row for pair in self._matching.pairs for slot in pair.a.outputs if pair.a.type == "AccumulateGrad")
         return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
+
+    def _may_be_mistaken(self, entry: Compared) -> bool:
+        """Return whether two operators that differ may be two that have nothing to do with one another."""
+        pair, worst = entry.pair, entry.worst
+        if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None or worst[1].relative < _MISTAKEN_ABOVE:
+            return False
+        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) or entry.through:
+            return True
+        of_a, of_b = (types.get(op.node.scope) for types, op in zip(self._types, (pair.a, pair.b), strict=True))
+        return of_a != of_b
+
+    @cached_property
+    def _types(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Types of the operators of each scope of A and of B, in order of execution."""
+        found: tuple[dict[str, list[str]], dict[str, list[str]]] = ({}, {})
+        for step, types in zip(self._steps, found, strict=True):
+            for op in step.operations:
+                types.setdefault(op.node.scope, []).append(comparable_type(op.type))
+        return found
 
     def _is_confirmed(self, entry: Compared) -> bool:
         """Return whether the difference of a pair is still there at the end of its phase.
