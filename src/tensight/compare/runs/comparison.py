@@ -265,6 +265,8 @@ class _Comparer:
             if self._progress is not None:
                 self._progress(count + 1, len(both))
         result.step = None
+        if not any(one.outputs for found in result.steps for one in found.compared):
+            return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         return result
 
     def _is_misaligned(

@@ -165,7 +165,7 @@ class StepComparer:
             if entry.is_divergent:
                 if result.first is None:
                     result.first = entry
-                elif all(_agrees(found) for _, found in entry.inputs):
+                elif _is_certainly_own(entry):
                     result.also.append(entry)
             if result.first_bit is None and entry.differs_in_bits and _bit_equal(entry.inputs):
                 result.first_bit = entry
@@ -467,6 +467,13 @@ def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDiffere
         # Integers and truth values are not rounded, but a rounded input may have decided between two of them.
         return all(one.is_bit_equal for one in inputs)
     return found.absolute > limit
+
+
+def _is_certainly_own(entry: Compared) -> bool:
+    """Return whether all that an operator read is known and agrees, without a gap."""
+    is_whole = len(entry.inputs) == len({(slot.name, slot.index) for slot in entry.pair.a.inputs})
+    is_strong = entry.pair.rule in (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.MAPPING)
+    return is_strong and is_whole and not entry.through and all(_agrees(found) for _, found in entry.inputs)
 
 
 def _agrees(found: TensorDifference) -> bool:

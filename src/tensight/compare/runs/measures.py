@@ -36,6 +36,12 @@ UNIT_ROUNDOFF = {
 """Largest relative error of rounding to an element type, to nearest."""
 
 _MOST_LAYOUT_DIMENSIONS = 5
+_TELLING = ("l2_norm", "mean", "abs_mean", "std", "min", "max")
+"""Statistics of which at least one must be bounded on both sides for tensors without values to be compared."""
+
+_COARSE = 1e-6
+"""Relative difference of statistics from which on elements differ for certain; others compute them in float32."""
+
 _SUMMED = 1e-12
 """Relative difference of statistics of equal tensors."""
 
@@ -293,7 +299,9 @@ def _from_statistics(
     dtypes: tuple[str, str],
     *,
     hashed: bool,
-) -> TensorDifference:
+) -> TensorDifference | None:
+    if not any(_is_bounded(a[name]) and _is_bounded(b[name]) for name in _TELLING):
+        return None
     n = math.prod(shapes[0])
     non_finite = ("nan_count", "neg_inf_count", "pos_inf_count")
     same_non_finite = all(_apart(a, b, name) == 0 for name in non_finite)
@@ -310,7 +318,7 @@ def _from_statistics(
     )
     return TensorDifference(
         is_bit_equal=False,
-        are_bits_known=hashed or absolute > 0 or not same_non_finite,
+        are_bits_known=hashed or absolute > _COARSE * norm or not same_non_finite,
         from_values=False,
         relative=(absolute / norm if norm else 0.0) if same_non_finite else math.inf,
         absolute=absolute if same_non_finite else math.inf,
@@ -328,6 +336,10 @@ def _from_statistics(
         has_equal_non_finite=same_non_finite and any(a[name][0] > 0 for name in non_finite),
         count=n,
     )
+
+
+def _is_bounded(bounds: tuple[float, float]) -> bool:
+    return math.isfinite(bounds[0]) and math.isfinite(bounds[1])
 
 
 def _apart(a: _Bounds, b: _Bounds, name: str) -> float:

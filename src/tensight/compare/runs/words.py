@@ -126,6 +126,8 @@ def _nothing(result: RunComparison) -> str:
 
 
 def _nothing_in_common(result: RunComparison) -> str:
+    if result.matching.pairs:
+        return "The runs cannot be compared: of no operator's output is anything known in both that can be compared."
     if result.only_steps_a or result.only_steps_b:
         return "The runs cannot be compared: no step was recorded in both."
     return "The runs cannot be compared: no operator of A matches one of B."
