@@ -31,7 +31,7 @@ MOST_PACKAGES = 200
 _PREFIXES = (
     "ACCELERATE_", "ASCEND_", "ATEN_", "CUBLAS_", "CUDA_", "CUDNN_", "DEEPSPEED_", "DNNL_", "FLASH_ATTENTION_", "FSDP_",
     "GLOG_", "GLOO_", "HCCL_", "HF_", "HIP_", "HSA_", "KMP_", "LCCL_", "MIOPEN_", "MKL_", "MS_", "NCCL_", "NUMEXPR_",
-    "NVIDIA_", "NVTE_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTORCH_", "RCCL_", "ROCM_", "TENSIGHT_", "TORCH_",
+    "NVIDIA_", "NVTE_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTORCH_", "RCCL_", "ROCM_", "TORCH_",
     "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRANSFORMERS_", "TRITON_", "VECLIB_", "XLA_",
 )  # fmt: skip
 _NAMES = frozenset(

