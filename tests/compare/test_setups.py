@@ -204,3 +204,22 @@ def test_a_description_with_anything_in_it_gets_a_verdict(reference: dict[str, A
             break
         place = place[key]
     assert compare_setups(reference, other).sentence
+
+
+def test_a_renamed_model_is_compared_under_the_names_of_the_other() -> None:
+    class Renamed(nn.Module):
+        def __init__(self, source: nn.Sequential, eps: float) -> None:
+            super().__init__()
+            self.stem, self.ln, self.head = source[0], nn.LayerNorm(4, eps=eps), source[2]
+
+    torch.manual_seed(0)
+    source = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4))
+    port = Renamed(source, eps=1e-3)
+    a, b = (
+        json.loads(json.dumps(describe(describe_torch(model, [torch.optim.SGD(model.parameters(), 0.1)]))))
+        for model in (source, port)
+    )
+    result = compare_setups(a, b)
+    assert "6 weights have other names in B" in result.sentence
+    assert {"initial weights", "optimizer"} <= set(result.equal)
+    assert any("eps of 1 layer (ln)" in str(one) for one in result.differences)

@@ -116,6 +116,22 @@ def test_check_in_ci(follow: Follow) -> None:
         assert "finished at step 55, 0 tensors hit" in walk.terminal()
 
 
+def test_my_port_does_not_converge(follow: Follow) -> None:
+    with follow("docs/how-to/my-port-does-not-converge.md") as walk:
+        walk.file("reference.py", "python")
+        walk.file("port.py", "python")
+        assert "repeatable" in walk.terminal()
+        assert "from the first step" in walk.terminal(finds="compare")
+        assert "eps of 2 layers" in walk.terminal(finds="compare")
+        for _ in range(2):
+            named = walk.terminal(finds="compare")
+            assert "1/norm/LayerNorm-op0" in named
+            assert "layers/0/ln/LayerNorm-op0" in named
+        assert "native_layer_norm-op0" in walk.terminal(finds="compare")
+        assert "layers.0.ln.weight" in walk.terminal(finds="compare")
+        walk.terminal()
+
+
 def test_when_something_is_unexpected(follow: Follow) -> None:
     with follow("docs/how-to/when-something-is-unexpected.md") as walk:
         walk.run("tensight start")

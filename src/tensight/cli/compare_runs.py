@@ -54,6 +54,9 @@ def runs(
     write_mapping: Annotated[
         Path | None, typer.Option("--write-mapping", metavar="FILE", help="Write which names were matched, as TOML.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
@@ -86,6 +89,10 @@ def runs(
     )
     if write_mapping is not None:
         mapping_files.write_mapping(write_mapping, _mapped(results[0]))
+    if html is not None:
+        from tensight.cli.comparison_report import write_report
+
+        write_report(html, comparison_data(one, other, results))
     if json:
         print_json(comparison_data(one, other, results))
     else:

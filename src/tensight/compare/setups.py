@@ -14,6 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensight.compare.renamed_setups import with_names_of
 from tensight.compare.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def compare_setups(a: Mapping[str, object], b: Mapping[str, object]) -> SetupCom
     formats = [entry.get("format") for entry in (a, b)]
     if any(isinstance(number, int) and number > _FORMAT for number in formats):
         return _not_comparable("a newer version of Tensight has written one of the descriptions; update this one")
+    a, renamed = with_names_of(a, b)
     differences: list[SetupDifference] = []
     equal: list[str] = []
     not_recorded: list[str] = []
@@ -155,11 +157,17 @@ def compare_setups(a: Mapping[str, object], b: Mapping[str, object]) -> SetupCom
     matters = any(one.importance is not Importance.REST for one in differences)
     return SetupComparison(
         verdict=Verdict.DIFFERENT if matters else Verdict.SAME,
-        sentence=_sentence(differences),
+        sentence=_sentence(differences) + _renamed_text(renamed),
         differences=tuple(differences),
         equal=tuple(equal),
         not_recorded=tuple(not_recorded),
     )
+
+
+def _renamed_text(renamed: int) -> str:
+    if not renamed:
+        return ""
+    return f" {renamed:,} weights have other names in B; they were found by their values, and B's names are shown."
 
 
 def _not_comparable(why: str) -> SetupComparison:

@@ -165,7 +165,7 @@ class StepComparer:
             if entry.is_divergent:
                 if result.first is None:
                     result.first = entry
-                elif _is_certainly_own(entry):
+                elif pair.a.phase is not Phase.UPDATE and _is_certainly_own(entry):
                     result.also.append(entry)
             if result.first_bit is None and entry.differs_in_bits and _bit_equal(entry.inputs):
                 result.first_bit = entry

@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tensight.compare.renaming import paths_in_b
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, comparable_type
 
@@ -254,12 +255,12 @@ class _Scopes:
         steps: tuple[Step, Step],
         mapping: Mapping[str, str],
     ) -> None:
-        votes: dict[str, Counter[str]] = defaultdict(Counter)
-        for a, (b, _) in parameters.items():
-            _vote(votes, a.split("."), b.split("."))
-        for a, b in _scopes_matched(pairs, steps):
-            _vote(votes, scope_in_program(a)[1].split("/"), scope_in_program(b)[1].split("/"))
-        self._known = {a: max(of_a, key=lambda b: (of_a[b], -len(b))) for a, of_a in votes.items()}
+        same = [(a.split("."), b.split(".")) for a, (b, _) in parameters.items()]
+        same += [
+            (scope_in_program(a)[1].split("/"), scope_in_program(b)[1].split("/"))
+            for a, b in _scopes_matched(pairs, steps)
+        ]
+        self._known = paths_in_b(same)
         for a, b in mapping.items():
             self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
@@ -279,13 +280,6 @@ def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tup
     sizes = [Counter(op.node.scope for op in step.operations) for step in steps]
     together = Counter((pair.a.node.scope, pair.b.node.scope) for pair in pairs)
     return [(a, b) for (a, b), amount in together.items() if amount > _MOST_OF * max(sizes[0][a], sizes[1][b])]
-
-
-def _vote(votes: dict[str, Counter[str]], parts_a: list[str], parts_b: list[str]) -> None:
-    """Note that two paths are the same, and so are what they lie in."""
-    while parts_a and parts_b:
-        votes["/".join(parts_a)]["/".join(parts_b)] += 1
-        parts_a, parts_b = parts_a[:-1], parts_b[:-1]
 
 
 def scope_in_program(scope: str) -> tuple[str, str]:
