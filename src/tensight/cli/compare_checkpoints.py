@@ -43,17 +43,17 @@ def checkpoints(
 ) -> None:
     """Compare two checkpoints: what is the same, what moved and by how much, what was lost."""
     from tensight.checkpoints import open_checkpoint
-    from tensight.compare.checkpoint_matching import read_mapping
-    from tensight.compare.checkpoint_matching import write_mapping as write
+    from tensight.compare import mapping_files
+    from tensight.compare.checkpoint_matching import mapping_lines
     from tensight.compare.checkpoints import compare_checkpoints
 
-    names = read_mapping(mapping) if mapping is not None else None
+    names = mapping_files.read_mapping(mapping) if mapping is not None else None
     with ExitStack() as stack:
         first, second = (stack.enter_context(open_checkpoint(path)) for path in (a, b))
         show = stack.enter_context(reading_progress(quiet=quiet))
         result = compare_checkpoints(first, second, mapping=names, rtol=rtol, atol=atol, threads=threads, progress=show)
     if write_mapping is not None:
-        write(write_mapping, result.matching)
+        mapping_files.write_mapping(write_mapping, mapping_lines(result.matching))
     if json:
         print_json(_comparison_data(first, second, result))
     else:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli import mapping_files
 from tensight.cli.opening import numbers, open_analysis
 from tensight.cli.options import CacheDir, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import console, count, frame_data, number, print_json, print_problems, progress, table
@@ -66,7 +65,7 @@ def runs(
 
     Ends with 0 if the runs are the same, 1 if they differ, 2 if they cannot be compared.
     """
-    from tensight.compare import Verdict
+    from tensight.compare import Verdict, mapping_files
     from tensight.compare.runs import Tolerance, compare_runs, noise_floor
 
     chosen_ranks, chosen_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
@@ -116,12 +115,14 @@ def _override(text: str) -> tuple[str, float]:
     return name, rtol
 
 
-def _mapped(result: RunComparison) -> Iterator[tuple[str, str, str]]:
+def _mapped(result: RunComparison) -> Iterator[str]:
+    from tensight.compare.mapping_files import mapping_line
+
     for name, (other, rule) in result.matching.parameters.items():
-        yield name, other, rule.value
+        yield mapping_line(name, other, rule.value)
     for pair in result.matching.pairs:
         if pair.a.name != pair.b.name:
-            yield pair.a.name, pair.b.name, pair.rule.value
+            yield mapping_line(pair.a.name, pair.b.name, pair.rule.value)
 
 
 def print_comparison(out: Console, result: RunComparison, *, several: bool) -> None:

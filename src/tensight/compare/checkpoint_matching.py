@@ -7,16 +7,16 @@ parts of a fused matrix; equal values, by a sample of them; the same shape in th
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensight.compare.mapping_files import mapping_line, quoted
+from tensight.compare.renaming import WORDS, plain_name
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tensight.checkpoints import Checkpoint, Entry
 
@@ -24,18 +24,6 @@ SAME_NAME, FILE, SCHEME, FUSED, VALUES, ORDER = (
     "same name", "mapping file", "naming scheme", "fused", "sampled values", "shape and order",
 )  # fmt: skip
 """Rules, as people read them."""
-
-_WRAPPERS = frozenset(
-    {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_flat_param", "network", "_backbone"}
-)
-"""Parts of names that only say what a module is wrapped in."""
-
-_WORDS = {
-    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
-    "moving_variance": "running_var", "moments": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp_avg_sq",
-    "adam_m": "exp_avg", "adam_v": "exp_avg_sq", "accum": "momentum_buffer", "kernel": "weight", "scale": "weight",
-}  # fmt: skip
-"""MindSpore's and Flax's words, and PyTorch's."""
 
 _FUSED = {
     "qkv": ("q", "k", "v"),
@@ -47,9 +35,6 @@ _FUSED = {
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
 """The last word of a fused matrix's module, and those of its parts; any part is recognised by its first letter, too."""
-
-_LINE = re.compile(r"""\s*"((?:[^"\\]|\\["\\])*)"\s*=\s*"((?:[^"\\]|\\["\\])*)"\s*(?:#.*)?""")
-_LONGEST_MAPPING = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +201,6 @@ class _Matcher:
                     self._pair(name, other, ORDER)
 
 
-def plain_name(name: str) -> str:
-    """Return a name in PyTorch's words, without the names of wrappers."""
-    parts = [part for part in name.split(".") if part not in _WRAPPERS]
-    return ".".join(_WORDS.get(part, part) for part in parts) or name
-
-
 def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return _squeezed(shape) == _squeezed(other) or shape == other[::-1]
 
@@ -323,55 +302,17 @@ def _groups(entries: Mapping[str, Entry]) -> dict[tuple[object, ...], list[str]]
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name, entry in entries.items():
         plain = plain_name(name)
-        words = {word for word in _WORDS.values() if word in plain.split(".")}
+        words = {word for word in WORDS.values() if word in plain.split(".")}
         groups[entry.shape, frozenset(words)].append(name)
     return groups
 
 
-def read_mapping(path: Path) -> dict[str, str]:
-    """Read a mapping file: a line ``"name in A" = "name in B"`` for each pair, which is TOML.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a line of it is something else.
-    """
-    try:
-        if path.stat().st_size > _LONGEST_MAPPING:
-            raise InputError(f"{path}: is too large for a mapping of names")
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    mapping: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = _LINE.fullmatch(line)
-        if match is None or _unquoted(match[1]) in mapping:
-            what = "has a name twice" if match else 'is no line such as "name in A" = "name in B"'
-            raise InputError(f"{path}:{number}: {what}")
-        mapping[_unquoted(match[1])] = _unquoted(match[2])
-    return mapping
-
-
-def write_mapping(path: Path, matching: Matching) -> None:
-    """Write all pairs of whole tensors into a mapping file, with the rule that found each, and what has no pair."""
-    lines = ["# name in A = name in B, found by tensight compare checkpoints; edit it, and give it with --mapping"]
+def mapping_lines(matching: Matching) -> Iterator[str]:
+    """Yield the lines of a mapping file: pairs of whole tensors with the rule that found each, and what has no pair."""
     for pair in matching.pairs:
-        names = f"{_quoted(pair.a.name)} = {_quoted(pair.b.name)}"
         note = pair.rule + (", transposed" if pair.is_transposed else "")
-        lines.append(f"# {names}  # {note}" if pair.rule == FUSED else f"{names}  # {note}")
-    lines += [f"# only in A: {_quoted(entry.name)} {list(entry.shape)}" for entry in matching.only_a]
-    lines += [f"# only in B: {_quoted(entry.name)} {list(entry.shape)}" for entry in matching.only_b]
-    try:
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r'\\(["\\])', r"\1", text)
+        line = mapping_line(pair.a.name, pair.b.name, note)
+        yield f"# {line}" if pair.rule == FUSED else line
+    for entries, side in ((matching.only_a, "A"), (matching.only_b, "B")):
+        for entry in entries:
+            yield f"# only in {side}: {quoted(entry.name)} {list(entry.shape)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tensight.compare.checkpoint_matching import plain_name
+from tensight.compare.renaming import plain_name
 
 if TYPE_CHECKING:
     from tensight.checkpoints import Checkpoint, Entry

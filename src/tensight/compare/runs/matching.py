@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tensight.compare.renaming import paths_in_b
+from tensight.compare.renaming import paths_in_b, plain_name
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, comparable_type
 
@@ -208,7 +208,7 @@ def _same_size(run_a: RunToCompare, row_a: int, run_b: RunToCompare, row_b: int)
 
 
 def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
-    return canonical_parameter(name)
+    return plain_name(name)
 
 
 def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
@@ -220,29 +220,8 @@ def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
 
 
 def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
-    leaf = "" if is_anonymous(name) else canonical_parameter(name).rpartition(".")[2]
+    leaf = "" if is_anonymous(name) else plain_name(name).rpartition(".")[2]
     return (tuple(sorted(run.shape(row))), leaf, is_anonymous(name))
-
-
-_SAME_LEAVES = {
-    "gamma": "weight",
-    "beta": "bias",
-    "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-    "embedding_table": "weight",
-    "kernel": "weight",
-    "scale": "weight",
-}
-_WRAPPERS = ("module.", "_orig_mod.", "network.", "_backbone.", "backbone.", "model.", "net.", "_fsdp_wrapped_module.")
-
-
-def canonical_parameter(name: str) -> str:
-    """Return a parameter's name without wrappers and with PyTorch's words for gamma, beta, moving_mean and others."""
-    name = re.sub(r"\b(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.", "", name)
-    while (wrapper := next((one for one in _WRAPPERS if name.startswith(one)), None)) is not None:
-        name = name[len(wrapper) :]
-    head, dot, leaf = name.rpartition(".")
-    return head + dot + _SAME_LEAVES.get(leaf, leaf)
 
 
 class _Scopes:
