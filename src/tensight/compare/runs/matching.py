@@ -304,10 +304,21 @@ class _Aligner:
             (Rule.NAME, lambda op, _: (op.name, self._shape(op, _))),
             (Rule.NAME_WITHOUT_COUNTERS, lambda op, _: (_COUNTER.sub("", op.name), self._shape(op, _))),
             (Rule.MODULE, lambda op, side: (self._module(op, side), self._shape(op, side))),
+            (Rule.MODULE, self._updated),
             (Rule.STRUCTURE, lambda op, side: (self._type(op, side), self._shape(op, side))),
             # One name and two shapes: the operator itself was changed. Of gradients the shapes follow from that.
             (Rule.NAME, lambda op, _: op.name if op.phase is not Phase.BACKWARD else None),
         ]
+
+    def _updated(self, op: Operation, side: int) -> Hashable | None:
+        """Return the weight that an optimizer's operator writes, as B calls it; optimizers have many names."""
+        written = [slot.name for slot in op.outputs if slot.is_parameter]
+        if op.phase is not Phase.UPDATE or not written:
+            return None
+        if side == 1:
+            return ("updates", min(written, key=len))
+        known = self._parameters.get(min(written, key=len))
+        return None if known is None else ("updates", known[0])
 
     def _module(self, op: Operation, side: int) -> Hashable:
         scope = self._scopes.of_a(op.node.scope) if side == 0 else op.node.scope

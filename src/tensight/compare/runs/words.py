@@ -66,7 +66,7 @@ def notes(result: RunComparison) -> list[str]:
             changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
             alone = [op for op in operators if any(slot.name in changed for slot in op.outputs)]
             if alone:
-                found.append(f"Only {run} has {operator_text(alone[0])}; {other} does not update it.")
+                found.append(f"In {run} it is written by {operator_text(alone[0])}, which matched nothing in {other}.")
     return found
 
 
