@@ -70,6 +70,7 @@ class SeeingAgent:
     nodes_done: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     running_program: Callable[[], Program] | None = None
+    wants_setup: bool = False
     order: list[int] = field(default_factory=list)
     watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False))
 
