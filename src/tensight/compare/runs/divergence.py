@@ -189,6 +189,8 @@ class StepComparer:
         pair, worst = entry.pair, entry.worst
         if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None or worst[1].relative < _MISTAKEN_ABOVE:
             return False
+        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) and _reads_the_same(entry):
+            return False
         if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) or entry.through:
             return True
         of_a, of_b = (types.get(op.node.scope) for types, op in zip(self._types, (pair.a, pair.b), strict=True))
@@ -470,10 +472,14 @@ def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDiffere
 
 
 def _is_certainly_own(entry: Compared) -> bool:
+    """Return whether a difference is the operator's own: a pair that is certain, whose inputs are known and agree."""
+    return entry.pair.rule in (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.MAPPING) and _reads_the_same(entry)
+
+
+def _reads_the_same(entry: Compared) -> bool:
     """Return whether all that an operator read is known and agrees, without a gap."""
     is_whole = len(entry.inputs) == len({(slot.name, slot.index) for slot in entry.pair.a.inputs})
-    is_strong = entry.pair.rule in (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.MAPPING)
-    return is_strong and is_whole and not entry.through and all(_agrees(found) for _, found in entry.inputs)
+    return bool(entry.inputs) and is_whole and not entry.through and all(_agrees(found) for _, found in entry.inputs)
 
 
 def _agrees(found: TensorDifference) -> bool:
