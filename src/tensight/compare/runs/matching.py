@@ -118,6 +118,11 @@ class _Matcher:
         self._runs, self._steps, self._mapping = runs, steps, mapping
         self._result = Matching()
         self._left_a, self._left_b = ({**step.weights, **step.data, **step.unseen} for step in steps)
+        # An optimizer's state is known by its weight; many states are alike.
+        self._states_a, self._states_b = (
+            {name: left.pop(name) for name in [name for name in left if name.partition(".")[2] in left]}
+            for left in (self._left_a, self._left_b)
+        )
         self._b_of: dict[str, str] = {}
 
     def match(self) -> Matching:
@@ -127,10 +132,12 @@ class _Matcher:
         self._match_losses()
         self._match_parameters_by_readers()
         _by_key(self._left_a, self._left_b, _structure_key, self._runs, self._take, Rule.STRUCTURE)
+        self._match_states()
         self._match_phase(Phase.BACKWARD)
         self._match_phase(Phase.UPDATE)
         result = self._result
-        result.parameters_only_a, result.parameters_only_b = list(self._left_a), list(self._left_b)
+        result.parameters_only_a = [*self._left_a, *self._states_a]
+        result.parameters_only_b = [*self._left_b, *self._states_b]
         result.pairs.sort(key=lambda pair: pair.a.position)
         return result
 
@@ -157,6 +164,17 @@ class _Matcher:
                 known = one.name in self._left_a and other.name in self._left_b
                 if known and _same_size(self._runs[0], self._left_a[one.name], self._runs[1], self._left_b[other.name]):
                     self._take(one.name, other.name, Rule.MODULE)
+
+    def _match_states(self) -> None:
+        """Match states whose weights match, under the names that PyTorch has for them."""
+        of_b = {(plain_name(name.partition(".")[0]), name.partition(".")[2]): name for name in self._states_b}
+        for name in list(self._states_a):
+            state, _, weight = name.partition(".")
+            known = self._result.parameters.get(weight)
+            other = None if known is None else of_b.get((plain_name(state), known[0]))
+            if known is not None and other in self._states_b:
+                self._result.parameters[name] = (other, known[1])
+                del self._states_a[name], self._states_b[other]
 
     def _match_losses(self) -> None:
         """Match the numbers from which both backward passes begin."""
