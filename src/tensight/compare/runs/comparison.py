@@ -19,7 +19,7 @@ from tensight.graph.optimizers import is_gathered
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tensight.analysis import Analysis
     from tensight.compare.runs.steps import Step
@@ -134,7 +134,6 @@ def compare_runs(
     tolerance: Tolerance | None = None,
     mapping: Mapping[str, str] | None = None,
     exact: bool = False,
-    progress: Callable[[int, int], None] | None = None,
 ) -> list[RunComparison]:
     """Compare two runs, rank by rank.
 
@@ -152,8 +151,6 @@ def compare_runs(
         Names or scopes of A and what they are called in B.
     exact : bool
         Whether a difference of one bit is a finding.
-    progress : callable, optional
-        Receives the steps that were compared and how many there are.
 
     Returns
     -------
@@ -171,8 +168,8 @@ def compare_runs(
             f"the runs have no rank in common: A has {', '.join(map(str, a.dump.ranks))},"
             f" B has {', '.join(map(str, b.dump.ranks))}"
         )
-    comparer = _Comparer(tolerance or Tolerance(), mapping or {}, exact=exact, progress=progress)
-    return [comparer.compare(RunToCompare(a, rank, "A"), RunToCompare(b, rank, "B"), steps) for rank in common]
+    comparer = _Comparer(tolerance or Tolerance(), mapping or {}, exact=exact)
+    return [comparer.compare(RunToCompare(a, rank), RunToCompare(b, rank), steps) for rank in common]
 
 
 def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] | None = None) -> dict[str, float]:
@@ -213,18 +210,17 @@ class _Comparer:
         mapping: Mapping[str, str],
         *,
         exact: bool,
-        progress: Callable[[int, int], None] | None,
     ) -> None:
         self._tolerance, self._mapping, self._exact = tolerance, mapping, exact
-        self._progress = progress
 
     def compare(self, a: RunToCompare, b: RunToCompare, steps: Sequence[int] | None) -> RunComparison:
         """Compare one rank."""
         result = RunComparison(a.rank)
         chosen = None if steps is None else set(steps)
-        both = [one for one in a.iterations if one in set(b.iterations) and (chosen is None or step_of(one) in chosen)]
-        result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in set(b.iterations))
-        result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in set(a.iterations))
+        of_a, of_b = set(a.iterations), set(b.iterations)
+        both = [one for one in a.iterations if one in of_b and (chosen is None or step_of(one) in chosen)]
+        result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in of_b)
+        result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in of_a)
         if not both:
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         written: set[str] = set()
@@ -262,8 +258,6 @@ class _Comparer:
                 result.tensors = different
                 return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
             written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
-            if self._progress is not None:
-                self._progress(count + 1, len(both))
         result.step = None
         if not any(one.outputs for found in result.steps for one in found.compared):
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)

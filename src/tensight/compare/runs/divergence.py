@@ -101,8 +101,6 @@ class StepComparison:
         Later operators that diverge on their own: their inputs agree, too.
     first_bit : Compared or None
         The first whose inputs are bit-equal and whose output is not.
-    unknown : int
-        Pairs of whose outputs nothing is known.
     """
 
     iteration: int
@@ -110,7 +108,6 @@ class StepComparison:
     first: Compared | None = None
     also: list[Compared] = field(default_factory=list)
     first_bit: Compared | None = None
-    unknown: int = 0
 
 
 class StepComparer:
@@ -149,7 +146,8 @@ class StepComparer:
         self._counterpart = {pair.a.name: pair.b for pair in matching.pairs}
         self._by_name = {op.name: op for op in step_a.operations}
         self._b_by_name = {op.name: op for op in step_b.operations}
-        self._b_paired = {pair.b.name: pair.a for pair in matching.pairs}
+        self._b_paired = {pair.b.name for pair in matching.pairs}
+        self._rows_b = {**step_b.unseen, **step_b.data, **step_b.weights}
 
     def compare(self) -> StepComparison:
         """Return what was found."""
@@ -159,8 +157,6 @@ class StepComparer:
             if entry.is_divergent and self._may_be_mistaken(entry) and not self._is_confirmed(entry):
                 self._separate(pair)
                 continue
-            if not entry.outputs:
-                result.unknown += 1
             result.compared.append(entry)
             if entry.is_divergent:
                 if result.first is None:
@@ -239,7 +235,8 @@ class StepComparer:
 
     def _separate(self, pair: Pair) -> None:
         """Treat a pair as two operators that matched nothing."""
-        del self._counterpart[pair.a.name], self._b_paired[pair.b.name]
+        del self._counterpart[pair.a.name]
+        self._b_paired.discard(pair.b.name)
         self._matching.pairs.remove(pair)
         self._matching.only_a.append(pair.a)
         self._matching.only_b.append(pair.b)
@@ -256,11 +253,11 @@ class StepComparer:
         if pair.a.phase is Phase.UPDATE:
             return self._compare_update(pair, outputs, inputs)
         known_inputs = [found for _, found in inputs]
-        judged = [self._judge(pair, found, known_inputs, is_gap=bool(through)) for _, found in outputs]
+        judged = [self._judge(pair, found, known_inputs, through) for _, found in outputs]
         return _compared(pair, outputs, inputs, judged, through)
 
     def _judge(
-        self, pair: Pair, found: TensorDifference, inputs: list[TensorDifference], *, is_gap: bool
+        self, pair: Pair, found: TensorDifference, inputs: list[TensorDifference], through: tuple[Operation, ...]
     ) -> tuple[bool, float]:
         """Return whether an output differs by itself, and the norm of a difference that is explained."""
         if not found.is_comparable:
@@ -271,15 +268,14 @@ class StepComparer:
                 _SPLIT * found.norm,
             )
         limit = allowed_error(pair.a, found, inputs, self._tolerance)
-        if is_gap and not self._is_first and self._reads_unmatched_parameters(pair):
+        if through and not self._is_first and self._read_unmatched_parameters(through):
             return False, math.inf
-        if is_gap:
+        if through:
             limit += AMPLIFICATION * _worst(inputs) * found.norm
         return _is_beyond(found, limit, inputs), limit
 
-    def _reads_unmatched_parameters(self, pair: Pair) -> bool:
-        """Return whether the gap before a pair reads parameters that the other run does not have."""
-        _, through = self._inputs(pair)
+    def _read_unmatched_parameters(self, through: tuple[Operation, ...]) -> bool:
+        """Return whether the operators of a gap read parameters that the other run does not have."""
         left = {*self._matching.parameters_only_a, *self._matching.parameters_only_b}
         return any(slot.name in left for op in through for slot in op.inputs)
 
@@ -326,8 +322,7 @@ class StepComparer:
                 waiting += source.inputs
 
     def _row_b(self, name: str) -> int:
-        step = self._steps[1]
-        return {**step.unseen, **step.data, **step.weights}.get(name, NO_ROW)
+        return self._rows_b.get(name, NO_ROW)
 
     def _compare_update(
         self,
@@ -342,7 +337,7 @@ class StepComparer:
                 excess, limit = self._update_error(pair, slot, found, inputs)
                 judged.append((excess > limit, limit))
             else:
-                judged.append(self._judge(pair, found, [one for _, one in inputs], is_gap=False))
+                judged.append(self._judge(pair, found, [one for _, one in inputs], ()))
         return _compared(pair, outputs, inputs, judged, ())
 
     def _update_error(

@@ -126,24 +126,16 @@ class RunToCompare:
     analysis : Analysis
         A dump, a recording or a trace.
     rank : int
-    label : str
-        What the run is called in sentences, "A" or "B".
     """
 
-    def __init__(self, analysis: Analysis, rank: int, label: str) -> None:
+    def __init__(self, analysis: Analysis, rank: int) -> None:
         self.analysis = analysis
         self.rank = rank
-        self.label = label
         self.table = analysis.statistics()
         self._rows: dict[int, list[int]] = {}
         for row, file in enumerate(self.table.files):
             if file.rank == rank and file.node is not None:
                 self._rows.setdefault(file.iteration, []).append(row)
-
-    @property
-    def path(self) -> str:
-        """Where the run lies."""
-        return self.analysis.dump.path
 
     @cached_property
     def iterations(self) -> tuple[int, ...]:
@@ -228,9 +220,6 @@ class RunToCompare:
 
     def before(self, iteration: int) -> Mapping[str, int]:
         """Return the last row of each parameter in the iteration before one; empty if that was not recorded."""
-        earlier = [one for one in self._rows if one < iteration]
-        if not earlier or max(earlier) != iteration - 1:
-            return {}
         return self.after(iteration - 1)
 
     def after(self, iteration: int) -> Mapping[str, int]:
