@@ -19,7 +19,7 @@ from tensight.graph.optimizers import is_gathered
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tensight.analysis import Analysis
     from tensight.compare.runs.steps import Step
@@ -134,6 +134,7 @@ def compare_runs(
     tolerance: Tolerance | None = None,
     mapping: Mapping[str, str] | None = None,
     exact: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[RunComparison]:
     """Compare two runs, rank by rank.
 
@@ -151,6 +152,8 @@ def compare_runs(
         Names or scopes of A and what they are called in B.
     exact : bool
         Whether a difference of one bit is a finding.
+    progress : callable, optional
+        Told how much is done, and how much there is; it may raise to stop the comparison.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def compare_runs(
             f"the runs have no rank in common: A has {', '.join(map(str, a.dump.ranks))},"
             f" B has {', '.join(map(str, b.dump.ranks))}"
         )
-    comparer = _Comparer(tolerance or Tolerance(), mapping or {}, exact=exact)
+    comparer = _Comparer(tolerance or Tolerance(), mapping or {}, _Progress(progress, len(common)), exact=exact)
     return [comparer.compare(RunToCompare(a, rank), RunToCompare(b, rank), steps) for rank in common]
 
 
@@ -203,15 +206,36 @@ def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] |
     return floor
 
 
+class _Progress:
+    """How much of a comparison is done: ranks, their steps, and the pairs of a step are parts of one number."""
+
+    _PARTS = 1000
+
+    def __init__(self, report: Callable[[int, int], None] | None, ranks: int) -> None:
+        self._report, self._ranks = report, ranks
+        self._rank = -1
+        self._step, self._steps = 0, 1
+
+    def begin_rank(self, steps: int) -> None:
+        """Go on to the next rank."""
+        self._rank += 1
+        self._step, self._steps = -1, max(steps, 1)
+
+    def begin_step(self) -> None:
+        """Go on to the next step of the rank."""
+        self._step += 1
+        self.report(0, 1)
+
+    def report(self, done: int, total: int) -> None:
+        """Say how many pairs of the step are compared."""
+        if self._report is not None:
+            parts = self._PARTS * (self._rank * self._steps + self._step) + self._PARTS * done // max(total, 1)
+            self._report(parts, self._PARTS * self._ranks * self._steps)
+
+
 class _Comparer:
-    def __init__(
-        self,
-        tolerance: Tolerance,
-        mapping: Mapping[str, str],
-        *,
-        exact: bool,
-    ) -> None:
-        self._tolerance, self._mapping, self._exact = tolerance, mapping, exact
+    def __init__(self, tolerance: Tolerance, mapping: Mapping[str, str], progress: _Progress, *, exact: bool) -> None:
+        self._tolerance, self._mapping, self._progress, self._exact = tolerance, mapping, progress, exact
 
     def compare(self, a: RunToCompare, b: RunToCompare, steps: Sequence[int] | None) -> RunComparison:
         """Compare one rank."""
@@ -221,10 +245,12 @@ class _Comparer:
         both = [one for one in a.iterations if one in of_b and (chosen is None or step_of(one) in chosen)]
         result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in of_b)
         result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in of_a)
+        self._progress.begin_rank(len(both))
         if not both:
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         written: set[str] = set()
         for count, iteration in enumerate(both):
+            self._progress.begin_step()
             step_a, step_b = a.step(iteration), b.step(iteration)
             matching = match_steps(a, step_a, b, step_b, self._mapping)
             result.parts = parts_of_batches(a, step_a, b, step_b)
@@ -245,7 +271,7 @@ class _Comparer:
                 is_first=count == 0,
                 is_split=result.parts is not None,
             )
-            found = comparer.compare()
+            found = comparer.compare(self._progress.report)
             result.steps.append(found)
             if found.first_bit is not None and result.first_bit is None:
                 result.first_bit, result.first_bit_step = found.first_bit, step_of(iteration)

@@ -19,7 +19,7 @@ from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot, comparab
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -149,10 +149,19 @@ class StepComparer:
         self._b_paired = {pair.b.name for pair in matching.pairs}
         self._rows_b = {**step_b.unseen, **step_b.data, **step_b.weights}
 
-    def compare(self) -> StepComparison:
-        """Return what was found."""
+    def compare(self, progress: Callable[[int, int], None] | None = None) -> StepComparison:
+        """Return what was found.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Told before each pair how many were compared, and how many there are; it may raise to stop that.
+        """
         result = StepComparison(self._steps[0].iteration)
-        for pair in self._in_order():
+        pairs = self._in_order()
+        for done, pair in enumerate(pairs):
+            if progress is not None:
+                progress(done, len(pairs))
             entry = self._compare(pair)
             if entry.is_divergent and self._may_be_mistaken(entry) and not self._is_confirmed(entry):
                 self._separate(pair)

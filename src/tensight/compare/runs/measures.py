@@ -8,9 +8,9 @@ and as the mean is a linear form, ``‖a − b‖ ≥ √n · |mean(a) − mean(
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -84,6 +84,8 @@ class TensorDifference:
         Whether both have NaN or infinite elements, at the same places.
     count : int
         Elements of A.
+    rows : tuple of (int, int)
+        Rows of their statistics; `NO_ROW` for elements that were compared without any.
     """
 
     is_bit_equal: bool
@@ -105,6 +107,7 @@ class TensorDifference:
     layout: str = ""
     has_equal_non_finite: bool = False
     count: int = 0
+    rows: tuple[int, int] = (NO_ROW, NO_ROW)
 
     @property
     def roundoff(self) -> float:
@@ -145,6 +148,13 @@ def difference(
     """
     if row_a == NO_ROW or row_b == NO_ROW or not run_a.is_known(row_a) or not run_b.is_known(row_b):
         return None
+    found = _difference(run_a, row_a, run_b, row_b, only_statistics=only_statistics)
+    return None if found is None else replace(found, rows=(row_a, row_b))
+
+
+def _difference(
+    run_a: RunToCompare, row_a: int, run_b: RunToCompare, row_b: int, *, only_statistics: bool
+) -> TensorDifference | None:
     shapes, dtypes = (run_a.shape(row_a), run_b.shape(row_b)), (run_a.dtype(row_a), run_b.dtype(row_b))
     hash_a, hash_b = run_a.content_hash(row_a), run_b.content_hash(row_b)
     if hash_a and hash_a == hash_b and dtypes[0] == dtypes[1] and math.prod(shapes[0]) == math.prod(shapes[1]):
@@ -255,6 +265,23 @@ def _layout_name(axes: tuple[int, ...]) -> str:
     if axes == (0, 3, 1, 2):
         return "NHWC"
     return "transposed" if axes == (1, 0) else f"axes {','.join(map(str, axes))}"
+
+
+def in_layout(b: NDArray[Any], shape: tuple[int, ...], layout: str) -> NDArray[Any]:
+    """Return B's elements with the axes ordered as a comparison has found them to fit A; a view where that is possible.
+
+    Parameters
+    ----------
+    b : array
+    shape : tuple of int
+        Of A.
+    layout : str
+        As in `TensorDifference`.
+    """
+    axes = {"NHWC": (0, 3, 1, 2), "transposed": (1, 0)}.get(layout)
+    if layout.startswith("axes "):
+        axes = tuple(int(axis) for axis in layout.removeprefix("axes ").split(","))
+    return (b if axes is None else b.transpose(axes)).reshape(shape)
 
 
 def _equal(
