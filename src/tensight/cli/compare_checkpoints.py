@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.options import Json, Quiet, Threads
+from tensight.cli.options import Html, Json, Quiet, Threads
 from tensight.cli.output import console, count, number, print_json, problem_data, reading_progress, size, table
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def checkpoints(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Rows in the table of what differs most.")] = 20,
     threads: Threads = None,
+    html: Html = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,6 +55,11 @@ def checkpoints(
         result = compare_checkpoints(first, second, mapping=names, rtol=rtol, atol=atol, threads=threads, progress=show)
     if write_mapping is not None:
         mapping_files.write_mapping(write_mapping, mapping_lines(result.matching))
+    if html is not None:
+        from tensight.cli.reports import checkpoints as report
+        from tensight.cli.reports.parts import write_report
+
+        write_report(html, report, _comparison_data(first, second, result))
     if json:
         print_json(_comparison_data(first, second, result))
     else:
@@ -151,7 +157,9 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
         row = pair.difference
         assert row is not None  # noqa: S101 - chosen above
         share = f"{100 * row.changed / row.count:.3g} %" if row.count else "–"
-        cells = (pair.name, str(list(pair.pair.b.shape)), number(row.relative_norm, 3), number(row.max_abs, 3), share)
+        is_finite = row.a.non_finite_count == row.b.non_finite_count
+        norm = number(row.relative_norm, 3) if is_finite else "NaN or Inf"
+        cells = (pair.name, str(list(pair.pair.b.shape)), norm, number(row.max_abs, 3), share)
         rows.add_row(*map(escape, cells))
     out.print(rows)
     if len(apart) > limit:
@@ -170,25 +178,33 @@ def _severity(pair: ComparedPair) -> tuple[bool, float]:
 def _print_values(out: Console, result: CheckpointComparison, limit: int) -> None:
     from rich.markup import escape
 
-    if not result.values:
-        return
-    rows = table("value", "A", "B")
-    for value in result.values[:limit]:
-        rows.add_row(escape(value.name), escape(_brief(value.a)), escape(_brief(value.b)))
-    out.print(rows)
-    if len(result.values) > limit:
-        out.print(f"  [dim]… {count(len(result.values) - limit, 'more value')} (--limit, or --json)[/]")
+    in_both = [value for value in result.values if not value.only_in]
+    if in_both:
+        rows = table("value", "A", "B")
+        for value in in_both[:limit]:
+            rows.add_row(escape(value.name), escape(_brief(value.a)), escape(_brief(value.b)))
+        out.print(rows)
+        if len(in_both) > limit:
+            out.print(f"  [dim]… {count(len(in_both) - limit, 'more value')} (--limit, or --json)[/]")
+    for which in ("A", "B"):
+        _print_only_in(out, f"values only in {which}", [one.name for one in result.values if one.only_in == which])
+
+
+def _print_only_in(out: Console, heading: str, names: list[str]) -> None:
+    from rich.markup import escape
+
+    if names:
+        more = f", … ({len(names):,})" if len(names) > MOST_NAMES else ""
+        out.print(f"[dim]{heading}:[/] {escape(', '.join(names[:MOST_NAMES]))}{more}")
 
 
 def _brief(value: object) -> str:
-    text = "–" if value is None else str(value)
+    text = str(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _print_rules(out: Console, result: CheckpointComparison) -> None:
     """Say by which rules names were paired, unless all have one name."""
-    from rich.markup import escape
-
     from tensight.compare.checkpoint_matching import SAME_NAME
 
     rules: dict[str, int] = {}
@@ -201,10 +217,7 @@ def _print_rules(out: Console, result: CheckpointComparison) -> None:
             f"[dim]paired: {words}{f'; {turned:,} transposed' if turned else ''} (--write-mapping FILE lists all)[/]"
         )
     for which, entries in (("A", result.only_a), ("B", result.only_b)):
-        if entries:
-            names = ", ".join(entry.name for entry in entries[:MOST_NAMES])
-            more = f", … ({len(entries):,})" if len(entries) > MOST_NAMES else ""
-            out.print(f"[dim]only in {which}:[/] {escape(names)}{more}")
+        _print_only_in(out, f"only in {which}", [entry.name for entry in entries])
 
 
 def _print_health(checkpoint: Checkpoint, result: CheckpointHealth) -> None:
@@ -238,13 +251,16 @@ def _checkpoint_data(checkpoint: Checkpoint) -> dict[str, object]:
 def _comparison_data(a: Checkpoint, b: Checkpoint, result: CheckpointComparison) -> dict[str, object]:
     return {
         "verdict": result.verdict.value,
+        "summary": _summary(result),
         "a": _checkpoint_data(a),
         "b": _checkpoint_data(b),
         "findings": [_finding_data(finding) for finding in result.findings],
         "pairs": [_pair_data(pair) for pair in result.pairs],
         "only_a": [_entry_data(entry) for entry in result.only_a],
         "only_b": [_entry_data(entry) for entry in result.only_b],
-        "values": [{"name": value.name, "a": value.a, "b": value.b} for value in result.values],
+        "values": [
+            {"name": value.name, "a": value.a, "b": value.b, "only_in": value.only_in} for value in result.values
+        ],
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.options import Json
+from tensight.cli.options import Html, Json
 from tensight.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def losses(
         ),
     ] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Of dumps and runs. Default: the first.")] = None,
+    html: Html = None,
     json: Json = False,
 ) -> None:
     """Compare two loss curves: the same, or different from which step on, and what that points to."""
@@ -64,8 +65,14 @@ def losses(
 
     curves = [read_losses(path, column=column, pattern=pattern, rank=rank) for path in (a, b, *(noise or ()))]
     comparison = compare_losses(curves[0], curves[1], noise=curves[2:], rtol=rtol, atol=atol)
+    data = {"a": _about(curves[0]), "b": _about(curves[1]), **comparison.as_data()}
+    if html is not None:
+        from tensight.cli.reports import losses as report
+        from tensight.cli.reports.parts import write_report
+
+        write_report(html, report, data)
     if json:
-        print_json({"a": _about(curves[0]), "b": _about(curves[1]), **comparison.as_data()})
+        print_json(data)
     else:
         _print(console(), curves, comparison)
     if comparison.verdict.exit_code:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensight.cli.opening import numbers, open_analysis
-from tensight.cli.options import CacheDir, Json, Quiet, Ranks, Steps, Threads
+from tensight.cli.options import CacheDir, Html, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import console, count, frame_data, number, print_json, print_problems, progress, table
 from tensight.errors import InputError
 
@@ -53,9 +53,7 @@ def runs(
     write_mapping: Annotated[
         Path | None, typer.Option("--write-mapping", metavar="FILE", help="Write which names were matched, as TOML.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows.")
-    ] = None,
+    html: Html = None,
     json: Json = False,
     quiet: Quiet = False,
     cache_dir: CacheDir = None,
@@ -89,9 +87,10 @@ def runs(
     if write_mapping is not None:
         mapping_files.write_mapping(write_mapping, _mapped(results[0]))
     if html is not None:
-        from tensight.cli.comparison_report import write_report
+        from tensight.cli.reports import runs as report
+        from tensight.cli.reports.parts import write_report
 
-        write_report(html, comparison_data(one, other, results))
+        write_report(html, report, comparison_data(one, other, results))
     if json:
         print_json(comparison_data(one, other, results))
     else:

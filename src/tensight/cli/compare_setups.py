@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.options import Json
+from tensight.cli.options import Html, Json
 from tensight.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -26,14 +26,21 @@ def setups(
     a: Setup,
     b: Setup,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Differences that are listed of each part.")] = 10,
+    html: Html = None,
     json: Json = False,
 ) -> None:
     """Compare what surrounds two trainings: weights, data, hyper-parameters, layers, seeds, flags, versions."""
     from tensight.compare.setups import compare_setups
 
     comparison = compare_setups(read_setup(a), read_setup(b))
+    data = {"a": a, "b": b, **comparison.as_data()}
+    if html is not None:
+        from tensight.cli.reports import setups as report
+        from tensight.cli.reports.parts import write_report
+
+        write_report(html, report, data)
     if json:
-        print_json({"a": a, "b": b, **comparison.as_data()})
+        print_json(data)
     else:
         _print(comparison, limit)
     if comparison.verdict.exit_code:

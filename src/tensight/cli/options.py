@@ -11,6 +11,9 @@ DumpArgument = Annotated[
     str, typer.Argument(metavar="DUMP", help="Folder or URL of a dump (the one with rank_0 in it).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows, one file.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 CacheDir = Annotated[
     Path | None,

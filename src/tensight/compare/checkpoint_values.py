@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tensight.tensors import ChangePartial, Partial
 
 BLOCK_ELEMENTS = 2**19
-"""Smaller blocks stay in a second-level cache, but what the interpreter does for each then costs more than that saves."""
+"""Smaller ones stay in a second-level cache, but what the interpreter does for each costs more than that saves."""
 
 _ITEM_BLOCKS = 8
 """Blocks of one piece of work: large enough that threads seldom meet, small enough that they end together."""

@@ -101,11 +101,20 @@ class ComparedPair:
 
 @dataclass(frozen=True, slots=True)
 class ChangedValue:
-    """Something beside tensors that differs: a setting, a counter, a text. None in one of them: not there."""
+    """Something beside tensors that differs: a setting, a counter, a text.
+
+    Attributes
+    ----------
+    name : str
+    a, b : scalar
+    only_in : str
+        "A" or "B" if the other does not have it, "" otherwise.
+    """
 
     name: str
     a: Scalar
     b: Scalar
+    only_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -731,10 +740,10 @@ def _changed_values(a: Checkpoint, b: Checkpoint) -> tuple[ChangedValue, ...]:
         if name in _ABOUT_THE_FILE:
             continue
         old, new = a.values.get(name), b.values.get(name)
-        is_there = name in a.values and name in b.values
-        if is_there and (old == new or (old != old and new != new)):
+        only_in = "B" if name not in a.values else "A" if name not in b.values else ""
+        if not only_in and (old == new or (old != old and new != new)):
             continue
-        changed.append(ChangedValue(name, old, new))
+        changed.append(ChangedValue(name, old, new, only_in))
     return tuple(changed)
 
 

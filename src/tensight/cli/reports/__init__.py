@@ -1,0 +1,1 @@
+"""Reports of comparisons for a browser, each one file that needs nothing else."""
