@@ -14,8 +14,8 @@ from serving import served
 
 from tensight.server.examples import EXAMPLES
 from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.routes import comparisons, graphs, overview, sessions, tensors, watchpoints
 from tensight.server.routes import events as events_routes
-from tensight.server.routes import graphs, overview, sessions, tensors, watchpoints
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 
@@ -65,6 +65,21 @@ OPERATIONS = {
     "list_statistics": "GET /sessions/{session_id}/statistics",
     "get_overview": "GET /sessions/{session_id}/overview",
     "get_timeline": "GET /sessions/{session_id}/timeline",
+    "list_comparisons": "GET /comparisons",
+    "compare_runs": "POST /comparisons",
+    "get_comparison": "GET /comparisons/{comparison_id}",
+    "close_comparison": "DELETE /comparisons/{comparison_id}",
+    "list_compared_operators": "GET /comparisons/{comparison_id}/operators",
+    "list_unmatched": "GET /comparisons/{comparison_id}/unmatched",
+    "get_added_errors": "GET /comparisons/{comparison_id}/added-errors",
+    "get_compared_losses": "GET /comparisons/{comparison_id}/losses",
+    "get_compared_setups": "GET /comparisons/{comparison_id}/setups",
+    "get_compared_values": "GET /comparisons/{comparison_id}/tensor/values",
+    "get_compared_heat_map": "GET /comparisons/{comparison_id}/tensor/heat-map",
+    "get_compared_slices": "GET /comparisons/{comparison_id}/tensor/slices",
+    "get_compared_element": "GET /comparisons/{comparison_id}/tensor/element",
+    "get_compared_histogram": "GET /comparisons/{comparison_id}/tensor/histogram",
+    "get_compared_statistics": "GET /comparisons/{comparison_id}/tensor/statistics",
     "list_server_events": "GET /events",
     "list_events": "GET /sessions/{session_id}/events",
 }
@@ -117,7 +132,7 @@ def test_every_operation_tells_its_errors_with_examples(document: dict[str, Any]
     for where, operation in operations(document):
         responses = operation["responses"]
         expected = {"401", "403", "422", "500"}
-        if "{session_id}" in where:
+        if "{session_id}" in where or "{comparison_id}" in where:
             expected |= {"404"}
         if not where.startswith("GET"):
             expected |= {"413", "415"}
@@ -144,7 +159,7 @@ def test_every_json_body_has_an_example(document: dict[str, Any]) -> None:
 
 
 def routes() -> Iterator[APIRoute]:
-    for subject in (sessions, graphs, watchpoints, tensors, overview, events_routes):
+    for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, events_routes):
         yield from (route for route in subject.router.routes if isinstance(route, APIRoute))
 
 

@@ -141,6 +141,65 @@ _TENSOR = {
     "abbreviations": ["TO"],
 }
 
+_NORM = f"0/{_GRAPH}/Default/norm/LayerNorm-op3:0@1"
+_DIFFERENCE = {
+    "text": "relative difference 0.05",
+    "is_comparable": True,
+    "bit_equal": False,
+    "from_values": True,
+    "relative": 0.05,
+    "absolute": 0.4,
+    "max_absolute": 0.25,
+    "max_relative": 0.06,
+    "cosine": 0.999,
+    "norm_ratio": 0.95,
+    "over_1_permille": 1.0,
+    "over_5_permille": 0.875,
+    "shapes": [[8, 1], [8, 1]],
+    "dtypes": ["float32", "float32"],
+}
+_COMPARED = {
+    "name": "Default/norm/LayerNorm-op3",
+    "name_b": "Default/norm/LayerNorm-op3",
+    "type": "LayerNorm",
+    "type_b": "LayerNorm",
+    "step": 1,
+    "position": 3,
+    "phase": "forward",
+    "rule": "name",
+    "text": "relative difference 0.05",
+    "relative": 0.05,
+    "added": 0.05,
+    "allowed": 1e-06,
+    "is_divergent": True,
+    "source": _FRAME,
+    "outputs": [{"name": "Default/norm/LayerNorm-op3", "slot": 0, "address": _NORM, "address_b": _NORM, **_DIFFERENCE}],
+}
+_COMPARISON = {
+    "id": "1",
+    "created": 1700000000.0,
+    "a": {"dump": "reference", "title": "reference", "session": "1", "framework": "pytorch"},
+    "b": {"dump": "runs/7", "title": "port", "framework": "pytorch"},
+    "options": {"rtol": 0.001},
+    "state": "done",
+    "verdict": "different",
+    "sentence": "Step 1, forward: Default/norm/LayerNorm-op3 (LayerNorm, network.py:31) is the first operator whose …",
+    "ranks": [
+        {
+            "rank": 0,
+            "verdict": "different",
+            "finding": "forward",
+            "sentence": "Step 1, forward: Default/norm/LayerNorm-op3 (LayerNorm, network.py:31) is the first …",
+            "step": 1,
+            "first": _COMPARED,
+            "proof": {"inputs": 1, "inputs_that_agree": 1, "weights": 12, "weights_that_agree": 12},
+            "matched": {"name": 40},
+            "unmatched": {"operators": 1},
+            "steps": [1],
+        }
+    ],
+}
+
 EXAMPLES: dict[str, tuple[Any, Any]] = {
     "get_server": (
         None,
@@ -295,6 +354,71 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "rank": 0,
             "last_step": 3,
             "curves": [{"name": "loss", "steps": [1, 2, 3], "values": [0.75, 0.5, None], "marks": [0, 0, 1]}],
+        },
+    ),
+    "list_comparisons": (None, [_COMPARISON]),
+    "compare_runs": ({"a": "1", "b": "runs/7", "rtol": 0.001}, _COMPARISON),
+    "get_comparison": (None, _COMPARISON),
+    "list_compared_operators": (None, {"total": 1, "rows": [_COMPARED]}),
+    "list_unmatched": (
+        None,
+        {"total": 1, "rows": [{"name": "Default/drop-Dropout/Dropout-op7", "kind": "operator", "type": "Dropout"}]},
+    ),
+    "get_added_errors": (
+        None,
+        {
+            "rank": 0,
+            "step": 1,
+            "largest": 0.05,
+            "scopes": [
+                {
+                    "scope": "Default",
+                    "entries": [
+                        {
+                            "path": "Default/norm",
+                            "kind": "scope",
+                            "added": 0.05,
+                            "relative": 0.05,
+                            "divergent": 1,
+                            "compared": 1,
+                        }
+                    ],
+                }
+            ],
+        },
+    ),
+    "get_compared_losses": (
+        None,
+        {
+            "verdict": "different",
+            "divergence": "first_step",
+            "sentence": "The losses differ from the first step: by 4 %.",
+            "meaning": "The forward pass, the data or the initial weights differ.",
+            "leaves_at": 1,
+            "compared": 1,
+            "outside": 1,
+            "points": [{"step": 1, "a": 0.75, "b": 0.72, "relative_difference": 0.04, "is_outside": True}],
+        },
+    ),
+    "get_compared_setups": (
+        None,
+        {
+            "verdict": "different",
+            "sentence": "1 difference can change results.",
+            "differences": [{"importance": "results", "part": "layers", "what": "norm.eps", "a": "1e-5", "b": "1e-3"}],
+        },
+    ),
+    "get_compared_element": (None, {"address": _NORM, "index": [3, 0], "value": "0.25"}),
+    "get_compared_histogram": (None, {"counts": [3, 4, 1], "edges": [0.5, 2.5, 4.5, 6.5]}),
+    "get_compared_statistics": (
+        None,
+        {
+            "address": _NORM,
+            "address_b": _NORM,
+            "a": _STATISTICS,
+            "b": _STATISTICS,
+            "difference": _STATISTICS,
+            "measures": _DIFFERENCE,
         },
     ),
     "list_server_events": (None, _EVENTS),

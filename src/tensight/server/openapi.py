@@ -44,6 +44,7 @@ TAGS = [
     {"name": "watchpoints", "description": "What is watched for."},
     {"name": "hits", "description": "Where watchpoints hit, and where anomalies began."},
     {"name": "tensors", "description": "What the values are."},
+    {"name": "comparisons", "description": "What differs between two runs, and where it begins."},
     {"name": "events", "description": "What happens, as it happens."},
 ]
 

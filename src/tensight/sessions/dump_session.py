@@ -229,7 +229,7 @@ class DumpSession(Session):
         self.events.append_state(self.record())
         self.events.append("closed", reason=reason)
         if was_opened:
-            await asyncio.to_thread(_give_memory_back)
+            await asyncio.to_thread(give_memory_back)
 
     def _let_go(self) -> None:
         """Forget the dump and what was read of it."""
@@ -382,7 +382,7 @@ class DumpSession(Session):
         return await self._thread.run("looking for origins", lambda: opened.origins(self._texts, hits))
 
 
-def _give_memory_back() -> None:
+def give_memory_back() -> None:
     """Free what refers to itself in circles; what is still in use is not looked at again."""
     gc.unfreeze()
     gc.collect()

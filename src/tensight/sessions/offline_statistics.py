@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tensight.analysis import StatisticsTable
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import TensorAddress
+    from tensight.tensors import TensorStatistics
 
 _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
     "node": lambda table, row: natural(table.files[row].node or table.files[row].op_name),
@@ -59,6 +61,12 @@ def statistics_record(table: StatisticsTable, row: int) -> Statistics | None:
         partial=bool(recorded),
         unknown=unknown,
     )
+
+
+def computed_statistics(found: TensorStatistics) -> Statistics:
+    """Return statistics that were computed of values."""
+    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return Statistics(**{**fields, "content_hash": f"{found.content_hash:016x}"})
 
 
 def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: TensorAddress) -> StatisticsRow | None:

@@ -7,18 +7,22 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from tensight.dumps import open_dump
+from tensight.sessions.comparison import ChosenRun
+from tensight.sessions.comparisons import Comparisons
 from tensight.sessions.discovery import Discovery
-from tensight.sessions.errors import LimitError, NotFoundError
+from tensight.sessions.errors import LimitError, NotFoundError, StateError
 from tensight.sessions.events import EventLog
 from tensight.sessions.lease import Lease
 from tensight.sessions.offline import OfflineSession
+from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.recorded_run import RecordedRun
-from tensight.sessions.records import DumpRecord, State
+from tensight.sessions.records import ComparedRun, DumpRecord, State
 from tensight.sessions.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tensight.dumps import Dump
     from tensight.sessions.discovery import FoundDump
     from tensight.sessions.records import EventPage
     from tensight.sessions.session import Session
@@ -69,7 +73,9 @@ class Sessions:
     ----------
     events : EventLog
         For the whole server: a ``state`` event whenever a session appears or changes, ``closed`` (with the session's
-        id under ``session``) when it is gone.
+        id under ``session``) when it is gone; a ``comparison`` event whenever a comparison changes.
+    comparisons : Comparisons
+        Of two runs each.
     """
 
     def __init__(
@@ -95,6 +101,7 @@ class Sessions:
             reload_interval_s=reload_interval_s,
         )
         self._memory = ValueMemory(mem_limit_mb * 2**20)
+        self.comparisons = Comparisons(self.chosen_run, self._memory, self.events)
         self._opening = asyncio.Lock()
         self._sessions: dict[str, Session] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
@@ -139,6 +146,7 @@ class Sessions:
 
     async def close_all(self, reason: str) -> None:
         """Close every session: the server shuts down. One that cannot be closed does not keep the others open."""
+        await self.comparisons.close_all()
         sessions, followers = self.all(), list(self._followers.values())
         results = await asyncio.gather(*(one.close(reason) for one in sessions), return_exceptions=True)
         for session, result in zip(sessions, results, strict=True):
@@ -231,8 +239,70 @@ class Sessions:
             memory=self._memory,
             most_drawn_nodes=self._most_drawn_nodes,
             lease=lease,
-            run=RecordedRun(self._workspace, found.run, is_left=found.run not in self._sessions) if found.run else None,
+            run=self._recorded_run(found),
         )
+
+    async def chosen_run(self, name: str) -> ChosenRun:
+        """Return a run that is to be compared.
+
+        Parameters
+        ----------
+        name : str
+            Id of a session, or a name in the list of dumps; with ``./`` before it a dump whose name is the id of a
+            session.
+
+        Raises
+        ------
+        NotFoundError
+            There is neither.
+        StateError
+            It is a training that runs.
+        """
+        session = self._sessions.get(name)
+        listed = name if session is None else session.record().dump
+        plain = listed.removeprefix("./")
+        try:
+            found = await self._discovery.find(listed)
+        except NotFoundError:
+            if plain == listed:
+                raise
+            found = await self._discovery.find(plain)
+        training = self._sessions.get(found.run)
+        stands = isinstance(training, OnlineSession) and not training.state.has_ended
+        if isinstance(training, OnlineSession):
+            _require_standing(training)
+        step = training.present_step if stands and isinstance(training, OnlineSession) else None
+        return ChosenRun(
+            record=ComparedRun(
+                dump=found.name,
+                title=found.title or found.name,
+                framework=found.framework,
+                live=stands,
+                step=step,
+                note=_note_of(found.title, step) if step is not None else "",
+            ),
+            identity=(found.name, found.modified if step is None else None, step),
+            folder=found.path.parent if found.run else found.path,
+            open=lambda: self._open_to_compare(found),
+            session_of=lambda: _id_of(self._session_of(found)),
+        )
+
+    async def _open_to_compare(self, found: FoundDump) -> Dump:
+        """Open a dump, or what a training that stands has told until now."""
+        training = self._sessions.get(found.run)
+        if isinstance(training, OnlineSession):
+            _require_standing(training)
+            await training.write_statistics()
+        run = self._recorded_run(found)
+        dump = await asyncio.to_thread(open_dump, found.path)
+        if run is None:
+            return dump
+        return await asyncio.to_thread(run.complete, dump, lambda _what, _done, _total: None)
+
+    def _recorded_run(self, found: FoundDump) -> RecordedRun | None:
+        if not found.run:
+            return None
+        return RecordedRun(self._workspace, found.run, is_left=found.run not in self._sessions)
 
     def _dump_record(self, found: FoundDump) -> DumpRecord:
         session = self._session_of(found)
@@ -268,6 +338,25 @@ class Sessions:
                 f"{len(open_ones)} {what} are open, which is all that --max-offline-debugger-session-num "
                 f"{self._max_offline} allows; close one of these sessions first: {listed}"
             )
+
+
+def _require_standing(training: OnlineSession) -> None:
+    """Refuse to compare a training that goes on meanwhile."""
+    if training.state is not State.PAUSED and not training.state.has_ended:
+        raise StateError(
+            f"session {training.id} ({training.name}) is {training.state.value}; pause it, then compare it"
+        )
+
+
+def _note_of(title: str, step: int) -> str:
+    return (
+        f"{title} is a training that stands at step {step}: what it has reported so far is compared, values only of"
+        " tensors that were recorded."
+    )
+
+
+def _id_of(session: Session | None) -> str | None:
+    return None if session is None else session.id
 
 
 def _reason_of_end(page: EventPage) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -40,6 +39,7 @@ from tensight.server.tensor_data import (
     part_response,
 )
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
+from tensight.sessions.offline_statistics import computed_statistics
 from tensight.sessions.records import (
     ElementRecord,
     HistogramRecord,
@@ -49,7 +49,6 @@ from tensight.sessions.records import (
     StatisticsRow,
     TensorRecord,
 )
-from tensight.tensors import TensorStatistics
 from tensight.tensors.heat_maps import MOST_CELLS
 from tensight.tensors.histograms import MOST_BINS
 from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
@@ -313,11 +312,13 @@ async def get_statistics(
     view = await session.view(address, View("statistics", slice_, tolerance), which)
     if view.statistics is None:
         raise UnavailableError(f"no statistics of {address} were computed")
-    record = TensorStatisticsRecord(address=str(address), statistics=_statistics(view.statistics))
+    record = TensorStatisticsRecord(address=str(address), statistics=computed_statistics(view.statistics))
     if which == "difference":
         current = await session.view(address, View("statistics", slice_))
         sides = {"current": current.statistics, "previous": view.previous_statistics}
-        record = record.model_copy(update={name: _statistics(side) for name, side in sides.items() if side is not None})
+        record = record.model_copy(
+            update={name: computed_statistics(side) for name, side in sides.items() if side is not None}
+        )
     return await json_response(record)
 
 
@@ -376,8 +377,3 @@ async def list_statistics(
         limit=limit,
     )
     return await json_response(page)
-
-
-def _statistics(found: TensorStatistics) -> Statistics:
-    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    return Statistics(**{**fields, "content_hash": f"{found.content_hash:016x}"})

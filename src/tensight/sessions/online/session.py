@@ -553,6 +553,23 @@ class OnlineSession(Session):
         except StorageError as error:
             self._complain(error)
 
+    async def write_statistics(self) -> None:
+        """Write what has arrived so far into the dump of the run, so that others can read it there.
+
+        Raises
+        ------
+        StorageError
+            The workspace cannot be written.
+        """
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+        if self.live:
+            for process in self.processes.values():
+                async with process.recording:
+                    await process.record_executions()
+            graphs = {rank: process.graphs.graphs for rank, process in self.processes.items()}
+            await to_the_end(lambda: self.recording.export_statistics(graphs))
+
     def _complain(self, error: StorageError) -> None:
         self.warn_of(error)
 

@@ -169,11 +169,13 @@ class Event(Record):
 
     number: int
     time: float
-    kind: Literal["state", "graph", "watchpoints", "hits", "tensor", "progress", "rank", "message", "closed"]
+    kind: Literal[
+        "state", "graph", "watchpoints", "hits", "tensor", "progress", "rank", "message", "closed", "comparison"
+    ]
     data: dict[str, Any] = Field(default_factory=dict)
     """``state``: a `SessionRecord`; ``rank``: a `RankRecord`; ``graph``: ``{rank, graphs}``; ``watchpoints``: ``{}``;
     ``hits``: ``{step, total}``; ``tensor``: ``{address, status}``; ``progress``: ``{what, done, total}``;
-    ``message``: ``{level, text}``; ``closed``: ``{reason}``."""
+    ``message``: ``{level, text}``; ``closed``: ``{reason}``; ``comparison``, of the server: a `ComparisonRecord`."""
 
 
 class EventPage(Record):

@@ -1,0 +1,395 @@
+"""Two runs that are compared: what is asked, how far it is, and what was found."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import Field
+
+from tensight.graph import TensorAddress
+from tensight.server.errors import documented
+from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes, json_response
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.routes.parameters import (
+    LARGEST,
+    LONGEST_NAME,
+    MOST_ROWS,
+    Context,
+    Limit,
+    Offset,
+    Slice,
+    Text,
+    Tolerance,
+)
+from tensight.server.routes.tensors import PART, FormOfPart
+from tensight.server.tensor_data import MOST_ELEMENTS, part_response
+from tensight.sessions.compared_tensors import ComparedView, WhichRun
+from tensight.sessions.comparison import Comparison, OperatorChoice
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
+from tensight.sessions.records import (
+    AddedErrors,
+    ComparedLosses,
+    ComparedOperatorPage,
+    ComparedSetups,
+    ComparedStatistics,
+    ComparisonOptions,
+    ComparisonRecord,
+    ElementRecord,
+    HistogramRecord,
+    UnmatchedPage,
+)
+from tensight.sessions.records.comparing import ComparedPhase, Side
+from tensight.tensors.heat_maps import MOST_CELLS
+from tensight.tensors.histograms import MOST_BINS
+from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
+from tensight.tensors.slices import parse_slice
+from tensight.tensors.views import View
+
+router = APIRouter(prefix="/comparisons", tags=["comparisons"], route_class=StrictRoute, responses=ANY_ERRORS)
+
+MOST_SCOPES = 64
+"""Whose added errors are told in one answer."""
+
+FOUND = documented(NotFoundError)
+DONE = documented(NotFoundError, StateError)
+VALUES = documented(NotFoundError, UnavailableError, StateError, LimitError)
+
+
+class CompareRuns(ComparisonOptions):
+    """Two runs, and what counts as equal."""
+
+    a: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """The reference: id of a session, or `name` in the list of dumps."""
+    b: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """The run that is compared with it; may be the same."""
+    fresh: bool = False
+    """Compare anew, and forget an earlier comparison of the same runs with the same options."""
+
+
+async def _comparison(
+    context: Context,
+    comparison_id: Annotated[str, Path(max_length=80, description="Number of the comparison.", examples=["1"])],
+) -> Comparison:
+    return context.sessions.comparisons.get(comparison_id)
+
+
+Current = Annotated[Comparison, Depends(_comparison)]
+ComparedRank = Annotated[
+    int | None, Query(ge=0, le=LARGEST, description="By default the first that was compared.", examples=[0])
+]
+SideOf = Annotated[Side, Query(description="Whose names are used.")]
+
+
+async def _address_in_a(
+    a: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=LONGEST_NAME,
+            description="Address of the tensor in A, as the list of operators gives it.",
+            examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
+        ),
+    ],
+) -> TensorAddress:
+    return TensorAddress.parse(a)
+
+
+async def _address_in_b(
+    b: Annotated[
+        str,
+        Query(
+            max_length=LONGEST_NAME,
+            description="Address of the tensor in B; empty for the one that A's was compared with.",
+            examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
+        ),
+    ] = "",
+) -> TensorAddress | None:
+    return TensorAddress.parse(b) if b else None
+
+
+InA = Annotated[TensorAddress, Depends(_address_in_a)]
+InB = Annotated[TensorAddress | None, Depends(_address_in_b)]
+Which = Annotated[WhichRun, Query(description="The tensor of A, that of B, or B minus A.")]
+
+
+@router.get("", response_model=list[ComparisonRecord], summary="List the comparisons")
+async def list_comparisons(context: Context) -> JsonResponse:
+    """Return all comparisons that are kept, the oldest first."""
+    return await json_response([one.record() for one in context.sessions.comparisons.all()])
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ComparisonRecord,
+    summary="Compare two runs",
+    responses=CHANGE_ERRORS | documented(NotFoundError, StateError, LimitError),
+)
+async def compare_runs(context: Context, asked: CompareRuns) -> JsonResponse:
+    """Begin to compare two runs; the comparison of the same runs with the same options is returned if there is one.
+
+    The answer comes at once; `comparison` events of the server tell how far it is. A training that is attached is
+    compared as far as it has reported, while it is paused. One comparison is made at a time, others wait, and of those
+    that are done the newest eight are kept.
+    """
+    options = ComparisonOptions.model_validate(asked.model_dump(exclude={"a", "b", "fresh"}))
+    comparison = await context.sessions.comparisons.compare(asked.a, asked.b, options, fresh=asked.fresh)
+    return await json_response(comparison.record(), 201)
+
+
+@router.get("/{comparison_id}", response_model=ComparisonRecord, summary="Describe a comparison", responses=FOUND)
+async def get_comparison(comparison: Current) -> JsonResponse:
+    """Return how far a comparison is, and for each rank what was found."""
+    return await json_response(comparison.record())
+
+
+@router.delete(
+    "/{comparison_id}",
+    status_code=204,
+    summary="Cancel or forget a comparison",
+    responses=CHANGE_ERRORS | FOUND,
+)
+async def close_comparison(context: Context, comparison: Current) -> Response:
+    """Stop a comparison that is being made, or forget one that is done."""
+    context.sessions.comparisons.close(comparison.id)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/{comparison_id}/operators",
+    response_model=ComparedOperatorPage,
+    summary="List the operators that were compared",
+    responses=DONE,
+)
+async def list_compared_operators(
+    comparison: Current,
+    rank: ComparedRank = None,
+    step: Annotated[
+        int | None, Query(ge=0, le=LARGEST, description="By default all that were compared.", examples=[1])
+    ] = None,
+    phase: Annotated[ComparedPhase | None, Query(description="Only this part of the step.")] = None,
+    query: Annotated[
+        Text, Query(description="Parts of a name in either run, or of the type, in any case.", examples=["conv"])
+    ] = "",
+    only: Annotated[
+        Literal["all", "different", "divergent"],
+        Query(
+            description="`different`: not known to be bit-equal; `divergent`: their inputs agree, their outputs do not."
+        ),
+    ] = "all",
+    sort: Annotated[
+        Literal["position", "added", "relative", "name"], Query(description="`position`: order of execution.")
+    ] = "position",
+    descending: Annotated[bool, Query(description="The largest first.")] = False,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> JsonResponse:
+    """Return pairs of operators, each with how far what it read and wrote is apart."""
+    choice = OperatorChoice(step, phase, query, only, sort, descending)
+    page = await comparison.operators(rank, choice, offset, limit)
+    return JsonResponse(await asyncio.to_thread(json_bytes, page))
+
+
+@router.get(
+    "/{comparison_id}/unmatched",
+    response_model=UnmatchedPage,
+    summary="List what only one run has",
+    responses=DONE,
+)
+async def list_unmatched(
+    comparison: Current,
+    rank: ComparedRank = None,
+    side: SideOf = "a",
+    kind: Annotated[Literal["all", "operators", "parameters"], Query(description="What is listed.")] = "all",
+    query: Annotated[Text, Query(description="Parts of the name or type, in any case.", examples=["conv"])] = "",
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> JsonResponse:
+    """Return operators and parameters without a counterpart, in the last step that was compared."""
+    return await json_response(await comparison.unmatched(rank, side, kind, query, offset, limit))
+
+
+@router.get(
+    "/{comparison_id}/added-errors",
+    response_model=AddedErrors,
+    summary="Show where error is added",
+    responses=DONE,
+)
+async def get_added_errors(
+    comparison: Current,
+    rank: ComparedRank = None,
+    step: Annotated[
+        int | None,
+        Query(ge=0, le=LARGEST, description="By default the one of the finding, else the last.", examples=[1]),
+    ] = None,
+    side: SideOf = "a",
+    scope: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MOST_SCOPES,
+            description="Paths of scopes, as the tree gives them; by default the root.",
+            examples=[["", "Default"]],
+        ),
+    ] = None,
+) -> JsonResponse:
+    """Return by how much what is directly below some scopes differs, to colour a tree or a graph.
+
+    An operator's added error is the error of its output beyond that of its inputs; a scope has the largest of all
+    operators anywhere below it. Operators of which nothing was compared are left out.
+    """
+    return await json_response(await comparison.added_errors(rank, step, side, scope or [""]))
+
+
+@router.get("/{comparison_id}/losses", response_model=ComparedLosses, summary="Compare the losses", responses=DONE)
+async def get_compared_losses(
+    comparison: Current,
+    rank: ComparedRank = None,
+    points: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Of each curve, at most.", examples=[400])] = 400,
+) -> JsonResponse:
+    """Return both loss curves over the steps that both have, and what their difference points to."""
+    return await json_response(await comparison.losses(rank, points))
+
+
+@router.get("/{comparison_id}/setups", response_model=ComparedSetups, summary="Compare the set-ups", responses=DONE)
+async def get_compared_setups(comparison: Current) -> JsonResponse:
+    """Return what differs around the trainings: versions, flags, seeds, hyper-parameters, first batches and weights."""
+    return await json_response(await comparison.setups())
+
+
+@router.get(
+    "/{comparison_id}/tensor/values", response_class=Response, summary="Read a slice of both", responses=PART | VALUES
+)
+async def get_compared_values(
+    comparison: Current,
+    a: InA,
+    b: InB,
+    which: Which = "difference",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")] = 100_000,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a part of a tensor of A, of the one of B with its axes as A has them, or of B minus A."""
+    return await _part(comparison, a, b, View("values", slice_, tolerance, limit=limit), which, form)
+
+
+@router.get(
+    "/{comparison_id}/tensor/heat-map",
+    response_class=Response,
+    summary="Picture a slice of both",
+    responses=PART | VALUES,
+)
+async def get_compared_heat_map(
+    comparison: Current,
+    a: InA,
+    b: InB,
+    which: Which = "difference",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    rows: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")] = 256,
+    columns: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")] = 256,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
+    return await _part(comparison, a, b, View("heat_map", slice_, tolerance, rows, columns), which, form)
+
+
+@router.get(
+    "/{comparison_id}/tensor/slices",
+    response_class=Response,
+    summary="Picture all slices of both",
+    responses=PART | VALUES,
+)
+async def get_compared_slices(
+    comparison: Current,
+    a: InA,
+    b: InB,
+    which: Which = "difference",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    rows: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")] = 128,
+    columns: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")] = 128,
+    form: FormOfPart = "json",
+) -> Response:
+    """Return a map of the slices that differ in the dimensions to which `slice` gives an index; as of one tensor."""
+    return await _part(comparison, a, b, View("slices", slice_, tolerance, rows, columns), which, form)
+
+
+@router.get(
+    "/{comparison_id}/tensor/element", response_model=ElementRecord, summary="Find an element", responses=VALUES
+)
+async def get_compared_element(
+    comparison: Current,
+    a: InA,
+    b: InB,
+    find: Annotated[
+        Literal["first", "largest", "next", "previous"],
+        Query(
+            description=(
+                "`first`: the first NaN or infinity, or where there is none the element of largest magnitude; "
+                "`largest`: the finite element of largest magnitude; `next`, `previous`: the nearest NaN or infinity "
+                "behind or before the element that `slice` names."
+            )
+        ),
+    ] = "largest",
+    which: Which = "difference",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+) -> JsonResponse:
+    """Return where an element is, such as the one in which both tensors are farthest apart."""
+    view = (await comparison.view(a, b, View(find, slice_, tolerance), which)).result
+    record = ElementRecord(address=str(a))
+    if view.array is not None:
+        index = tuple(entry for entry in parse_slice(view.slice, view.shape) if isinstance(entry, int))
+        record = record.model_copy(update={"index": index, "value": str(view.array[()])})
+    return await json_response(record)
+
+
+@router.get(
+    "/{comparison_id}/tensor/histogram",
+    response_model=HistogramRecord,
+    summary="Show how values of both are distributed",
+    responses=VALUES,
+)
+async def get_compared_histogram(
+    comparison: Current,
+    a: InA,
+    b: InB,
+    which: Which = "difference",
+    slice_: Annotated[Slice, Query(alias="slice")] = "",
+    tolerance: Tolerance = 0.0,
+    bins: Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")] = 40,
+) -> JsonResponse:
+    """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
+    found = (await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)).result.histogram
+    if found is None:
+        raise UnavailableError(f"no histogram of {a} was computed")
+    return await json_response(HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist())))
+
+
+@router.get(
+    "/{comparison_id}/tensor/statistics",
+    response_model=ComparedStatistics,
+    summary="Compute the statistics of both",
+    responses=VALUES,
+)
+async def get_compared_statistics(
+    comparison: Current, a: InA, b: InB, slice_: Annotated[Slice, Query(alias="slice")] = ""
+) -> JsonResponse:
+    """Return the statistics of both tensors and of B minus A; where values are missing, what was recorded of them."""
+    return await json_response(await comparison.statistics(a, b, slice_))
+
+
+async def _part(
+    comparison: Comparison, a: TensorAddress, b: TensorAddress | None, view: View, which: WhichRun, form: FormOfPart
+) -> Response:
+    found = await comparison.view(a, b, view, which)
+    return await asyncio.to_thread(_part_response, found, form)
+
+
+def _part_response(found: ComparedView, form: FormOfPart) -> Response:
+    response = part_response(found.result, form)
+    response.headers["X-Tensight-Layout"] = found.layout
+    return response
