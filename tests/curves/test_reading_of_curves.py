@@ -89,6 +89,44 @@ def test_reads_the_lines_of_mindspores_own_monitor_over_epochs(tmp_path: Path) -
     assert "with 3 steps in an epoch" in curve.notes[0]
 
 
+TIMM = "Train: {epoch} [{at:4d}/100 ({at:3d}%)]  Loss: {loss} (9.0)  Time: 0.1s\n"
+KERAS = "{at}/100 [====] - 2s 1ms/step - loss: {loss} - val_loss: 9.0\n"
+MNIST = "Train Epoch: {epoch} [{at}/100 ({at}%)]\tLoss: {loss}\n"
+UNCOUNTED = "step {at} loss={loss}\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "epochs", "steps"),
+    [
+        (TIMM, 2, [0, 50, 100, 150]),
+        (KERAS, 2, [0, 50, 100, 150]),
+        (MNIST, 2, [0, 50, 100, 150]),
+        (UNCOUNTED, 3, [0, 50, 100, 150, 200, 250]),
+    ],
+    ids=["timm", "Keras", "MNIST example", "no total"],
+)
+def test_steps_that_begin_again_are_numbered_on_and_evaluations_are_apart(
+    tmp_path: Path, form: str, epochs: int, steps: list[int]
+) -> None:
+    text = ""
+    for epoch in range(epochs):
+        text += "".join(form.format(epoch=epoch, at=at, loss=5 - epoch - at / 100) for at in (0, 50))
+        text += "Test: [  0/7]  Time: 0.1  Loss: 8.5\nTest set: Average loss: 8.1, Accuracy: 1/7 (14%)\n"
+    curve = read(tmp_path, text)
+    assert curve.steps.tolist() == steps
+    np.testing.assert_allclose(curve.values, [5 - epoch - at / 100 for epoch in range(epochs) for at in (0, 50)])
+
+
+def test_a_training_that_was_resumed_goes_back_and_is_not_numbered_on(tmp_path: Path) -> None:
+    text = "".join(f"step {step} loss={step}\n" for step in [1, 2, 3, 4, 3, 4, 5, 2, 3, 4, 5, 6])
+    assert read(tmp_path, text).steps.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_series_of_many_values_comes_before_one_at_the_end(tmp_path: Path) -> None:
+    text = "".join(f"step:{step} - actor/pg_loss:{step} - lr:1e-3\n" for step in range(20))
+    assert read(tmp_path, text + "best loss 0.5\n").name == "actor/pg_loss"
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_reads_progress_bars_and_other_encodings(tmp_path: Path, encoding: str) -> None:
     bar = "".join(f"\r{step}/4 [00:0{step}, loss={5 - step}.0]" for step in range(1, 5))

@@ -171,6 +171,10 @@ def compare_losses(
         rtol = rtol if rtol is not None else 0.0 if noise else RTOL
         atol = atol or 0.0
         notes = [*pairs.notes]
+        if len(pairs) == 1 and max(len(a), len(b)) == 1:
+            notes.append(
+                "each log has one loss only; if it has more, choose the series or its form (--column, --pattern)"
+            )
         floor = np.zeros(len(pairs))
         if noise and len(pairs):
             pairs, floor, noise_notes = noise_floor(pairs, a, noise)
@@ -339,7 +343,8 @@ class _Judgement:
         pairs = self.pairs
         amount = _steps_text(len(pairs), pairs.unit)
         if pairs.equal.all():
-            return f"Same: the losses are equal at all {amount} compared."
+            where = f"at all {amount}" if len(pairs) > 1 else f"at the only {pairs.unit.value}"
+            return f"Same: the losses are equal {where} compared."
         largest = int(np.argmax(self.relative))
         if self.relative[largest] == 0:
             return f"Same: at all {amount} compared the losses differ by no more than the digits that were left out."

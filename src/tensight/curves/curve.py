@@ -27,6 +27,9 @@ MOST_SERIES = 10_000
 _LARGEST_STEP = 2**62
 _SMALLEST_POWER = 300
 _NAMES_LISTED = 20
+_RARE = 10
+"""A series with so many times fewer values than another loss is no curve: a line such as "best loss 0.5" at the end."""
+
 _LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
 _TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
 _OTHER_WORDS = frozenset(
@@ -302,9 +305,11 @@ def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, sou
     listed = ", ".join(names[:_NAMES_LISTED]) + (f", … ({len(names):,})" if len(names) > _NAMES_LISTED else "")
     if column is not None:
         return _named(names, column, source, listed)
-    ranked = sorted((rank, at) for at, name in enumerate(names) if (rank := _likeliness(name)) is not None)
-    if ranked:
-        return names[ranked[0][1]]
+    losses = [(rank, at, len(points[name])) for at, name in enumerate(names) if (rank := _likeliness(name)) is not None]
+    if losses:
+        most = max(amount for _, _, amount in losses)
+        _, _, at = min((amount * _RARE < most, rank, at) for rank, at, amount in losses)
+        return names[at]
     if len(names) == 1:
         return names[0]
     if not names:

@@ -42,7 +42,17 @@ _EPOCH = re.compile(
     r"(?:/\s{0,8}\d{1,9})?",
     re.IGNORECASE | re.ASCII,
 )
+_NOT_TRAINING = re.compile(
+    r"(?:^|[\]|>:-])\W{0,8}(?:epoch\()?(?P<phase>test|val(?:id(?:ation)?)?|eval(?:uation)?)\b\)?(?: set)?"
+    r"\s{0,8}[:\[(|]",
+    re.IGNORECASE | re.ASCII,
+)
+"""Such as "Test: [10/50] Loss: 0.5": the line of an evaluation, whose loss is called as that of the training."""
+
 _RANK = re.compile(r"\W{0,2}(?:rank|default)[ _:=]?(?P<rank>\d{1,6})\b", re.IGNORECASE | re.ASCII)
+_PASSES = 3
+"""Times that steps go through one range before they are taken for epochs, where no line says how many there are."""
+
 _LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
 _NOT_BEFORE = frozenset({"the", "is", "and", "with", "a", "of", "for", "step", "epoch", "iter", "its", "info"})
 
@@ -55,6 +65,8 @@ class _Entry(NamedTuple):
     epoch, step, total : int or None
         As the line names them; `total` is how many steps there are in the epoch.
     rank : int or None
+    phase : str
+        Of what the line is: of the training if that is empty.
     values : dict of str to Point
         Without their steps.
     """
@@ -63,6 +75,7 @@ class _Entry(NamedTuple):
     step: int | None
     total: int | None
     rank: int | None
+    phase: str
     values: dict[str, Point]
 
 
@@ -94,10 +107,11 @@ def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
         and (entry := _entry(line, other)) is not None
     ]
     entries = _of_one_rank(entries, series)
-    steps = _numbered_on(entries, series)
-    for entry, step in zip(entries, steps, strict=True):
-        for name, point in entry.values.items():
-            series.add(name, point._replace(step=step))
+    for phase in dict.fromkeys(entry.phase for entry in entries):
+        of_phase = [entry for entry in entries if entry.phase == phase]
+        for entry, step in zip(of_phase, _numbered_on(of_phase, series.notes), strict=True):
+            for name, point in entry.values.items():
+                series.add(f"{phase} {name}" if phase else name, point._replace(step=step))
     return series
 
 
@@ -164,9 +178,16 @@ def _entry(line: str, other: str | None) -> _Entry | None:
             values.setdefault(name, point)
     if not values:
         return None
-    rank, epoch = _RANK.match(line), _EPOCH.search(line)
+    rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
     step, total = _step(line)
-    return _Entry(int(epoch["epoch"]) if epoch else None, step, total, int(rank["rank"]) if rank else None, values)
+    return _Entry(
+        epoch=int(epoch["epoch"]) if epoch else None,
+        step=step,
+        total=total,
+        rank=int(rank["rank"]) if rank else None,
+        phase=phase["phase"].lower() if phase else "",
+        values=values,
+    )
 
 
 def _name(match: re.Match[str], other: str | None) -> str | None:
@@ -205,27 +226,48 @@ def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
     return [entry for entry in entries if entry.rank in (ranks[0], None)]
 
 
-def _numbered_on(entries: list[_Entry], series: Series) -> list[int | None]:
+def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
     """Return the step of each entry; steps that begin again in every epoch are numbered on."""
     steps = [entry.step for entry in entries]
-    epochs = [entry.epoch for entry in entries]
-    begins_again = any(
-        None not in (before.epoch, after.epoch, before.step, after.step)
-        and (after.epoch or 0) > (before.epoch or 0)
-        and (after.step or 0) <= (before.step or 0)
-        for before, after in pairwise(entries)
-    )
+    epochs = _epochs(entries)
+    known = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
+    begins_again = any(after[0] > before[0] and after[1] <= before[1] for before, after in pairwise(known))
     if not begins_again:
         return steps
-    known = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
-    totals = {entry.total for entry in entries if entry.total is not None}
-    length = max(totals) if len(totals) == 1 else max(step for _, step in known)
-    starts_at_0 = 0 in {step for _, step in known}
-    if not totals and starts_at_0:
-        length += 1
+    length = _steps_of_an_epoch(known, {entry.total for entry in entries if entry.total is not None})
     first = min(epoch for epoch, _ in known)
-    series.notes.append(f"steps begin again in every epoch; they were numbered on, with {length:,} steps in an epoch")
+    notes.append(f"steps begin again in every epoch; they were numbered on, with {length:,} steps in an epoch")
     return [
         None if epoch is None or step is None else (epoch - first) * length + step
         for epoch, step in zip(epochs, steps, strict=True)
     ]
+
+
+def _epochs(entries: list[_Entry]) -> list[int | None]:
+    """Return the epoch of each entry: as its line names it, or counted where steps go through the same range again.
+
+    Steps of a training that was resumed go back, too, but not to the first, or not after the same last step each time.
+    """
+    named = [entry.epoch for entry in entries]
+    if any(epoch is not None for epoch in named):
+        return named
+    steps = [entry.step for entry in entries if entry.step is not None]
+    begins = [0, *(at for at, (before, after) in enumerate(pairwise(steps), 1) if after < before), len(steps)]
+    passes = [steps[begin:end] for begin, end in pairwise(begins) if end > begin]
+    totals = {entry.total for entry in entries}
+    is_counted = len(totals) == 1 and None not in totals
+    if len(passes) < (2 if is_counted else _PASSES) or len({one[0] for one in passes}) > 1:
+        return named
+    if len({one[-1] for one in passes[:-1]}) > 1 or passes[-1][-1] > passes[0][-1]:
+        return named
+    numbers = iter([epoch for epoch, one in enumerate(passes) for _ in one])
+    return [None if entry.step is None else next(numbers) for entry in entries]
+
+
+def _steps_of_an_epoch(known: list[tuple[int, int]], totals: set[int]) -> int:
+    """Return how many steps an epoch has: as its lines say, or from the first over the last to the next one."""
+    steps = [step for _, step in known]
+    if len(totals) == 1:
+        return max(*totals, max(steps) + (min(steps) == 0))
+    gaps = [after[1] - before[1] for before, after in pairwise(known) if after[0] == before[0] and after[1] > before[1]]
+    return max(steps) - min(steps) + min(gaps, default=1)
