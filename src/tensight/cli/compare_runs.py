@@ -10,7 +10,7 @@ import typer
 
 from tensight.cli.opening import numbers, open_analysis
 from tensight.cli.options import CacheDir, Html, Json, Quiet, Ranks, Steps, Threads
-from tensight.cli.output import console, count, frame_data, number, print_json, print_problems, progress, table
+from tensight.cli.output import console, count, number, print_json, print_problems, progress, table
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Analysis
     from tensight.compare.runs import Compared, RunComparison, TensorDifference
-    from tensight.compare.runs.steps import Slot
 
 ROWS_SHOWN = 12
 UNMATCHED_SHOWN = 5
@@ -219,89 +218,9 @@ def _print_around(out: Console, result: RunComparison) -> None:
 
 
 def comparison_data(a: Analysis, b: Analysis, results: list[RunComparison]) -> dict[str, object]:
-    """Return a comparison of runs for machines."""
-    return {"a": a.dump.path, "b": b.dump.path, "ranks": [_result_data(result) for result in results]}
+    """Return a comparison of runs for machines: of each rank what the HTTP API answers, with all of the last step."""
+    from tensight.sessions.comparison_records import ComparisonRecords
 
-
-def _result_data(result: RunComparison) -> dict[str, object]:
-    from tensight.compare.runs.words import notes, sentence
-
-    matching = result.matching
-    return {
-        "rank": result.rank,
-        "verdict": result.verdict.value,
-        "finding": result.finding.value,
-        "sentence": sentence(result),
-        "notes": notes(result),
-        "step": result.step,
-        "first": None if result.first is None else _compared_data(result.first),
-        "first_bit": None if result.first_bit is None else _compared_data(result.first_bit),
-        "first_bit_step": result.first_bit_step,
-        "tensors": [
-            {
-                "name": one.name_a,
-                "name_b": one.name_b,
-                "rule": one.rule.value,
-                "agrees": one.agrees,
-                "difference": None if one.difference is None else _difference_data(one.difference),
-            }
-            for one in result.tensors
-        ],
-        "proof": {
-            "inputs": len(result.data),
-            "inputs_that_agree": sum(one.agrees for one in result.data),
-            "weights": len(result.weights),
-            "weights_that_agree": sum(one.agrees for one in result.weights),
-        },
-        "matched": {rule.value: amount for rule, amount in matching.rules.items()},
-        "only_a": [op.name for op in matching.only_a],
-        "only_b": [op.name for op in matching.only_b],
-        "parameters_only_a": matching.parameters_only_a,
-        "parameters_only_b": matching.parameters_only_b,
-        "steps_only_a": list(result.only_steps_a),
-        "steps_only_b": list(result.only_steps_b),
-        "compared": [_compared_data(one) for one in result.steps[-1].compared] if result.steps else [],
-    }
-
-
-def _compared_data(one: Compared) -> dict[str, object]:
-    from tensight.analysis import user_frame
-
-    frame = user_frame(one.pair.a.node.frames)
-    return {
-        "name": one.pair.a.name,
-        "name_b": one.pair.b.name,
-        "type": one.pair.a.type,
-        "phase": one.pair.a.phase.value,
-        "rule": one.pair.rule.value,
-        "added": one.added,
-        "allowed": one.allowed,
-        "is_divergent": one.is_divergent,
-        "source": None if frame is None else frame_data(frame),
-        "inputs": [_slot_data(slot, found) for slot, found in one.inputs],
-        "outputs": [_slot_data(slot, found) for slot, found in one.outputs],
-        "through": [op.name for op in one.through],
-    }
-
-
-def _slot_data(slot: Slot, found: TensorDifference) -> dict[str, object]:
-    return {"name": slot.name, "slot": slot.index, **_difference_data(found)}
-
-
-def _difference_data(found: TensorDifference) -> dict[str, object]:
-    return {
-        "bit_equal": found.is_bit_equal,
-        "from_values": found.from_values,
-        "relative": found.relative,
-        "absolute": found.absolute,
-        "max_absolute": found.max_absolute,
-        "max_relative": found.max_relative,
-        "max_ulps": found.max_ulps,
-        "cosine": found.cosine,
-        "norm_ratio": found.norm_ratio,
-        "over_1_permille": found.over_1,
-        "over_5_permille": found.over_5,
-        "shapes": found.shapes,
-        "dtypes": found.dtypes,
-        "layout": found.layout,
-    }
+    records = ComparisonRecords(a, b)
+    ranks = [records.rank_detail(result).model_dump(mode="json") for result in results]
+    return {"a": a.dump.path, "b": b.dump.path, "ranks": ranks}

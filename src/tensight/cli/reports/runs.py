@@ -110,7 +110,7 @@ def _picture(compared: Sequence[Mapping[str, Any]], first: str | None) -> str:
         worst = one["outputs"][0]
         colour = RED if is_first else _PHASES.get(one["phase"], "#888")
         title = f"{one['name']}: {_relative(worst)}"
-        picture.point(place, worst["relative"], title, colour, 4 if is_first else 2)
+        picture.point(place, _value(worst), title, colour, 4 if is_first else 2)
     picture.legend(_PHASES.items())
     return picture.html()
 
@@ -120,19 +120,29 @@ def _relative(found: Mapping[str, Any] | None) -> str:
         return "not known"
     if found["bit_equal"]:
         return "bit-equal"
-    relative = found["relative"]
-    if relative != relative:
+    if not found["is_comparable"]:
         return "other shape"
-    return ("" if found["from_values"] else "at least ") + _error(relative)
+    return ("" if found["from_values"] else "at least ") + _error(_value(found))
 
 
-def _error(value: float) -> str:
+def _value(found: Mapping[str, Any]) -> float:
+    """Return a relative difference; infinite where only one side has NaN or Inf, NaN where the shapes differ."""
+    if not found["is_comparable"]:
+        return math.nan
+    relative: float | None = found["relative"]
+    return math.inf if relative is None else relative
+
+
+def _error(value: float | None) -> str:
+    if value is None:
+        return "not known"
     return "NaN or Inf in one only" if value == math.inf else number(value)
 
 
 def _detail(found: Mapping[str, Any]) -> str:
     shapes = " / ".join("×".join(map(str, shape)) or "scalar" for shape in dict.fromkeys(map(tuple, found["shapes"])))
     text = f"{' / '.join(dict.fromkeys(found['dtypes']))} {shapes}"
-    if found["from_values"] and not found["bit_equal"] and found["relative"] == found["relative"]:
-        text += f", largest {_error(found['max_absolute'])}, cosine {found['cosine']:.6f}"
+    if found["from_values"] and not found["bit_equal"] and found["is_comparable"]:
+        cosine = "" if found["cosine"] is None else f", cosine {found['cosine']:.6f}"
+        text += f", largest {_error(found['max_absolute'])}{cosine}"
     return text

@@ -6,7 +6,7 @@ Of a pair, fields without a suffix are those of run A, the reference; those of r
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -50,7 +50,9 @@ class ComparisonOptions(Record):
     """Norm of a difference that always counts as equal."""
     exact: bool = False
     """A difference of one bit is a finding."""
-    tolerances: dict[str, float] = Field(default_factory=dict, max_length=1000)
+    tolerances: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict, max_length=1000
+    )
     """`rtol` of some operators, by name; ``*`` and ``?`` are allowed."""
     mapping: dict[str, str] = Field(default_factory=dict, max_length=10_000)
     """Names or scopes of A, and what they are called in B."""
