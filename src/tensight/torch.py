@@ -30,6 +30,7 @@ def debug(
     record_folder: str | None = None,
     trace: str | None = None,
     trace_steps: int | None = None,
+    perturb: bool | None = None,
     against: str | None = None,
     keep_going: bool | None = None,
     memory_budget_bytes: int | None = None,
@@ -47,7 +48,8 @@ def debug(
         The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
         block calls; optimizers are found by themselves.
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, partial_memory, job, quiet
+stop_on, record, record_folder, trace, trace_steps, perturb, against, keep_going, memory_budget_bytes, partial_memory, \
+job, quiet
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
 
     Returns
@@ -87,6 +89,7 @@ stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_
         record_folder=record_folder,
         trace=trace,
         trace_steps=trace_steps,
+        perturb=perturb,
         against=against,
         keep_going=keep_going,
         memory_budget_bytes=memory_budget_bytes,

@@ -49,6 +49,12 @@ def test_json_and_the_report_say_the_same(tensight: Run, recordings: Path, tmp_p
     assert not re.search(r"(src|href)=", text)
 
 
+def test_what_repeated_runs_of_a_differ_by_is_allowed(tensight: Run, recordings: Path) -> None:
+    both = (recordings / "a", recordings / "b")
+    assert tensight("compare", "runs", *both, "--noise", recordings / "a").code == 1
+    assert tensight("compare", "runs", *both, "--noise", recordings / "b").code == 0
+
+
 def test_a_mapping_that_was_written_is_read(tensight: Run, recordings: Path, tmp_path: Path) -> None:
     mapping = tmp_path / "names.toml"
     both = (recordings / "a", recordings / "b")

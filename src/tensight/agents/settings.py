@@ -57,6 +57,8 @@ class AgentSettings:
         that is traced looks for no debug server.
     trace_steps : int or None
         How many steps are traced; None means all.
+    perturb : bool
+        Whether all weights are moved by one unit in the last place before the first step that is traced. PyTorch only.
     against : str
         A trace with which the run is compared while it goes on; empty for none. At the first difference the training
         stops, if it is attached, and else ends with exit code 1.
@@ -94,6 +96,7 @@ class AgentSettings:
     record_folder: str = ""
     trace: str = ""
     trace_steps: int | None = None
+    perturb: bool = False
     against: str = ""
     keep_going: bool = False
     memory_budget_bytes: int | None = None
@@ -118,6 +121,8 @@ class AgentSettings:
             _ = self.ring_steps
         if self.trace_steps is not None and self.trace_steps < 1:
             raise InputError(f"the number of traced steps is {self.trace_steps}; give 1 or more")
+        if self.perturb and not self.trace:
+            raise InputError("weights are perturbed only in a run that is traced; name the folder of the trace")
         if self.memory_budget_bytes is not None and self.memory_budget_bytes < 0:
             raise InputError(f"the memory budget is {self.memory_budget_bytes} bytes; give 0 or more")
 
@@ -196,6 +201,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
     "trace": ("TENSIGHT_TRACE",),
     "trace_steps": ("TENSIGHT_TRACE_STEPS",),
+    "perturb": ("TENSIGHT_PERTURB",),
     "against": ("TENSIGHT_AGAINST",),
     "keep_going": ("TENSIGHT_KEEP_GOING",),
     "memory_budget_bytes": ("TENSIGHT_MEMORY_BUDGET",),
@@ -218,7 +224,7 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 
 
 def _value(field: str, name: str, text: str) -> object:
-    if field in ("break_at_start", "recommended", "partial_memory", "quiet", "keep_going"):
+    if field in ("break_at_start", "recommended", "partial_memory", "quiet", "keep_going", "perturb"):
         return text.strip().lower() in _YES
     if field in ("port", "memory_budget_bytes", "trace_steps"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):

@@ -32,12 +32,19 @@ def trace(
         int | None,
         typer.Option(metavar="N", min=1, help="Trace the first N steps; the training goes on. (default all)"),
     ] = None,
+    perturb: Annotated[
+        bool | None,
+        typer.Option(
+            "--perturb", help="Move all initial weights by one unit in the last place, for `compare runs --noise`."
+        ),
+    ] = None,
     quiet: Annotated[bool | None, typer.Option("--quiet", help="Say on stderr only what is wrong.")] = None,
 ) -> None:
     """Run a training script and write statistics and content hashes of everything it computes, for each rank."""
     chosen = {
         "trace": os.path.abspath(out or time.strftime("tensight-trace-%Y%m%d-%H%M%S")),
         "trace_steps": steps,
+        "perturb": perturb,
         "capture": capture and capture.value,
         "step_on": step_on and step_on.value,
         "quiet": quiet,

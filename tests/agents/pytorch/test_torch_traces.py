@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -13,9 +14,13 @@ import pytest
 import torch
 
 import tensight
+from tensight.agents.torch.perturbing import perturb
 from tensight.analysis import Analysis
 from tensight.analysis.statistics_table import KNOWN, STATISTICS
+from tensight.compare import Verdict
+from tensight.compare.runs import compare_runs
 from tensight.dumps import open_dump
+from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from tensight.analysis.statistics_table import StatisticsTable
@@ -122,3 +127,35 @@ def test_the_command_traces_an_unchanged_script_without_a_server(tmp_path: Path)
         assert contents(tables[name]).items() <= contents(tables["whole"]).items()
         assert runs[name].problems == []
     assert np.all(Analysis(runs["whole"], cache_dir=tmp_path / "cache").statistics().rows["content_hash"] != 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_weights_are_perturbed_by_one_unit_in_the_last_place_and_zeros_are_not(dtype: torch.dtype) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8)).to(dtype)
+    with torch.no_grad():
+        net[0].weight[0] = 0
+    net[2].weight = net[0].weight
+    before = copy.deepcopy(net).requires_grad_(False)
+    assert perturb([net, net[0]]) == 5
+    for (name, old), new in zip(before.named_parameters(), net.parameters(), strict=True):
+        is_zero = old == 0
+        assert torch.equal(new[is_zero], old[is_zero]), name
+        moved = (new.detach().double() - old.double()).abs() / old.double().abs()
+        eps = torch.finfo(dtype).eps
+        assert ((eps / 2 <= moved[~is_zero]) & (moved[~is_zero] <= eps)).all(), name
+    assert all(torch.equal(*both) for both in zip(before.buffers(), net.buffers(), strict=True))
+
+
+def test_a_perturbed_run_is_traced_from_its_perturbed_weights(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(trace=str(tmp_path / "a"))
+    train(trace=str(tmp_path / "perturbed"), perturb=True)
+    assert "--perturb: 6 weights were moved by one unit in the last place" in capfd.readouterr().err
+    a, perturbed = (Analysis(open_dump(tmp_path / name), cache_dir=tmp_path / "cache") for name in ("a", "perturbed"))
+    (exact,) = compare_runs(a, perturbed, exact=True)
+    assert {one.name_a for one in exact.tensors} >= {"0.weight", "3.weight"}
+    (within,) = compare_runs(a, perturbed)
+    assert within.verdict is Verdict.SAME
+    with pytest.raises(InputError, match="perturbed only in a run that is traced"):
+        tensight.torch.debug(perturb=True)

@@ -26,7 +26,7 @@ from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.mindspore.written_parameters import WrittenParameters
-from tensight.agents.notices import say_once
+from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
@@ -134,6 +134,8 @@ class Debugger(TrainingDebugger):
         """Make the agent, if that is still to be done: something is about to run, so device and rank are known."""
         if self._agent is None:
             found = framework()
+            if self._settings.perturb:
+                say("weights of MindSpore are not perturbed: this is a trace of the training as it is")
             settings = as_one_run(self._settings, found)
             self._reader = BothReaders()
             self._agent = self._agent_of(

@@ -19,7 +19,7 @@ from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.endings import at_end
 from tensight.agents.feeding import feeding
 from tensight.agents.meeting import as_one_run
-from tensight.agents.notices import say_once
+from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import UPDATES, Oversights
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
@@ -222,6 +222,8 @@ class Debugger(TrainingDebugger):
         agent.running_program = self._running_program
         if isinstance(capture, ModuleCapture):
             agent.offer_closer_look()
+        if settings.perturb:
+            self._perturb(first)
         self._parameters.observe()
         if agent.wants_setup:
             agent.describe(self._setup(first, arguments))
@@ -235,6 +237,12 @@ class Debugger(TrainingDebugger):
             capture.start()
             self._look_closer_if_asked()
             self._leave_children()
+
+    def _perturb(self, first: nn.Module) -> None:
+        from tensight.agents.torch.perturbing import perturb
+
+        moved = perturb([*(module for root in self._names.roots if (module := root.module()) is not None), first])
+        say(f"--perturb: {moved:,} weights were moved by one unit in the last place before the first step")
 
     def _setup(self, first: nn.Module, arguments: tuple[Any, ...]) -> dict[str, object]:
         """Return what surrounds the training; of the first batch only where the first call is what begins it."""
