@@ -152,6 +152,33 @@ def test_the_pages_program_runs(
     assert session.summary.node
 
 
+def test_trainings_that_stand_are_compared_by_what_they_have_told(train: Callable[..., tuple[Scene, Session]]) -> None:
+    _, one = train(100_000, job="healthy")
+    _, other = train(100_000, {"nan_at": 3}, job="sick")
+    for session in (one, other):
+        session.wait(PATIENCE_S)
+        session.step().wait(PATIENCE_S)
+    with one.compare(other) as early:
+        record = early.wait(PATIENCE_S)
+        assert (record.verdict, record.ranks[0].steps) == ("same", (1,)), record
+        assert (record.a.live, record.a.step, record.a.session) == (True, 1, one.id)
+        assert "stands at step 1" in record.b.note
+    for session in (one, other):
+        session.step(2).wait(PATIENCE_S)
+    later = one.compare(other)
+    assert later.id != early.id
+    assert (later.verdict, later.first.name if later.first else "") == ("different", FORWARD[2]), later.sentence
+    assert "NaN or Inf where the other run has none" in later.sentence
+    (divergent,) = later.operators(only="divergent", phase="forward")
+    assert divergent.name == FORWARD[2]
+    assert "<td>→</td>" in later.operators(only="divergent")._repr_html_()
+    assert FORWARD[2] in later._repr_html_()
+    one.continue_()
+    with pytest.raises(StateError, match=f"session {one.id} .* is running; pause it"):
+        other.compare(one)
+    one.pause().wait(PATIENCE_S)
+
+
 def test_ranks_that_drift_apart_are_stopped_and_named(agent_server: RunningServer, server: Server) -> None:
     scenes = [
         Scene(settings_for(agent_server, job="drift", break_at_start=True), 50, {"seed": rank}, rank=rank, world_size=2)

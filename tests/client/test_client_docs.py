@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tensight
-from tensight.client import Difference, Events, Rows, Server, Session, Tensor
+from tensight.client import ComparedTensor, Comparison, Difference, Events, Rows, Server, Session, Tensor
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SICK = "sick-2.10.0"
-CLASSES = (Server, Session, Tensor, Difference, Rows, Events)
+CLASSES = (Server, Session, Tensor, Difference, Comparison, ComparedTensor, Rows, Events)
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "drive-from-python.md"
 
 
@@ -53,6 +53,7 @@ def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
         "server": server,
         "session": session,
         "tensor": session.tensor("network.fc2.weight", step=2),
+        "comparison": server.compare(session, session),
         "folder": tmp_path,
         "State": State,
     }
@@ -69,5 +70,7 @@ def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
 def test_everything_public_is_in_the_reference() -> None:
     reference = (PAGE.parents[1] / "reference" / "python-api.md").read_text()
     section = reference.partition("# The debug server's client")[2]
-    names = {name.partition(".")[2] for name in MEMBERS if name.startswith(("Server.", "Session.", "Tensor."))}
+    names = {
+        name.partition(".")[2] for name in MEMBERS if name.startswith(("Server.", "Session.", "Tensor.", "Comparison."))
+    }
     assert not [name for name in names if not re.search(rf"`{name}\b", section)]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tensight.client.comparison import ComparedTensor, Comparison
 from tensight.client.connection import Certificate, Verify
 from tensight.client.errors import AccessError, ClientError, ServerError, UnreachableError, WaitError
 from tensight.client.events import Events
@@ -17,6 +18,8 @@ __all__ = [
     "AccessError",
     "Certificate",
     "ClientError",
+    "ComparedTensor",
+    "Comparison",
     "Difference",
     "Events",
     "Rows",

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.sessions.records import (
+        ComparedOperator,
+        ComparisonRecord,
         DumpRecord,
         Execution,
         FoundNode,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         StatisticsRow,
         TensorRecord,
         TreeEntry,
+        UnmatchedRow,
         WatchpointRecord,
     )
 
@@ -43,6 +46,21 @@ def session_html(record: SessionRecord) -> str:
         ("hits", f"{record.hits}{', outdated: recheck' if record.outdated else ''}"),
     ]
     return table(("", ""), [line for line in lines if line[1] != ""])
+
+
+def comparison_html(record: ComparisonRecord) -> str:
+    """Return a comparison at a glance, as HTML."""
+    lines: list[Cells] = [("A", record.a.title), ("B", record.b.title)]
+    if record.verdict is None:
+        about = record.message or (f"{record.what}, {record.done} of {record.total}" if record.total else record.what)
+        return table(("", ""), [*lines, (record.state.value, about)])
+    for rank in record.ranks:
+        name = f"rank {rank.rank}: " if len(record.ranks) > 1 else ""
+        lines.append((f"{name}{rank.verdict}", rank.sentence))
+        if rank.first is not None:
+            lines.append(("line", line_of_code(rank.first.source)))
+        lines += [("", note) for note in rank.notes]
+    return table(("", ""), lines)
 
 
 def statistics_html(statistics: Statistics) -> str:
@@ -124,6 +142,18 @@ def _execution(execution: Execution) -> Iterator[Cells]:
     yield execution.step, execution.graph, ", ".join(execution.graphs), execution.has_data
 
 
+def _compared(one: ComparedOperator) -> Iterator[Cells]:
+    mark = "→" if one.is_divergent else ""
+    name_b = "" if one.name_b == one.name else one.name_b
+    yield (
+        mark, one.step, one.phase, one.name, name_b, one.type, one.rule, one.text, one.added, line_of_code(one.source)
+    )  # fmt: skip
+
+
+def _unmatched(row: UnmatchedRow) -> Iterator[Cells]:
+    yield row.kind, row.name, row.type, row.phase
+
+
 HITS: Look[NodeHits] = Look(
     "nodes with hits", ("rank", "node", "slot", "watchpoint", "condition", "threshold (actual value)", "line"), _hits
 )
@@ -140,3 +170,9 @@ WATCHPOINTS: Look[WatchpointRecord] = Look(
 DUMPS: Look[DumpRecord] = Look("dumps", ("name", "ranks", "written by", "session", "problem"), _dump)
 ORIGINS: Look[OriginRecord] = Look("origins", ("what", "step", "line", ""), _origin)
 EXECUTIONS: Look[Execution] = Look("executions", ("step", "graph", "with", "has data"), _execution)
+COMPARED: Look[ComparedOperator] = Look(
+    "compared operators",
+    ("", "step", "phase", "A", "B, if another name", "type", "matched by", "difference", "added", "line"),
+    _compared,
+)
+UNMATCHED: Look[UnmatchedRow] = Look("without a counterpart", ("", "name", "type", "phase"), _unmatched)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from tensight.client.comparison import Comparison, begin_comparison
 from tensight.client.connection import Certificate, Connection, Verify
 from tensight.client.errors import WaitError
 from tensight.client.events import Events
@@ -18,9 +19,17 @@ from tensight.client.rows import Rows
 from tensight.client.session import Session
 from tensight.errors import DumpError, InputError
 from tensight.sessions.errors import NotFoundError
-from tensight.sessions.records import ConditionRecord, DumpRecord, SessionRecord, State
+from tensight.sessions.records import (
+    ComparisonRecord,
+    ConditionRecord,
+    DumpRecord,
+    SessionRecord,
+    State,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from typing_extensions import Self
 
 URL_VARIABLE = "TENSIGHT_URL"
@@ -266,6 +275,82 @@ class Server:
         said = f"no training process {what}has attached to {self.url} within {timeout_s:g} s"
         return f"{said}; attached before: {_names(live)}: server.session(NAME) returns one" if live else said
 
+    def compare(
+        self,
+        a: str | DumpRecord | Session,
+        b: str | DumpRecord | Session,
+        *,
+        ranks: Sequence[int] | None = None,
+        steps: Sequence[int] | None = None,
+        rtol: float | None = None,
+        atol: float = 0.0,
+        exact: bool = False,
+        tolerances: Mapping[str, float] | None = None,
+        mapping: Mapping[str, str] | None = None,
+        fresh: bool = False,
+    ) -> Comparison:
+        """Compare two runs: name the first operator whose inputs agree and whose output does not.
+
+        Returns at once; the verdict waits until it is known. Runs that were compared before with the same options are
+        not compared again.
+
+        Parameters
+        ----------
+        a, b : str, DumpRecord or Session
+            A is the reference. A name in `dumps`, the id of a session, or a session; a training must be paused.
+        ranks, steps : sequence of int, optional
+            By default those that both have; steps count from 1.
+        rtol, atol : float
+            Relative difference of a tensor that counts as equal, and norm of a difference that always does. By default
+            the bound is derived from element types and from what operators read.
+        exact : bool
+            A difference of one bit is a finding.
+        tolerances : mapping of str to float, optional
+            `rtol` of some operators, by name; ``*`` and ``?`` are allowed.
+        mapping : mapping of str to str, optional
+            Names or scopes of A, and what they are called in B.
+        fresh : bool
+            Compare anew.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such session or dump.
+        StateError
+            One of them is a training that runs; pause it first.
+        LimitError
+            Too many comparisons wait.
+
+        Examples
+        --------
+        >>> server.compare("sick-2.10.0", session).sentence
+        'The runs are the same: all tensors of 4 steps that both recorded are bit-equal.'
+        """
+        return begin_comparison(
+            self._connection,
+            a,
+            b,
+            fresh=fresh,
+            ranks=ranks,
+            steps=steps,
+            rtol=rtol,
+            atol=atol,
+            exact=exact,
+            tolerances=dict(tolerances or {}),
+            mapping=dict(mapping or {}),
+        )
+
+    def comparisons(self) -> list[Comparison]:
+        """Return the comparisons that the server keeps, the oldest first.
+
+        Examples
+        --------
+        >>> comparison.id in [each.id for each in server.comparisons()]
+        True
+        """
+        records = self._connection.get(list[ComparisonRecord], "/comparisons")
+        return [Comparison(self._connection, record) for record in records]
+
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
         """Return what happens to the sessions of the server, event by event.
 
@@ -278,7 +363,7 @@ class Server:
 
         Examples
         --------
-        >>> {event.kind for event in server.events(timeout_s=0)} <= {"state", "closed"}
+        >>> {event.kind for event in server.events(timeout_s=0)} <= {"state", "closed", "comparison"}
         True
         """
         return Events(self._connection, "/events", after, timeout_s, ends=False)

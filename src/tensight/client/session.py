@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tensight.client.comparison import begin_comparison
 from tensight.client.events import Events
 from tensight.client.graph_reading import GraphReading, address_of
 from tensight.client.looks import ORIGINS, STATISTICS, TENSORS, session_html
@@ -28,6 +29,9 @@ from tensight.sessions.records import (
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from tensight.client.comparison import Comparison
+    from tensight.sessions.records import DumpRecord
 
 _ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<step>@[0-9]{1,18})?", re.DOTALL)
 
@@ -201,6 +205,23 @@ class Session(Running, Watching, GraphReading):
         True
         """
         return self._get(Curves, "curves", rank=rank, points=points)
+
+    def compare(self, other: str | DumpRecord | Session, **options: Any) -> Comparison:
+        """Compare this run, the reference, with another one.
+
+        Parameters
+        ----------
+        other : str, DumpRecord or Session
+            A name in `Server.dumps`, the id of a session, or a session.
+        **options
+            As of `Server.compare`: ``rtol``, ``exact``, ``mapping``…
+
+        Examples
+        --------
+        >>> session.compare(session, steps=[1]).verdict
+        'same'
+        """
+        return begin_comparison(self._connection, self, other, **{"fresh": False, **options})
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
         """Return what happens in the session, event by event.
