@@ -30,7 +30,7 @@ def test_the_operator_its_line_and_what_it_rests_on_are_printed(tensight: Run, r
     printed = different.out
     assert "Step 1, forward: Default/blocks/1/norm1/LayerNorm-op0 (LayerNorm, two_runs.py:" in printed
     assert "is the first operator whose inputs agree and whose output does not" in printed
-    assert "1 of 1 input agree" in printed
+    assert "1 of 1 input agrees before" in printed
     assert re.search(r"→ +\d+ +q, k, v = ", printed)
     same = tensight("compare", "runs", recordings / "a", recordings / "a")
     assert (same.code, "are the same" in same.out) == (0, True)
