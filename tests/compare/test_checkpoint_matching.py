@@ -134,6 +134,26 @@ def test_a_matrix_that_another_framework_keeps_transposed_is_compared_transposed
     assert (result["verdict"], pair["transposed"], pair["rule"]) == ("same", True, "naming scheme")
 
 
+def test_where_matrices_are_kept_transposed_square_ones_are_too(tensight: Run, tmp_path: Path) -> None:
+    a = {"h.0.c_fc.weight": noise(8, 32), "h.0.c_proj.weight": noise(16, 16), "h.0.wte.weight": noise(20, 20)}
+    b = {f"model.{name}": values if "wte" in name else values.T.copy() for name, values in a.items()}
+    result = compared(tensight, tmp_path, a, b)
+    assert result["verdict"] == "same", result["findings"]
+    assert [pair["transposed"] for pair in result["pairs"]] == [True, True, False]
+
+
+def test_of_a_checkpoint_in_another_dtype_it_is_said_that_its_values_are_rounded_and_no_more(
+    tensight: Run, tmp_path: Path
+) -> None:
+    a = {f"layers.{number}.weight": noise(16, 16, seed=number) for number in range(3)} | {"norm.weight": np.ones(16)}
+    b = {name: values.astype(np.float16) for name, values in a.items()}
+    result = compared(tensight, tmp_path, a, b)
+    assert {finding["kind"] for finding in result["findings"]} == {"dtype"}
+    printed = tensight("compare", "checkpoints", tmp_path / "a.npz", tmp_path / "b.npz").out
+    assert "hold A's values rounded" in printed
+    assert "norm of change" not in printed
+
+
 def test_a_mapping_goes_before_all_rules_and_can_be_written_edited_and_read(tensight: Run, tmp_path: Path) -> None:
     a = {'od"d': noise(3), "two": noise(3, seed=1)}
     b = {"eins": noise(3), "zwei": noise(3, seed=1)}

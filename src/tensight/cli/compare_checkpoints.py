@@ -146,7 +146,11 @@ def _print_findings(out: Console, findings: tuple[Finding, ...]) -> None:
 def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None:
     from rich.markup import escape
 
-    apart = [pair for pair in result.pairs if not pair.is_within and pair.difference is not None]
+    apart = [
+        pair
+        for pair in result.pairs
+        if pair.difference is not None and not pair.is_within and not _is_in_other_dtype_only(pair)
+    ]
     if not apart:
         return
     apart.sort(key=_severity, reverse=True)
@@ -164,6 +168,12 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
     out.print(rows)
     if len(apart) > limit:
         out.print(f"  [dim]… {count(len(apart) - limit, 'more tensor')} (--limit, or --json)[/]")
+
+
+def _is_in_other_dtype_only(pair: ComparedPair) -> bool:
+    """Whether the values are the same but for the rounding to the dtype, of which a finding tells."""
+    row = pair.difference
+    return row is not None and bool(row.rounded or row.rounded_back) and not pair.pair.has_same_dtype
 
 
 def _severity(pair: ComparedPair) -> tuple[bool, float]:

@@ -184,7 +184,8 @@ def _print_proof(out: Console, result: RunComparison) -> None:
         agreeing = sum(one.agrees for one in tensors)
         if tensors:
             colour = "green" if agreeing == len(tensors) else "yellow"
-            out.print(f"  [{colour}]{agreeing} of {count(len(tensors), noun)} {'agrees' if agreeing == 1 else 'agree'} before the first step.[/]")
+            verb = "agrees" if agreeing == 1 else "agree"
+            out.print(f"  [{colour}]{agreeing} of {count(len(tensors), noun)} {verb} before the first step.[/]")
     matching = result.matching
     rules = ", ".join(f"{amount:,} by {rule.value}" for rule, amount in matching.rules.items())
     out.print(f"  [dim]Matched operators: {rules or 'none'}.[/]")

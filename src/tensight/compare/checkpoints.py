@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,7 +194,7 @@ def compare_checkpoints(
     """
     if not (rtol >= 0 and atol >= 0):
         raise InputError(f"rtol is {rtol}, atol is {atol}; give numbers of at least 0")
-    matching = match_entries(a, b, mapping, values=_digest)
+    matching = _with_turned_squares(match_entries(a, b, mapping, values=_digest))
     comparable = [pair for pair in matching.pairs if pair.is_comparable]
     differences = compare_values(
         [(pair.a, pair.b) for pair in comparable], atol=atol, threads=threads, progress=progress
@@ -550,10 +550,7 @@ class _Comparison:
 
     def _turned(self, pair: Pair, row: ValueDifference) -> Finding | None:
         """Return whether a square matrix was transposed."""
-        shape = pair.a.shape
-        if len(shape) != 2 or shape[0] != shape[1] or pair.rule == FUSED:
-            return None
-        turned = pair.a.transposed()
+        turned = pair.a.transposed() if _is_square(pair) else None
         if turned is None or not _sample_is_nearer(turned, pair):
             return None
         (difference,) = compare_values([(turned, pair.b)], threads=1)
@@ -644,7 +641,7 @@ class _Comparison:
         """Return which parameters are the same in both, where most moved."""
         parameters = [(pair, row) for pair, row in self.measured if is_parameter(pair.pair.a)]
         still = [pair.name for pair, row in parameters if not row.changed]
-        moved = len(parameters) - len(still)
+        moved = sum(row.changed > 0 and not (row.rounded or row.rounded_back) for _, row in parameters)
         if not still or moved <= len(still):
             return []
         text = f"{_tensors(still)} did not move while {moved:,} others did: {_few(still)}"
@@ -695,6 +692,25 @@ def _holds_another(pair: Pair, others: Sequence[Pair], samples: dict[int, NDArra
     if nearest is None or not _distance(values, sample(nearest)) < _MUCH_NEARER * own:
         return None
     return nearest
+
+
+def _with_turned_squares(matching: Matching) -> Matching:
+    """Swap the axes of square matrices, whose shapes do not tell, where those of others had to be and values say so."""
+    if not any(pair.is_transposed and pair.rule not in (SAME_NAME, FUSED) for pair in matching.pairs):
+        return matching
+    pairs = []
+    for pair in matching.pairs:
+        turned = pair.a.transposed() if _is_square(pair) and pair.rule != SAME_NAME else None
+        if turned is not None and _sample_is_nearer(turned, pair):
+            pairs.append(replace(pair, a=turned, is_transposed=True))
+        else:
+            pairs.append(pair)
+    return replace(matching, pairs=tuple(pairs))
+
+
+def _is_square(pair: Pair) -> bool:
+    shape = pair.a.shape
+    return len(shape) == 2 and shape[0] == shape[1] and pair.rule != FUSED
 
 
 def _sample_is_nearer(turned: Entry, pair: Pair) -> bool:
