@@ -154,6 +154,45 @@ def test_of_a_checkpoint_in_another_dtype_it_is_said_that_its_values_are_rounded
     assert "norm of change" not in printed
 
 
+def hugging_face_block(number: int) -> Arrays:
+    """Return a block as `transformers` initialises it: biases are zeros, norms are ones."""
+    block = f"layers.{number}"
+    linears = {f"attention.{name}": (8, 8) for name in ("q_proj", "k_proj", "v_proj", "o_proj")}
+    linears |= {"mlp.fc1": (16, 8), "mlp.fc2": (8, 16)}
+    entries: Arrays = {}
+    for at, (name, shape) in enumerate(linears.items()):
+        entries[f"{block}.{name}.weight"] = noise(*shape, seed=10 * number + at)
+        entries[f"{block}.{name}.bias"] = np.zeros(shape[0], np.float32)
+    return entries | {f"{block}.layernorm_before.weight": np.ones(8, np.float32)}
+
+
+def timm_block(entries: Arrays, number: int) -> Arrays:
+    """Return the same block as `timm` calls it."""
+    block, other = f"layers.{number}", f"blocks.{number}"
+    result = {f"{other}.norm1.weight": entries[f"{block}.layernorm_before.weight"]}
+    for word in ("weight", "bias"):
+        parts = [entries[f"{block}.attention.{name}.{word}"] for name in ("q_proj", "k_proj", "v_proj")]
+        result[f"{other}.attn.qkv.{word}"] = np.concatenate(parts)
+        result[f"{other}.attn.proj.{word}"] = entries[f"{block}.attention.o_proj.{word}"]
+        result |= {f"{other}.mlp.{name}.{word}": entries[f"{block}.mlp.{name}.{word}"] for name in ("fc1", "fc2")}
+    return result
+
+
+@pytest.mark.parametrize("is_turned", [False, True], ids=["parts in A", "parts in B"])
+def test_parts_of_fused_matrices_and_zeros_are_found_by_the_modules_that_they_are_in(
+    tensight: Run, tmp_path: Path, is_turned: bool
+) -> None:
+    a = hugging_face_block(0) | hugging_face_block(1)
+    b = timm_block(a, 0) | timm_block(a, 1)
+    result = compared(tensight, tmp_path, *((b, a) if is_turned else (a, b)))
+    assert result["verdict"] == "same", result["findings"]
+    assert len(result["pairs"]) == len(a)
+    query = b["blocks.1.attn.qkv.weight"]
+    query[8:16], query[16:] = query[16:].copy(), query[8:16].copy()
+    findings = compared(tensight, tmp_path, a, b)["findings"]
+    assert {finding["kind"] for finding in findings} == {"swapped"}
+
+
 def test_a_mapping_goes_before_all_rules_and_can_be_written_edited_and_read(tensight: Run, tmp_path: Path) -> None:
     a = {'od"d': noise(3), "two": noise(3, seed=1)}
     b = {"eins": noise(3), "zwei": noise(3, seed=1)}

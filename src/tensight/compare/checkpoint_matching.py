@@ -2,7 +2,8 @@
 
 The rules, in this order: what a mapping file says; the same name; the same name once wrappers (``module.``,
 ``_orig_mod.``) and a common prefix are left out, and MindSpore's words stand for PyTorch's (``gamma`` is ``weight``);
-parts of a fused matrix; equal values, by a sample of them; the same shape in the same order.
+parts of a fused matrix; equal values, by a sample of them; the same place in modules whose other parameters are the
+same; the same shape in the same order.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensight.compare.fused import fused_parts, is_fused
 from tensight.compare.mapping_files import mapping_line, quoted
-from tensight.compare.renaming import WORDS, plain_name
+from tensight.compare.renaming import WORDS, paths_in_b, plain_name
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,21 +22,10 @@ if TYPE_CHECKING:
 
     from tensight.checkpoints import Checkpoint, Entry
 
-SAME_NAME, FILE, SCHEME, FUSED, VALUES, ORDER = (
-    "same name", "mapping file", "naming scheme", "fused", "sampled values", "shape and order",
+SAME_NAME, FILE, SCHEME, FUSED, VALUES, PATH, ORDER = (
+    "same name", "mapping file", "naming scheme", "fused", "sampled values", "module path", "shape and order",
 )  # fmt: skip
 """Rules, as people read them."""
-
-_FUSED = {
-    "qkv": ("q", "k", "v"),
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "query_key_value": ("query", "key", "value"),
-    "c_attn": ("q_proj", "k_proj", "v_proj"),
-    "in_proj_weight": ("q_proj.weight", "k_proj.weight", "v_proj.weight"),
-    "in_proj_bias": ("q_proj.bias", "k_proj.bias", "v_proj.bias"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
-"""The last word of a fused matrix's module, and those of its parts; any part is recognised by its first letter, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +120,7 @@ class _Matcher:
         self._fused()
         if values is not None:
             self._by_values(values)
+        self._by_paths()
         self._by_order()
         self.pairs.sort(key=lambda pair: self._order.get(pair.a.name.partition("[")[0], 0))
         return Matching(tuple(self.pairs), tuple(self.a.values()), tuple(self.b.values()))
@@ -154,29 +146,46 @@ class _Matcher:
                 {name: key.removeprefix(prefix_b) for name, key in keys_b.items() if key.startswith(prefix_b)},
             )
 
-    def _by_keys(self, keys_a: dict[str, str], keys_b: dict[str, str]) -> None:
+    def _by_keys(self, keys_a: dict[str, str], keys_b: dict[str, str], rule: str = SCHEME) -> None:
         """Pair names whose keys are the same, of shapes that fit; keys that two names have mean nothing."""
         counts_a, counts_b = Counter(keys_a.values()), Counter(keys_b.values())
         names_b = {key: name for name, key in keys_b.items() if counts_b[key] == 1}
         for name, key in keys_a.items():
             other = names_b.get(key)
             if other is not None and counts_a[key] == 1 and _fits(self.a[name].shape, self.b[other].shape):
-                self._pair(name, other, SCHEME)
+                self._pair(name, other, rule)
+
+    def _by_paths(self) -> None:
+        """Pair names that are the same once the paths of A's modules are those of B, as the pairs so far tell them."""
+        modules = [
+            tuple(plain_name(entry.name).split(".")[:-1] for entry in (pair.a, pair.b))
+            for pair in self.pairs
+            if pair.rule != FUSED
+        ]
+        paths = paths_in_b((a, b) for a, b in modules)
+        in_b = {name: _renamed(plain_name(name), paths) for name in self.a}
+        self._by_keys(in_b, {name: plain_name(name) for name in self.b}, PATH)
+        if len({in_b[name] for name in self.a}) == len(self.a):
+            self.a = {in_b[name]: entry for name, entry in self.a.items()}
+            self._fused()
+            self.a = {entry.name: entry for entry in self.a.values()}
 
     def _fused(self) -> None:
         """Pair the parts of matrices that one checkpoint has as one and the other as several."""
         for entries, others in ((self.a, self.b), (self.b, self.a)):
             plain = {plain_name(name): name for name in others}
             for name in list(entries):
-                if not _FUSED.keys() & set(plain_name(name).split(".")):
+                if not is_fused(name):
                     continue
                 for is_turned, whole in ((False, entries[name]), (True, entries[name].transposed())):
-                    parts = _parts(whole, others, plain) if whole is not None else []
-                    if whole is None or not parts:
+                    if whole is None:
+                        continue
+                    parts = fused_parts(name, whole.shape, {key: others[other].shape for key, other in plain.items()})
+                    if not parts:
                         continue
                     del entries[name]
                     for part, first, count in parts:
-                        rows, other = whole.rows(first, count), others.pop(part)
+                        rows, other = whole.rows(first, count), others.pop(plain.pop(part))
                         pair = (rows, other) if entries is self.a else (other, rows)
                         self.pairs.append(Pair(*pair, FUSED, is_transposed=is_turned))
                     break
@@ -199,6 +208,16 @@ class _Matcher:
             if len(names) == len(others):
                 for name, other in zip(names, others, strict=True):
                     self._pair(name, other, ORDER)
+
+
+def _renamed(name: str, paths: Mapping[str, str]) -> str:
+    """Return a plain name with the longest path in it that is known in the words of B."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        path = paths.get("/".join(parts[:end]))
+        if path is not None:
+            return ".".join([*path.split("/"), *parts[end:]])
+    return name
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -251,46 +270,6 @@ def _common_end(key: str, other: str) -> str:
             break
         parts.append(one)
     return ".".join(reversed(parts))
-
-
-def _parts(whole: Entry, others: Mapping[str, Entry], plain: Mapping[str, str]) -> list[tuple[str, int, int]]:
-    """Return which tensors are rows of a fused one: name, first row, number of rows; none if they do not add up."""
-    pieces = plain_name(whole.name).split(".")
-    if not whole.shape:
-        return []
-    for fused, words in _FUSED.items():
-        if fused not in pieces:
-            continue
-        at = pieces.index(fused)
-        names = []
-        for word in words:
-            exact = ".".join([*pieces[:at], word, *pieces[at + 1 :]])
-            names.append(plain.get(exact) or _similar(plain, pieces[:at], word, pieces[at + 1 :]))
-        entries = [others[name] for name in names if name is not None and name in others]
-        if len(entries) != len(words) or any(entry.shape[1:] != whole.shape[1:] for entry in entries):
-            continue
-        if sum(entry.shape[0] for entry in entries) != whole.shape[0]:
-            continue
-        parts, first = [], 0
-        for entry in entries:
-            parts.append((entry.name, first, entry.shape[0]))
-            first += entry.shape[0]
-        return parts
-    return []
-
-
-def _similar(plain: Mapping[str, str], before: list[str], word: str, after: list[str]) -> str | None:
-    """Return the one tensor beside a fused one that is called much like a part of it: "q", "wq", "to_q", "query"."""
-    letter = word[0]
-    spellings = {letter, f"w{letter}", f"to_{letter}", f"{letter}_proj", f"{letter}_lin", f"linear_{letter}"}
-    spellings |= {{"q": "query", "k": "key", "v": "value"}.get(letter, word)}
-    end = word.partition(".")[2]
-    found = {
-        plain[key]
-        for spelling in spellings
-        if (key := ".".join([*before, spelling, *([end] if end else []), *after])) in plain
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def _unique(digests: Mapping[str, bytes]) -> dict[bytes, str]:
