@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from serving import Served, opened, served
 from two_runs import make_network, record
 
@@ -29,6 +30,10 @@ def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(folder / "a", make_network())
     record(folder / "b", make_network(eps=1e-3))
     record(folder / "ops", make_network(), capture="ops")
+    moved = make_network()
+    with torch.no_grad():
+        moved.head.weight[3, 3] += 0.1
+    record(folder / "moved", moved)
     return folder
 
 
@@ -170,6 +175,21 @@ def test_added_errors_are_told_for_scopes_and_operators(client: httpx.Client, pa
     assert by_scope["nowhere"] == {}
     of_b = client.get(f"{path}/added-errors", params={"scope": "Default/blocks/1/norm1", "side": "b"}).json()
     assert [entry["path"] for entry in of_b["scopes"][0]["entries"]] == [NORM]
+
+
+def test_weights_that_differ_before_the_first_step_are_told_with_their_places(client: httpx.Client) -> None:
+    record = compare(client, "a", "moved")
+    (rank,) = record["ranks"]
+    assert (rank["finding"], rank["differing"], rank["steps"]) == ("initial weights", 1, [])
+    (weight,) = rank["tensors"]
+    assert (weight["name"], weight["agrees"]) == ("head.weight", False)
+    path = f"/comparisons/{record['id']}"
+    asked = {"a": weight["address"], "find": "largest"}
+    assert client.get(f"{path}/tensor/element", params=asked).json()["index"] == [3, 3]
+    found = client.get(f"{path}/added-errors", params={"scope": ["", "@parameters"], "side": "b"}).json()
+    root, parameters = (scope["entries"] for scope in found["scopes"])
+    assert [(entry["path"], entry["kind"], entry["divergent"]) for entry in root] == [("@parameters", "parameters", 1)]
+    assert {entry["path"] for entry in parameters if entry["relative"]} == {"head.weight"}
 
 
 def test_losses_and_set_ups_are_compared(client: httpx.Client, path: str) -> None:

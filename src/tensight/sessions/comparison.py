@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from tensight.compare.runs import Compared, RunComparison
-    from tensight.compare.runs.steps import Operation
+    from tensight.compare.runs.comparison import ComparedTensor
     from tensight.dumps import Dump
     from tensight.graph import TensorAddress
     from tensight.sessions.compared_tensors import ComparedView
@@ -338,7 +338,10 @@ class Comparison:
     async def added_errors(self, rank: int | None, step: int | None, side: Side, scopes: Sequence[str]) -> AddedErrors:
         """Return by how much what is directly below some scopes differs, in one step."""
         result = self._result(rank)
-        compared = {step_of(one.iteration): one for one in result.steps}
+        compared = {step_of(one.iteration): one.compared for one in result.steps}
+        if result.step is not None and result.tensors:
+            # What the step was given differs, so that none of its operators was compared.
+            compared.setdefault(result.step, [])
         if step is None:
             step = result.step if result.step in compared else max(compared, default=0)
         if step not in compared:
@@ -346,12 +349,10 @@ class Comparison:
         key = (result.rank, step, side)
         errors = self._step_errors.get(key)
         if errors is None:
-            is_last = compared[step] is result.steps[-1]
-            unmatched: Sequence[Operation] = ()
-            if is_last:
-                unmatched = result.matching.only_a if side == "a" else result.matching.only_b
-            chosen = compared[step].compared
-            errors = await self._thread.run("adding up errors", lambda: StepErrors(chosen, unmatched, side))
+            pairs, tensors, is_last = compared[step], _given(result, step, min(compared)), step == max(compared)
+            errors = await self._thread.run(
+                "adding up errors", lambda: StepErrors(pairs, tensors, result.matching, side, is_last=is_last)
+            )
             self._step_errors[key] = errors
             while len(self._step_errors) > _MOST_STEP_ERRORS:
                 del self._step_errors[next(iter(self._step_errors))]
@@ -411,6 +412,13 @@ class Comparison:
                 return ComparedSetups(verdict="not comparable", sentence=sentence)
             setups.append(setup)
         return setup_record(await asyncio.to_thread(compare_setups, *setups))
+
+
+def _given(result: RunComparison, step: int, first: int) -> list[ComparedTensor]:
+    """Return the weights and inputs that were compared before a step."""
+    given = [*result.weights, *result.data] if step == first else []
+    names = {one.name_a for one in given}
+    return given + [one for one in result.tensors if step == result.step and one.name_a not in names]
 
 
 def _chosen(result: RunComparison, choice: OperatorChoice) -> list[tuple[int, Compared]]:

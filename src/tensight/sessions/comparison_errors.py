@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tensight.compare.runs import Compared
+    from tensight.compare.runs.comparison import ComparedTensor
+    from tensight.compare.runs.matching import Matching
     from tensight.compare.runs.steps import Operation
     from tensight.sessions.records.comparing import Side
 
-_Kind = Literal["scope", "operator", "parameter"]
+_Kind = Literal["scope", "operator", "parameter", "parameters"]
 
 
 @dataclass(slots=True)
@@ -43,10 +45,14 @@ class StepErrors:
     ----------
     compared : sequence of Compared
         The pairs of the step.
-    unmatched : sequence of Operation
-        Operators of the side without a counterpart, as far as they are known.
+    tensors : sequence of ComparedTensor
+        Weights and inputs of the network that were compared before the step.
+    matching : Matching
+        Of the last step that was compared.
     side : {"a", "b"}
         Whose names are used.
+    is_last : bool
+        Whether this is the last step, so that it is known which operators have no counterpart.
 
     Attributes
     ----------
@@ -54,7 +60,16 @@ class StepErrors:
         The largest finite added error of an operator.
     """
 
-    def __init__(self, compared: Sequence[Compared], unmatched: Sequence[Operation], side: Side) -> None:
+    def __init__(
+        self,
+        compared: Sequence[Compared],
+        tensors: Sequence[ComparedTensor],
+        matching: Matching,
+        side: Side,
+        *,
+        is_last: bool,
+    ) -> None:
+        self._matching = matching
         self._scopes: dict[str, dict[tuple[_Kind, str], _Entry]] = {}
         largest = -math.inf
         for one in compared:
@@ -64,9 +79,14 @@ class StepErrors:
             operator = one.pair.a if side == "a" else one.pair.b
             for entry in self._entries(operator):
                 entry.take(added, relative, is_divergent=one.is_divergent)
-            if side == "a":
-                self._take_parameters(one)
-        for operator in unmatched:
+            self._take_outputs(one, side)
+        for tensor in tensors:
+            if tensor.difference is not None and tensor.difference.is_comparable:
+                relative = tensor.difference.relative
+                name = tensor.name_a if side == "a" else tensor.name_b
+                self._take_parameter(name, relative, relative, is_divergent=not tensor.agrees)
+        unmatched = matching.only_a if side == "a" else matching.only_b
+        for operator in unmatched if is_last else ():
             for entry in self._entries(operator):
                 entry.unmatched += 1
         self.largest = largest if math.isfinite(largest) else None
@@ -100,12 +120,15 @@ class StepErrors:
             yield self._entry(above, "scope", scope)
             scope = above
 
-    def _take_parameters(self, one: Compared) -> None:
+    def _take_outputs(self, one: Compared, side: Side) -> None:
         for slot, found in one.outputs:
-            if slot.is_parameter:
-                relative = found.relative
-                for entry in (self._entry(PARAMETERS, "parameter", slot.name), self._entry("", "scope", PARAMETERS)):
-                    entry.take(one.added, relative, is_divergent=one.is_divergent)
+            name = slot.name if side == "a" else self._matching.parameter_in_b(slot.name)
+            if slot.is_parameter and name is not None:
+                self._take_parameter(name, one.added, found.relative, is_divergent=one.is_divergent)
+
+    def _take_parameter(self, name: str, added: float, relative: float, *, is_divergent: bool) -> None:
+        for entry in (self._entry(PARAMETERS, "parameter", name), self._entry("", "parameters", PARAMETERS)):
+            entry.take(added, relative, is_divergent=is_divergent)
 
     def _entry(self, scope: str, kind: _Kind, path: str) -> _Entry:
         return self._scopes.setdefault(scope, {}).setdefault((kind, path), _Entry())

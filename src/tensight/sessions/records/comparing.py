@@ -291,7 +291,8 @@ class AddedError(Record):
 
     path: str
     """As the tree names it."""
-    kind: Literal["scope", "operator", "parameter"]
+    kind: Literal["scope", "operator", "parameter", "parameters"]
+    """``parameters`` is the group that holds them at the root."""
     added: Number = None
     """Added error; of a scope the largest anywhere below. Null if nothing is known."""
     relative: Number = None
