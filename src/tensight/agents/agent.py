@@ -224,7 +224,7 @@ class Agent:
             self._next_step()
             raise
 
-    def observe(self, place: int, tensor: Any, need: int) -> None:
+    def observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
         """Look at a tensor.
 
         Parameters
@@ -234,12 +234,15 @@ class Agent:
             Of the framework.
         need : int
             What `places.needs` says of the place.
+        same : int, optional
+            A place that has shown the same elements in the same order; the shape may be another one.
         """
         try:
             self._seen.append(place)
             if need & _ROW:
                 hashed = need & _HASH != 0
-                same = self.retention.same_as(tensor)
+                shape = None if same is None else tuple(tensor.shape)
+                same = self.retention.same_as(tensor) if same is None else same
                 if (
                     same is None
                     or self.columns.iteration[same] != self.columns.current_iteration
@@ -247,7 +250,7 @@ class Agent:
                 ):
                     self._reader.scan(tensor, self.columns, place, hashed=hashed)
                 elif same != place:
-                    self.columns.copy_row(same, place)
+                    self.columns.copy_row(same, place, shape=shape)
             elif need & _FINITE and self._reader.has_non_finite(tensor):
                 self._reader.scan(tensor, self.columns, place)
             if need & _VALUE:

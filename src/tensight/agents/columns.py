@@ -213,13 +213,26 @@ class StatisticsColumns:
         self._scan_segments(place, kind, shape, segments, hashed)
         return True
 
-    def copy_row(self, source: int, target: int, of: StatisticsColumns | None = None) -> None:
-        """Write to the row of one place what stands in that of another, also `of` other columns: of the same tensor."""
+    def copy_row(
+        self, source: int, target: int, of: StatisticsColumns | None = None, shape: tuple[int, ...] | None = None
+    ) -> None:
+        """Write to the row of one place what is in that of another, also `of` other columns.
+
+        Parameters
+        ----------
+        source, target : int
+            Places of the same elements in the same order.
+        of : StatisticsColumns, optional
+            Where the source is; here by default.
+        shape : tuple of int, optional
+            Of the target; that of the source by default.
+        """
         rows = of or self
         self.reserve(target + 1)
         self._reals[target] = rows._reals[source]
         self._counts[target] = rows._counts[source]
-        self._mark(target, int(rows._codes[source]), rows._shapes[source], int(rows._exponents[source]))
+        shape = rows._shapes[source] if shape is None else shape
+        self._mark(target, int(rows._codes[source]), shape, int(rows._exponents[source]))
 
     def put(self, place: int, statistics: TensorStatistics) -> None:
         """Write the row of a place from statistics that were computed elsewhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +81,18 @@ class SeeingAgent:
     def attach(self, program: Program) -> None:
         self.initial = self._seen(program, False)
 
-    def observe(self, place: int, tensor: Any, need: int) -> None:
+    def observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
         assert need == self.need
         self.columns.reserve(place + 1)
         self.columns.iteration[place] = -2
         self.reader.scan(tensor, self.columns, place)
         self.order.append(place)
+        if same is not None:
+            row, known = self.columns.statistics(place), self.columns.statistics(same)
+            assert row is not None
+            assert known is not None
+            assert same in self.order
+            assert repr(known) == repr(replace(row, shape=known.shape))
 
     @property
     def shows_news(self) -> bool:

@@ -313,6 +313,34 @@ def test_an_operator_of_another_library_may_write_without_declaring_it() -> None
         distributed.destroy_process_group()
 
 
+def test_views_of_memory_that_was_written_to_have_rows_of_their_own_whoever_wrote() -> None:
+    with torch.library._scoped_library("tensight_test", "FRAGMENT") as library:
+        library.define("fill_undeclared(Tensor given) -> Tensor")
+        library.define("fill_in_silence(Tensor given) -> ()")
+        library.impl("fill_undeclared", lambda given: given.detach().fill_(5).sum(), "CompositeExplicitAutograd")
+        library.impl("fill_in_silence", lambda given: given.numpy().fill(6), "CPU")
+
+        def run() -> None:
+            made = torch.ones(2, 3)
+            made.view(6).view(3, 2).t().unsqueeze(0)
+            made.add_(1)
+            made.view(6)
+            # It counts its versions for itself.
+            made.data.add_(1)
+            made.view(6)
+            torch.ops.tensight_test.fill_undeclared(made)
+            made.view(6)
+            torch.ops.tensight_test.fill_in_silence(made)
+            made.view(6)
+
+        with captured() as seen:
+            for _ in range(2):
+                seen.step(run)
+                names = [f"Default/{name}" for name in ("view-op0", "view-op1", "t-op0", "unsqueeze-op0")]
+                assert [seen.statistics(name).shape for name in names] == [(6,), (3, 2), (2, 3), (1, 2, 3)]
+                assert [seen.statistics(f"Default/view-op{number}").max for number in range(6)] == [1, 1, 2, 3, 5, 6]
+
+
 def test_what_is_about_to_be_gathered_is_not_looked_at_while_other_ranks_parts_are_missing() -> None:
     import torch.distributed.fsdp
 

@@ -9,12 +9,12 @@ import torch
 
 from tensight.agents.finite import has_non_finite_at
 from tensight.agents.places import Need
-from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.arrays import TorchReader, content_key, version_of
 from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
 from tensight.agents.torch.operator_steps import Content, tensor_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from tensight.agents.agent import Agent
     from tensight.agents.torch.operator_steps import External, Operator, Output
@@ -32,6 +32,51 @@ class _Waiting(NamedTuple):
     place: int
     reference: weakref.ref[torch.Tensor]
     is_made: bool
+
+
+class _Shown(NamedTuple):
+    """A row of this step, and what the tensor's version was when it was written."""
+
+    place: int
+    version: int
+
+
+class ShownContents:
+    """Which elements have a row in this step already: those of most views.
+
+    Which memory a view lies in is known from the step as it was traced (`Output.root`). While an operator makes a view
+    that memory is alive, so what has the same address in it has the same elements, unless somebody has written to it.
+    """
+
+    def __init__(self) -> None:
+        self._by_root: dict[int, dict[Hashable, _Shown]] = {}
+
+    def clear(self) -> None:
+        """Forget all of them: a step begins, or memory may have been written to by somebody who does not say so."""
+        self._by_root.clear()
+
+    def forget(self, root: int) -> None:
+        """Forget what was shown of a memory: it has been written to."""
+        self._by_root.pop(root, None)
+
+    def find(self, output: Output, tensor: torch.Tensor) -> int | None:
+        """Return the place whose row is that of a tensor; where there is none it will be this output's."""
+        if output.root < 0:
+            return None
+        if output.content is Content.FRESH:
+            self.forget(output.root)
+        elif not output.is_certain:
+            return None
+        key = content_key(tensor)
+        if key is None:
+            return None
+        shown = self._by_root.setdefault(output.root, {})
+        version = version_of(tensor)
+        found = shown.get(key)
+        if found is not None and found.version == version:
+            return found.place
+        shown[key] = _Shown(output.place, version)
+        return None
 
 
 class OperatorObserver:
@@ -56,7 +101,12 @@ class OperatorObserver:
         self._places = agent.places
         self._needs = agent.places.needs
         self._reader = TorchReader()
+        self._shown = ShownContents()
         self.waiting: list[_Waiting] = []
+
+    def forget_contents(self) -> None:
+        """Take every tensor for one that was not seen yet."""
+        self._shown.clear()
 
     def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         """Show the tensors from outside that an operator is about to read."""
@@ -65,13 +115,15 @@ class OperatorObserver:
             if need and is_read:
                 tensor = tensor_at(output.path, None, args, kwargs)
                 if isinstance(tensor, torch.Tensor) and self._is_wanted(output, tensor, need):
-                    self._agent.observe(output.place, tensor, need)
+                    self._observe(output, tensor, need)
 
     def ran(self, operator: Operator, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         """Show what an operator has made and written; the training may stop here."""
         needs = self._needs
         is_now = False
         for output in operator.outputs:
+            if output.content is Content.WRITTEN:
+                self._shown.forget(output.root)
             for place in output.stale:
                 if needs[place] & _VALUE:
                     self._agent.retention.forget(place)
@@ -93,7 +145,7 @@ class OperatorObserver:
                 # PyTorch counts only afterwards that it was written to: nobody could tell it from what it was before.
                 self._reader.scan(tensor, self._agent.columns, output.place)
                 need &= ~_ROW
-            self._agent.observe(output.place, tensor, need)
+            self._observe(output, tensor, need)
             if is_row and output.gate and self._agent.columns.is_non_finite(output.place):
                 self._show_inputs(operator, args, kwargs)
             is_now = is_now or bool(need & _NOW)
@@ -118,6 +170,15 @@ class OperatorObserver:
         for index, (place, reference, is_made) in enumerate(self.waiting):
             if is_made and reference() is tensor:
                 self.waiting[index] = _Waiting(place, weakref.ref(other), is_made)
+
+    def _observe(self, output: Output, tensor: torch.Tensor, need: int) -> None:
+        # Where the run may stop at this operator, what it shows is read, whoever says that it is as before.
+        may_be_same = need & _ROW and not self._agent.stops_at_nodes
+        same = self._shown.find(output, tensor) if may_be_same else None
+        if same is None:
+            self._agent.observe(output.place, tensor, need)
+        else:
+            self._agent.observe(output.place, tensor, need, same)
 
     def _is_wanted(self, output: Output, tensor: torch.Tensor, need: int) -> bool:
         """Whether the agent is to see a tensor: if only NaN and Inf are of interest, where there are some."""

@@ -47,6 +47,8 @@ class Output(NamedTuple):
         The place that was the first to show the memory in which it lies, -1 if there is none.
     stale : tuple of int
         Places that show what was in that memory before it was written to.
+    is_certain : bool
+        Whether every operator that has written to that memory says so.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Output(NamedTuple):
     base: int = -1
     root: int = -1
     stale: tuple[int, ...] = ()
+    is_certain: bool = True
 
 
 class External(NamedTuple):
@@ -116,7 +119,7 @@ class Operator:
     is_single : bool
         Whether the result is one tensor.
     place : int
-        Of the only output, if that is the result itself; -1 for all others.
+        Of the only output, if that is the result itself, and new; -1 for all others.
     sequence : tuple of (int, int)
         Numbers of the autograd nodes that were made for it, from the first of the step: first, and after the last.
     owner : str
@@ -167,7 +170,8 @@ class Operator:
         self.is_gradient = traced is not None and traced.name.startswith("Gradients/")
         self.reads = traced is not None and bool(traced.inputs)
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
-        self.place = outputs[0].place if self.is_single else -1
+        is_new = self.is_single and outputs[0].content is not Content.WRITTEN
+        self.place = outputs[0].place if is_new else -1
 
     def is_run_by(self, func: Any, scope: str) -> bool:
         """Whether an ATen operator in a scope is this one."""

@@ -30,7 +30,7 @@ from tensight.agents.torch.tensor_sources import TensorSources, storage_of
 from tensight.graph import OutputSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source, StackFrame
@@ -115,6 +115,7 @@ class StepTracer:
         self._contents: dict[Source, int] = {}
         self._roots: dict[Source, int] = {}
         self._showing: defaultdict[int, list[int]] = defaultdict(list)
+        self._uncertain: set[int] = set()
         self._earlier: dict[int, Source] = {}
         self._made: dict[str, tuple[int, Any]] = {}
         self._added: dict[str, tuple[Source, ...]] = {}
@@ -211,6 +212,7 @@ class StepTracer:
             self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
             for external in operator.externals:
                 self._show(external.output, (external.node.name, 0))
+            self._doubt(declaration(operator.declared), traced.inputs)
             for output in operator.outputs:
                 self._show(output, (traced.name, self._places[output.place].slot))
         self._pairs.go_on_after(first_sequence, operators[-1].sequence[1] if operators else 0)
@@ -249,6 +251,7 @@ class StepTracer:
             self._sources.put(read.tensor, (external.node.name, 0), written=is_room, unset=is_room)
             self._show(external.output, (external.node.name, 0))
             self._inputs += 1
+        self._doubt(declared, (read.source for read in started.inputs))
         counter = f"{origin.scope}/{declared.type}"
         name = f"{counter}-op{self._counts[counter]}"
         self._counts[counter] += 1
@@ -414,12 +417,26 @@ class StepTracer:
                 output = Output(path, place, Content.WRITTEN, tensor.dtype, gate(tensor), -1, root, stale)
             elif lies_in is not None:
                 base, root = (self._place(known, lies_in.source) for known in (self._contents, self._roots))
-                output = Output(path, place, Content.VIEW, tensor.dtype, gate(tensor), base, root)
+                output = Output(
+                    path,
+                    place,
+                    Content.VIEW,
+                    tensor.dtype,
+                    gate(tensor),
+                    base,
+                    root,
+                    is_certain=root not in self._uncertain,
+                )
             else:
                 output = Output(path, place, Content.FRESH, tensor.dtype, gate(tensor), root=place)
             self._show(output, source)
             found.append(output)
         return tuple(found)
+
+    def _doubt(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
+        """Note that an operator which does not declare what it writes to may have written to what it was given."""
+        if not declared.is_trusted:
+            self._uncertain.update(self._place(self._roots, source) for source in sources if source is not None)
 
     def _show(self, output: Output, source: Source) -> None:
         """Note which elements, and which memory, an output shows."""

@@ -143,6 +143,7 @@ class OperatorCapture:
         self._loading, self._mark = 0, None
         self._repeats = self._is_lost = self._passed_over = False
         self._scopes.begin_step()
+        self._observer.forget_contents()
         self._enter()
 
     def end_step(self) -> Trace:
@@ -201,6 +202,7 @@ class OperatorCapture:
             self._observer.keep()
             self._mode.thread = 0
         self._observer.waiting.clear()
+        self._observer.forget_contents()
         if self._tracer is not None:
             for tensor in tensors:
                 self._tracer.forget(tensor)
@@ -339,7 +341,10 @@ class OperatorCapture:
     def _concerns_no_tensor(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Whether an operator is no part of a step; the profiler's also tell when data is loaded, which is none."""
         if getattr(func, "namespace", "") != "profiler":
-            return not declaration(func).makes_tensors
+            declared = declaration(func)
+            if not declared.is_trusted:
+                self._observer.forget_contents()
+            return not declared.makes_tensors
         if declaration(func).type.endswith("_exit"):
             if self._loading:
                 self._loading -= 1
