@@ -100,6 +100,19 @@ def test_the_place_of_a_change_is_named(reference: tuple[str, Analysis], change:
     assert result.first is None or result.first.inputs, sentence(result)
 
 
+def test_gradients_that_are_all_scaled_by_one_number_are_said_to_be(
+    reference: tuple[str, Analysis], tmp_path: Path
+) -> None:
+    capture, a = reference
+    network = make_network()
+    for parameter in network.parameters():
+        parameter.register_hook(lambda gradient: 0.1 * gradient)
+    (result,) = compare_runs(a, record(tmp_path / "b", network, capture=capture))
+    assert result.finding is Finding.BACKWARD, sentence(result)
+    amount = len(list(network.parameters()))
+    assert any(f"All {amount} gradients of weights in B are 0.1 times" in note for note in notes(result)), notes(result)
+
+
 class Renamed(nn.Module):
     """The same network under other names, its layers registered in another order, queries, keys and values apart."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tensight.analysis import user_frame
@@ -10,11 +11,17 @@ from tensight.compare.runs.steps import Operation, Phase
 from tensight.compare.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tensight.compare.runs.comparison import ComparedTensor, RunComparison
     from tensight.compare.runs.divergence import Compared
     from tensight.compare.runs.measures import TensorDifference
 
 _MOST_NAMED = 3
+_OF_WEIGHTS = "AccumulateGrad"
+_FEWEST_SCALED = 3
+_SAME_FACTOR = 1e-2
+"""Share within which factors of gradients are one number: that of gradients in half precision."""
 
 
 def sentence(result: RunComparison) -> str:
@@ -58,6 +65,7 @@ def notes(result: RunComparison) -> list[str]:
         names = ", ".join(operator_text(one.pair.a) for one in also[:_MOST_NAMED])
         more = f" and {len(also) - _MOST_NAMED} more" if len(also) > _MOST_NAMED else ""
         found.append(f"Later operators of this step whose inputs agree and whose outputs differ: {names}{more}.")
+    found += _scaled_gradients(result)
     for steps, run in ((result.only_steps_a, "A"), (result.only_steps_b, "B")):
         if steps:
             found.append(f"Only {run} has {_steps_text(steps)}.")
@@ -68,6 +76,22 @@ def notes(result: RunComparison) -> list[str]:
             if alone:
                 found.append(f"In {run} it is written by {operator_text(alone[0])}, which matched nothing in {other}.")
     return found
+
+
+def _scaled_gradients(result: RunComparison) -> Iterator[str]:
+    """Yield what it means that all gradients of weights are those of A times one number."""
+    first = result.first
+    if first is None or first.pair.a.type != _OF_WEIGHTS:
+        return
+    gradients = [one for one in result.steps[-1].compared if one.pair.a.type == _OF_WEIGHTS]
+    ratios = [one.worst[1].norm_ratio for one in gradients if one.worst is not None and not one.is_bit_equal]
+    low, high = min(ratios, default=math.nan), max(ratios, default=math.nan)
+    if len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients) and 0 < high < low * (1 + _SAME_FACTOR):
+        yield (
+            f"All {len(ratios)} gradients of weights in B are {number_text(low)} times those of A: as after clipping,"
+            " with another scale of the loss, or where gradients of several batches are summed in one run and averaged"
+            " in the other."
+        )
 
 
 def operator_text(op: Operation) -> str:
