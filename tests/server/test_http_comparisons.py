@@ -34,6 +34,7 @@ def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.no_grad():
         moved.head.weight[3, 3] += 0.1
     record(folder / "moved", moved)
+    record(folder / "traces" / "b", make_network(eps=1e-3), as_trace=True)
     return folder
 
 
@@ -190,6 +191,26 @@ def test_weights_that_differ_before_the_first_step_are_told_with_their_places(cl
     root, parameters = (scope["entries"] for scope in found["scopes"])
     assert [(entry["path"], entry["kind"], entry["divergent"]) for entry in root] == [("@parameters", "parameters", 1)]
     assert {entry["path"] for entry in parameters if entry["relative"]} == {"head.weight"}
+
+
+def test_a_trace_is_listed_and_compared_without_values(client: httpx.Client) -> None:
+    assert "traces/b" in [dump["name"] for dump in client.get("/dumps", params={"refresh": True}).json()]
+    same = compare(client, "b", "traces/b")
+    assert same["verdict"] == "same", same["sentence"]
+    differs = compare(client, "a", "traces/b")
+    first = differs["ranks"][0]["first"]
+    assert first["name"] == NORM
+    (output,) = first["outputs"]
+    assert (output["from_values"], "at least" in output["text"]) == (False, True)
+    path, asked = f"/comparisons/{differs['id']}/tensor", {"a": output["address"]}
+    assert client.get(f"{path}/values", params={**asked, "which": "a"}).status_code == 200
+    refused = client.get(f"{path}/values", params=asked)
+    assert error_of(refused) == (404, "unavailable")
+    assert "only statistics were recorded in B" in refused.json()["error"]["message"]
+    both = client.get(f"{path}/statistics", params=asked).json()
+    assert both["difference"] is None
+    assert both["a"]["l2_norm"] != both["b"]["l2_norm"]
+    assert both["measures"]["relative"] == output["relative"]
 
 
 def test_losses_and_set_ups_are_compared(client: httpx.Client, path: str) -> None:

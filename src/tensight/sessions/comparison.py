@@ -197,8 +197,12 @@ class Comparison:
         try:
             self._change(ComparisonState.RUNNING)
             self._sides = await self._read("A", self._chosen[0]), await self._read("B", self._chosen[1])
+            most = await self._thread.run(
+                "comparing", lambda: min(map(self._operators_of, self._required())), self._stop
+            )
+            self._hold(PAIR_BYTES * most)
             results = await self._thread.run("comparing", lambda: self._compared(self._required()), self._stop)
-            self._hold(PAIR_BYTES * sum(len(step.compared) for one in results for step in one.steps))
+            self._release(PAIR_BYTES * (most - sum(len(step.compared) for one in results for step in one.steps)))
             records = ComparisonRecords(*self._sides)
             self._ranks = await self._thread.run("comparing", lambda: tuple(map(records.rank, results)))
             self._results = {result.rank: result for result in results}
@@ -221,6 +225,14 @@ class Comparison:
         await self._thread.run(what, analysis.statistics, self._stop)
         return analysis
 
+    def _operators_of(self, side: Analysis) -> int:
+        """Return how many outputs of operators a side has in the steps that are compared."""
+        steps = None if self._options.steps is None else set(self._options.steps)
+        return sum(
+            file.io == "output" and file.op_type != "Parameter" and (steps is None or file.step in steps)
+            for file in side.known.files
+        )
+
     def _compared(self, sides: tuple[Analysis, Analysis]) -> list[RunComparison]:
         options = self._options
         return compare_runs(
@@ -236,6 +248,11 @@ class Comparison:
     def _hold(self, size_bytes: int) -> None:
         self._memory.hold(size_bytes, f"comparison {self.id}")
         self._held_bytes += size_bytes
+
+    def _release(self, size_bytes: int) -> None:
+        size_bytes = max(0, min(size_bytes, self._held_bytes))
+        self._memory.release(size_bytes)
+        self._held_bytes -= size_bytes
 
     def _report(self, what: str, done: int, total: int) -> None:
         self._progress = what, done, total
@@ -262,8 +279,7 @@ class Comparison:
 
     def _let_go(self) -> None:
         self._memory.forget(self._owner)
-        self._memory.release(self._held_bytes)
-        self._held_bytes = 0
+        self._release(self._held_bytes)
         self._sides, self._tensors = None, None
         self._results, self._ranks, self._step_errors = {}, (), {}
         asyncio.get_running_loop().run_in_executor(None, give_memory_back)

@@ -29,6 +29,7 @@ MOST_ENTRIES = 10_000
 """Entries of folders that are looked at in one search; a base directory should hold runs, not a file system."""
 
 _RANK = re.compile(r"rank_\d{1,9}", re.ASCII)
+_TRACE = re.compile(r"rank_\d{1,9}\.trace", re.ASCII)
 _RUN = re.compile(r"\d{1,18}", re.ASCII)
 _METADATA = ".dump_metadata"
 
@@ -169,7 +170,9 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
         )
     except DumpError as error:
         # Other programs have folders called rank_0 as well.
-        if not any(_may_be_a_rank(path / rank) for rank in _names(path) if _RANK.fullmatch(rank)):
+        names = _names(path)
+        has_ranks = any(_may_be_a_rank(path / rank) for rank in names if _RANK.fullmatch(rank))
+        if not has_ranks and not any(map(_TRACE.fullmatch, names)):
             return None
         return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run, title=name)
 
@@ -185,7 +188,7 @@ class _Search:
         self.incomplete = False
 
     def folders_with_ranks(self) -> Iterator[tuple[str, Path]]:
-        """Yield relative name and path of each folder with rank folders, those nearest to the top first."""
+        """Yield relative name and path of each folder with rank folders or traces, those nearest to the top first."""
         waiting = deque([("", 0)])
         while waiting:
             name, level = waiting.popleft()
@@ -194,22 +197,22 @@ class _Search:
             if real in self._seen:
                 continue
             self._seen.add(real)
-            below = self._folders(path)
-            if any(map(_RANK.fullmatch, below)) or looks_like_msprobe(below):
+            below, has_traces = self._look(path)
+            if has_traces or any(map(_RANK.fullmatch, below)) or looks_like_msprobe(below):
                 yield name or ".", Path(path)
             elif level < LEVELS:
                 waiting.extend((f"{name}/{one}".lstrip("/"), level + 1) for one in below if not one.startswith("."))
 
     def recorded_runs(self) -> Iterator[tuple[str, Path]]:
         """Yield id and dump folder of each recorded run."""
-        for name in self._folders(self._top):
+        for name in self._look(self._top)[0]:
             path = Path(self._top, name, "dump")
             if _RUN.fullmatch(name) and path.is_dir() and _is_inside(str(path), self._real_top):
                 yield name, path
 
-    def _folders(self, path: str) -> list[str]:
-        """Return the names of the folders in a folder, in order, as far as the bound allows; none if it is closed."""
-        names = []
+    def _look(self, path: str) -> tuple[list[str], bool]:
+        """Return the names of the folders in a folder, in order, as far as the bound allows, and if it holds traces."""
+        names, has_traces = [], False
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -219,9 +222,11 @@ class _Search:
                         break
                     if self._is_folder(entry):
                         names.append(entry.name)
+                    elif _TRACE.fullmatch(entry.name) and not entry.is_symlink():
+                        has_traces = True
         except OSError:
-            return []
-        return sorted(names)
+            return [], False
+        return sorted(names), has_traces
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
@@ -255,7 +260,7 @@ def _names(path: Path) -> list[str]:
 
 def _modified(path: Path) -> float | None:
     """Return the newest time of a dump's rank folders and of what is directly in them."""
-    ranks = [path / rank for rank in _names(path) if _RANK.fullmatch(rank)]
+    ranks = [path / rank for rank in _names(path) if _RANK.fullmatch(rank) or _TRACE.fullmatch(rank)]
     times = (_time(place) for rank in ranks for place in (rank, *(rank / name for name in _names(rank))))
     return max((time for time in times if time is not None), default=None)
 
