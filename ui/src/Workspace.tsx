@@ -3,6 +3,7 @@ import { IconX } from '@tabler/icons-react'
 import { lazy, Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Group, Panel, Separator, useDefaultLayout } from 'react-resizable-panels'
+import { CompareActions } from './panels/compare/useCompareActions'
 import { Hits } from './panels/hits'
 import { Inspector } from './panels/inspector'
 import { Nodes } from './panels/nodes'
@@ -18,6 +19,7 @@ const Overview = lazy(() => import('./panels/overview'))
 const Curves = lazy(() => import('./panels/curves'))
 const Graph = lazy(() => import('./panels/graph'))
 const Tensors = lazy(() => import('./panels/tensors'))
+const Compare = lazy(() => import('./panels/compare'))
 const Tensor = lazy(() => import('./panels/tensor'))
 
 /** One run: nodes, hits and sources on the left, tabs in the middle, the inspector on the right. */
@@ -25,27 +27,30 @@ export function Workspace() {
   const columns = useKeptLayout('columns')
   const rows = useKeptLayout('rows')
   return (
-    <Group orientation="horizontal" className="workspace" {...columns}>
-      <Panel id="left" defaultSize="22%" minSize="200px" maxSize="40%">
-        <Left />
-      </Panel>
-      <Separator className="separator upright" />
-      <Panel id="middle" minSize="420px">
-        <Group orientation="vertical" {...rows}>
-          <Panel id="tabs" minSize="200px">
-            <Middle />
-          </Panel>
-          <Separator className="separator level" />
-          <Panel id="timeline" defaultSize="150px" minSize="80px" maxSize="50%">
-            <Timeline />
-          </Panel>
-        </Group>
-      </Panel>
-      <Separator className="separator upright" />
-      <Panel id="inspector" defaultSize="24%" minSize="240px" maxSize="40%">
-        <Inspector />
-      </Panel>
-    </Group>
+    <>
+      <CompareActions />
+      <Group orientation="horizontal" className="workspace" {...columns}>
+        <Panel id="left" defaultSize="22%" minSize="200px" maxSize="40%">
+          <Left />
+        </Panel>
+        <Separator className="separator upright" />
+        <Panel id="middle" minSize="420px">
+          <Group orientation="vertical" {...rows}>
+            <Panel id="tabs" minSize="200px">
+              <Middle />
+            </Panel>
+            <Separator className="separator level" />
+            <Panel id="timeline" defaultSize="150px" minSize="80px" maxSize="50%">
+              <Timeline />
+            </Panel>
+          </Group>
+        </Panel>
+        <Separator className="separator upright" />
+        <Panel id="inspector" defaultSize="24%" minSize="240px" maxSize="40%">
+          <Inspector />
+        </Panel>
+      </Group>
+    </>
   )
 }
 
@@ -117,6 +122,9 @@ function Middle() {
         <Tabs.Tab value="curves">{t('curves')}</Tabs.Tab>
         <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
         <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
+        <Tabs.Tab value="compare" data-testid="tab-compare">
+          {t('compare')}
+        </Tabs.Tab>
         {tensors.map((address) => (
           // Nothing but tabs may be in the list, so the cross is a part of its tab; with the keyboard it is Delete.
           <Tabs.Tab
@@ -163,6 +171,9 @@ function Middle() {
         </Tabs.Panel>
         <Tabs.Panel value="tensors" className="fill">
           <Tensors />
+        </Tabs.Panel>
+        <Tabs.Panel value="compare" className="fill">
+          <Compare />
         </Tabs.Panel>
         {tensors.map((address) => (
           <Tabs.Panel key={address} value={`tensor:${address}`} className="fill">

@@ -10,6 +10,7 @@ export const frameTexts = texts(
     curves: 'Curves',
     graph: 'Graph',
     tensors: 'Tensors',
+    compare: 'Compare',
     close: 'Close {{tensor}}',
   },
   {
@@ -20,6 +21,7 @@ export const frameTexts = texts(
     curves: '曲线',
     graph: '计算图',
     tensors: '张量',
+    compare: '对比',
     close: '关闭 {{tensor}}',
   },
 )

@@ -104,6 +104,8 @@ class OperatorChoice:
     phase : {"forward", "backward", "update"} or None
     query : str
         Words, parts of a name in either run, or of the type, in any case; all must be there.
+    name : str
+        Exact name in A; empty for all.
     only : {"all", "different", "divergent"}
     sort : {"position", "added", "relative", "name"}
     descending : bool
@@ -113,6 +115,7 @@ class OperatorChoice:
     step: int | None = None
     phase: ComparedPhase | None = None
     query: str = ""
+    name: str = ""
     only: Literal["all", "different", "divergent"] = "all"
     sort: Literal["position", "added", "relative", "name"] = "position"
     descending: bool = False
@@ -322,7 +325,8 @@ class Comparison:
         def page() -> ComparedOperatorPage:
             found = _ordered(_chosen(result, choice), choice)
             rows = tuple(records.operator(one, step) for step, one in found[offset : offset + limit])
-            return ComparedOperatorPage(total=len(found), offset=offset, rows=rows)
+            first = next((place for place, (_, one) in enumerate(found) if one is result.first), None)
+            return ComparedOperatorPage(total=len(found), offset=offset, first=first, rows=rows)
 
         return await self._thread.run("listing operators", page)
 
@@ -447,6 +451,8 @@ def _chosen(result: RunComparison, choice: OperatorChoice) -> list[tuple[int, Co
         for one in step.compared:
             pair = one.pair
             if choice.phase is not None and pair.a.phase.value != choice.phase:
+                continue
+            if choice.name not in ("", pair.a.name):
                 continue
             if choice.only == "divergent" and not one.is_divergent:
                 continue

@@ -40,6 +40,7 @@ export function effectOf(run: string, event: ServerEvent, before: Session | unde
     case 'rank':
       return before ? { ...NOTHING, session: withRank(before, event.data as unknown as RankRecord) } : NOTHING
     case 'progress':
+    case 'comparison':
     case 'message':
     case 'closed':
       return NOTHING

@@ -13,6 +13,8 @@ const view: View = {
   left: 'hits',
   watchpoint: 2,
   stackFilter: '/home/me/net work.py:49',
+  other: 'runs/port of mine',
+  part: 'values',
 }
 
 let stop: () => void
@@ -42,7 +44,7 @@ test('a link can be read', () => {
 test.each([
   ['?run=1&rank=-1&step=1e9&watch=x', { ...emptyView, run: '1' }],
   ['?run=1&tab=tensor:0/g/n:0', { ...emptyView, run: '1' }],
-  ['?run=1&tab=settings&left=all', { ...emptyView, run: '1' }],
+  ['?run=1&tab=settings&left=all&part=all', { ...emptyView, run: '1' }],
   ['?rank=1&node=a', emptyView],
   ['?run=1&tensor=0/g/n:0', { ...emptyView, run: '1', tensors: ['0/g/n:0'], tab: 'tensor:0/g/n:0' }],
 ])('what a link does not say rightly is left out: %s', (search, expected) => {

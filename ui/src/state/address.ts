@@ -1,4 +1,4 @@
-import { emptyView, useView, type LeftTab, type MainTab, type View } from './store'
+import { emptyView, useView, type ComparePart, type LeftTab, type MainTab, type View } from './store'
 
 /** A change that follows another within this time replaces its entry: nobody wants to go back row by row. */
 const STAYED_MS = 1_000
@@ -19,6 +19,8 @@ export function toQuery(view: View, step: number | null = null): string {
     for (const tensor of view.tensors) query.append('tensor', tensor)
     if (view.tab !== emptyView.tab) query.set('tab', view.tab)
     if (view.left !== emptyView.left) query.set('left', view.left)
+    if (view.other) query.set('with', view.other)
+    if (view.part) query.set('part', view.part)
     if (view.watchpoint !== null) query.set('watch', String(view.watchpoint))
     if (view.stackFilter) query.set('line', view.stackFilter)
   }
@@ -38,6 +40,7 @@ export function fromQuery(search: string): View {
   const tensors = [...new Set(query.getAll('tensor'))].slice(0, 8)
   const asked = query.get('tab') ?? (tensors.length ? `tensor:${tensors.at(-1) ?? ''}` : emptyView.tab)
   const left = query.get('left') ?? ''
+  const part = query.get('part') ?? ''
   return {
     ...emptyView,
     run,
@@ -49,6 +52,8 @@ export function fromQuery(search: string): View {
     left: isLeft(left) ? left : emptyView.left,
     watchpoint: whole(query.get('watch')),
     stackFilter: query.get('line') ?? '',
+    other: query.get('with') ?? '',
+    part: isPart(part) ? part : null,
     linkedStep: whole(query.get('step')),
   }
 }
@@ -59,7 +64,11 @@ function whole(text: string | null): number | null {
 
 function isTab(text: string, tensors: string[]): text is MainTab {
   const isTensor = text.startsWith('tensor:') && tensors.includes(text.slice('tensor:'.length))
-  return isTensor || ['overview', 'curves', 'graph', 'tensors'].includes(text)
+  return isTensor || ['overview', 'curves', 'graph', 'tensors', 'compare'].includes(text)
+}
+
+function isPart(text: string): text is ComparePart {
+  return ['operators', 'values', 'given', 'unmatched', 'losses'].includes(text)
 }
 
 function isLeft(text: string): text is LeftTab {
@@ -68,7 +77,7 @@ function isLeft(text: string): text is LeftTab {
 
 /** Whether a person would expect the back button to undo the change. */
 function isPlace(view: View, before: View): boolean {
-  return view.run !== before.run || view.tab !== before.tab || view.node !== before.node
+  return (['run', 'tab', 'node', 'part'] as const).some((name) => view[name] !== before[name])
 }
 
 let shownStep: number | null = null

@@ -4,7 +4,10 @@ import { parseAddress } from '~/parts/tensorAddress'
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
 /** What the middle shows; a tensor tab is named by the address of its tensor, without a step. */
-export type MainTab = 'overview' | 'curves' | 'graph' | 'tensors' | `tensor:${string}`
+export type MainTab = 'overview' | 'curves' | 'graph' | 'tensors' | 'compare' | `tensor:${string}`
+
+/** What of a comparison the tab *Compare* shows. */
+export type ComparePart = 'operators' | 'values' | 'given' | 'unmatched' | 'losses'
 
 /** A node, wherever it was selected: tree, graph, table, hit list. */
 export interface NodeChoice {
@@ -29,7 +32,11 @@ export interface View {
   watchpoint: number | null
   /** A stack line ("file:line") by which the tree is filtered. */
   stackFilter: string
-  dialog: 'none' | 'watchpoint' | 'shortcuts'
+  /** The run that this one is compared with: id of its session, or its name among the dumps; empty: none. */
+  other: string
+  /** Null: what tells most. */
+  part: ComparePart | null
+  dialog: 'none' | 'watchpoint' | 'shortcuts' | 'compare'
   /** The watchpoint that the dialog changes; null: it makes a new one. */
   edited: number | null
   /** The step of the link that was followed, until the run shows it or a person wants another. */
@@ -54,6 +61,8 @@ export const emptyView: View = {
   left: 'nodes',
   watchpoint: null,
   stackFilter: '',
+  other: '',
+  part: null,
   dialog: 'none',
   edited: null,
   linkedStep: null,

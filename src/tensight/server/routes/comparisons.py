@@ -173,6 +173,7 @@ async def list_compared_operators(
     query: Annotated[
         Text, Query(description="Parts of a name in either run, or of the type, in any case.", examples=["conv"])
     ] = "",
+    name: Annotated[Text, Query(description="The whole name in A.", examples=["Default/network/relu/ReLU-op3"])] = "",
     only: Annotated[
         Literal["all", "different", "divergent"],
         Query(
@@ -187,7 +188,7 @@ async def list_compared_operators(
     limit: Limit = 100,
 ) -> JsonResponse:
     """Return pairs of operators, each with how far what it read and wrote is apart."""
-    choice = OperatorChoice(step, phase, query, only, sort, descending)
+    choice = OperatorChoice(step, phase, query, name, only, sort, descending)
     page = await comparison.operators(rank, choice, offset, limit)
     return JsonResponse(await asyncio.to_thread(json_bytes, page))
 

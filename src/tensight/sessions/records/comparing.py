@@ -265,6 +265,8 @@ class ComparedOperatorPage(Record):
 
     total: int
     offset: int = 0
+    first: int | None = None
+    """Where among all of these the first divergence is, counted from 0; null if it is not one of them."""
     rows: tuple[ComparedOperator, ...]
 
 

@@ -52,8 +52,10 @@ function Question({ session }: { session: Session }) {
       [canAsk, t],
     ),
   )
+  // Who compares two runs does not look for what to watch.
+  const isComparing = useView((view) => view.dialog === 'compare' || view.other !== '')
   // Where none fits there is nothing to ask.
-  const isShown = isOpen && offered?.length !== 0
+  const isShown = isOpen && offered?.length !== 0 && (isAsked === true || !isComparing)
   return (
     <Modal
       opened={isShown}

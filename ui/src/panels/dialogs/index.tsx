@@ -1,3 +1,4 @@
+import { Chooser } from '~/panels/compare/Chooser'
 import { Login } from './Login'
 import { Palette } from './Palette'
 import { Recommended } from './Recommended'
@@ -9,6 +10,7 @@ export { Connection } from './Connection'
 export function Dialogs() {
   return (
     <>
+      <Chooser />
       <Recommended />
       <Shortcuts />
       <Palette />

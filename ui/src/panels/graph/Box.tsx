@@ -6,8 +6,11 @@ import {
   IconPlayerPlay,
 } from '@tabler/icons-react'
 import type { Node, NodeProps } from '@xyflow/react'
-import { memo, useEffect, useRef } from 'react'
+import { memo, useEffect, useRef, type CSSProperties } from 'react'
 import { useTranslation } from 'react-i18next'
+import { useAdded } from '~/panels/compare/added'
+import { useAddedText } from '~/panels/compare/AddedMark'
+import compare from '~/panels/compare/compare.module.css'
 import { count } from '~/parts/numbers'
 import css from './graph.module.css'
 import { useMarks } from './marks'
@@ -27,6 +30,8 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
   useEffect(() => {
     if (takesFocus) self.current?.focus({ preventScroll: true })
   }, [takesFocus])
+  const added = useAdded(coloured(box))
+  const addedText = useAddedText(added)
   const label = nameOf(box, t)
   const holdsMore = box.kind === 'scope' || box.kind === 'cluster'
   const told = [
@@ -37,6 +42,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
     ...(isCurrent ? [t('runHere')] : []),
     ...(box.watched === 'all' ? [t('watchedAll')] : box.watched === 'some' ? [t('watchedSome')] : []),
     ...(box.isDynamic ? [t('dynamic')] : []),
+    ...(addedText ? [addedText] : []),
   ].filter(Boolean)
   const common = {
     className: css['box'],
@@ -51,6 +57,11 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
     'data-dim': (isDim && !box.isOpen) || undefined,
     'data-proxy': box.isProxy || undefined,
     'data-dynamic': box.isDynamic || undefined,
+    'data-added': added?.added ?? undefined,
+    'data-divergent': added?.divergent || undefined,
+    ...(added && {
+      style: { background: added.back, color: added.ink, '--quiet': added.ink } as CSSProperties,
+    }),
     title: [holdsMore && box.kind === 'cluster' ? label : box.path, ...told.slice(1)].join('\n'),
   }
   const marks = (
@@ -63,6 +74,11 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
       {(box.watched === 'all' || box.watched === 'some') && (
         <span className={css['watched']} aria-hidden>
           {box.watched === 'all' ? <IconEye size={12} /> : <IconEyeDotted size={12} />}
+        </span>
+      )}
+      {added !== undefined && added.divergent > 0 && (
+        <span className={compare['diverges']} aria-hidden>
+          ≠
         </span>
       )}
       {box.hits > 0 && (
@@ -118,6 +134,13 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
     </div>
   )
 })
+
+/** The nodes by which a comparison colours a box: a frame and what is no operator has no colour. */
+function coloured(box: BoxRecord): readonly string[] {
+  if (box.isOpen || box.isProxy || box.path.startsWith('@')) return []
+  if (box.kind === 'cluster') return box.members
+  return box.kind === 'scope' || box.kind === 'operator' ? [box.path] : []
+}
 
 function nameOf(box: BoxRecord, t: (key: string) => string): string {
   if (box.path === '@parameters') return t('parameters')

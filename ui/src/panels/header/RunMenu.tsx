@@ -1,8 +1,10 @@
 import { Button, Menu } from '@mantine/core'
-import { IconChevronDown, IconList } from '@tabler/icons-react'
+import { IconArrowsDiff, IconChevronDown, IconList } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useSession, useSessions } from '~/api/queries'
+import { shortcutText } from '~/parts/shortcutText'
 import { StateBadge } from '~/parts/StateBadge'
+import { useOffered } from '~/state/actions'
 import { useView } from '~/state/store'
 import classes from './header.module.css'
 import { headerTexts } from './texts'
@@ -47,10 +49,27 @@ export function RunMenu() {
           </Menu.Item>
         ))}
         {sessions.length > 0 && <Menu.Divider />}
+        <CompareItem />
         <Menu.Item leftSection={<IconList size={14} />} onClick={() => openRun('')}>
           {t('runs')}
         </Menu.Item>
       </Menu.Dropdown>
     </Menu>
+  )
+}
+
+/** Compare the run that is open with another one. */
+function CompareItem() {
+  const action = useOffered((offered) => offered.actions['compare.with'])
+  if (!action) return null
+  return (
+    <Menu.Item
+      leftSection={<IconArrowsDiff size={14} />}
+      rightSection={<kbd className={classes['quiet']}>{shortcutText(action.keys ?? '')}</kbd>}
+      onClick={action.run}
+      data-testid="run-compare"
+    >
+      {action.label}
+    </Menu.Item>
   )
 }

@@ -1,6 +1,7 @@
 import { IconAlertTriangleFilled, IconChevronRight, IconPlayerPlayFilled } from '@tabler/icons-react'
 import type { TFunction } from 'i18next'
 import { memo, useEffect } from 'react'
+import { AddedMark } from '~/panels/compare/AddedMark'
 import { count } from '~/parts/numbers'
 import tree from '~/parts/TreeView.module.css'
 import { Indent } from '~/parts/TreeIndent'
@@ -131,6 +132,9 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
           <span className={classes['mark']} data-testid="variant-mark">
             {mark}
           </span>
+        )}
+        {(branch || entry.kind === 'operator') && !entry.path.startsWith('@') && (
+          <AddedMark paths={[entry.path]} />
         )}
         {isHere && (
           <span className={classes['here']} role="img" aria-label={t('here')} title={t('here')}>

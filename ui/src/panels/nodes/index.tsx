@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Button } from '@mantine/core'
 import { useGraphs, useSession } from '~/api/queries'
+import { AddedLegend } from '~/panels/compare/AddedMark'
 import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { TreeView, type TreeHandle } from '~/parts/TreeView'
@@ -144,6 +145,7 @@ export function Nodes() {
           <ActionButton id="nodes.reveal" icon={<IconFocusCentered size={15} />} />
           <ActionButton id="nodes.collapse" icon={<IconFoldUp size={15} />} />
         </Filters>
+        <AddedLegend isStrip />
         {isFiltered && <FoundStrip total={found.total} isTree={isTree} onClear={clear} />}
         {ticking.watchpoint && (
           <TickStrip

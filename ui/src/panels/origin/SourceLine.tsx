@@ -1,7 +1,7 @@
 import { IconCode } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import type { Frame } from '~/api/types'
-import { useView } from '~/state/store'
+import { useView, type NodeChoice } from '~/state/store'
 import { codeOf, linesOf } from '~/parts/lines'
 import { nodeOf, type Finding } from './findings'
 import classes from './origin.module.css'
@@ -19,9 +19,13 @@ export function placeOf(frame: Frame): string {
 
 /** The person's line of code behind a finding; a click shows it among the sources. */
 export function SourceLine({ finding }: { finding: Finding }) {
+  return <NodeLine line={lineOf(finding)} node={nodeOf(finding)} />
+}
+
+/** The line of code of a node; a click shows it among the sources. */
+export function NodeLine({ line, node }: { line: Frame | null; node: NodeChoice }) {
   const { t } = useTranslation(originTexts)
   const { set, selectNode } = useView.getState()
-  const line = lineOf(finding)
   if (!line) return <div className={classes['quiet']}>{t('noLine')}</div>
   const place = placeOf(line)
   return (
@@ -30,7 +34,7 @@ export function SourceLine({ finding }: { finding: Finding }) {
       className={classes['line']}
       title={`${t('showSource', { place })}\n${line.file}`}
       onClick={() => {
-        selectNode(nodeOf(finding))
+        selectNode(node)
         set({ left: 'sources' })
       }}
       data-testid="origin-line"

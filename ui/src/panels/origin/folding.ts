@@ -24,7 +24,7 @@ const useFoldings = create<Folding>()((set, get) => ({
 
 /** Whether the banner is folded on the tab that is open, and how to change that. */
 export function useFolded(): [boolean, (isFolded: boolean) => void] {
-  const kind = useView(({ tab }) => (tab.startsWith('tensor') ? 'values' : 'pictures'))
+  const kind = useView(({ tab }) => (tab === 'compare' || tab.startsWith('tensor') ? 'values' : 'pictures'))
   const isFolded = useFoldings((state) => state[kind])
   const fold = useFoldings((state) => state.fold)
   return [isFolded, useCallback((wanted: boolean) => fold({ [kind]: wanted }), [fold, kind])]

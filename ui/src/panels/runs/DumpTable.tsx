@@ -6,6 +6,7 @@ import type { DumpRecord } from '~/api/types'
 import { Notice } from '~/parts/Notice'
 import { ago, moment } from '~/parts/times'
 import { useView } from '~/state/store'
+import { Compare, compareRun } from './Compare'
 import { useOpenDump } from './queries'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
@@ -82,15 +83,26 @@ function DumpRow({ dump }: { dump: DumpRecord }) {
         {typeof dump.modified === 'number' ? ago(dump.modified) : '–'}
       </Table.Td>
       <Table.Td>
-        <Button
-          size="compact-xs"
-          variant={isOpen ? 'filled' : 'default'}
-          loading={isPending}
-          disabled={dump.problem !== ''}
-          onClick={() => (isOpen ? openRun(dump.session ?? '') : open(dump.name))}
-        >
-          {t(isOpen ? 'show' : 'openDump')}
-        </Button>
+        <div className={classes['buttons']}>
+          <Button
+            size="compact-xs"
+            variant={isOpen ? 'filled' : 'default'}
+            loading={isPending}
+            disabled={dump.problem !== ''}
+            onClick={() => (isOpen ? openRun(dump.session ?? '') : open(dump.name))}
+          >
+            {t(isOpen ? 'show' : 'openDump')}
+          </Button>
+          <Compare
+            name={dump.title}
+            isOff={dump.problem !== ''}
+            compare={() =>
+              isOpen
+                ? compareRun(dump.session ?? '')
+                : open(dump.name, { onSuccess: (session) => compareRun(session.id) })
+            }
+          />
+        </div>
       </Table.Td>
     </Table.Tr>
   )

@@ -8,6 +8,7 @@ import { useView } from '~/state/store'
 import { useCloseRun } from './queries'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
+import { compareRun, Compare } from './Compare'
 import { isAttached } from './useArrival'
 
 /** Trainings that are attached or have ended, and dumps that are open; the newest first. */
@@ -26,7 +27,7 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
           <Table.Th w={60}>{t('ranks')}</Table.Th>
           <Table.Th w={130}>{t('framework')}</Table.Th>
           <Table.Th w={120}>{t('started')}</Table.Th>
-          <Table.Th w={104} aria-label={t('show')} />
+          <Table.Th w={128} aria-label={t('show')} />
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
@@ -77,6 +78,7 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
                   >
                     {t('show')}
                   </Button>
+                  <Compare name={one.name} compare={() => compareRun(one.id)} />
                   <Tooltip label={why}>
                     <ActionIcon
                       size="sm"

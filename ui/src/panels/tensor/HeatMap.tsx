@@ -43,6 +43,10 @@ export function HeatMap(props: {
   marked: Cell | null
   onOpen: (row: number, column: number) => void
   onZoom: (from: Cell, to: Cell) => void
+  /** One of several that stand side by side: what their colours mean is told elsewhere. */
+  isSmall?: boolean
+  /** The cell that is pointed at in any of several; undefined: it is this picture's own. */
+  pointed?: { cell: Cell | null; point: (cell: Cell | null) => void }
 }) {
   const { asked, slice, grid } = props
   const { t } = useTranslation(tensorTexts)
@@ -50,7 +54,8 @@ export function HeatMap(props: {
   const scheme = useComputedColorScheme('light')
   const colours = useTensorViews((state) => state.colours)
   const canvas = useRef<HTMLCanvasElement>(null)
-  const [cell, setCell] = useState<Cell | null>(null)
+  const own = useState<Cell | null>(null)
+  const [cell, setCell] = props.pointed ? [props.pointed.cell, props.pointed.point] : own
   const [drag, setDrag] = useState<{ from: Cell; to: Cell } | null>(null)
   // A single dimension is one row of a picture.
   const [rows, columns] = grid.isWrapped ? [1, grid.length] : [grid.rows, grid.columns]
@@ -230,7 +235,7 @@ export function HeatMap(props: {
           <Skeleton h="100%" />
         )}
       </div>
-      <Legend largest={largest} palette={palette} />
+      <Legend largest={largest} palette={palette} isSmall={props.isSmall ?? false} />
       <div className={styles.bar} aria-live="polite" data-testid="element-bar">
         {told && number !== undefined ? (
           <>
@@ -254,7 +259,7 @@ export function HeatMap(props: {
                   columns: Math.ceil(columns / Math.max(1, shownColumns)),
                 })
               : ''}{' '}
-            {t('zoomHint')}
+            {props.isSmall ? '' : t('zoomHint')}
           </span>
         )}
       </div>

@@ -7,7 +7,8 @@ import { tensorTexts } from './texts'
 import { useTensorViews } from './views'
 
 /** What the colours and marks of a heat map mean. */
-export function Legend({ largest, palette }: { largest: number; palette: Palette }) {
+export function Legend(props: { largest: number; palette: Palette; isSmall: boolean }) {
+  const { largest, palette, isSmall } = props
   const { t } = useTranslation(tensorTexts)
   const { colours, setColours } = useTensorViews()
   const stops = Array.from({ length: 21 }, (_, place) => {
@@ -33,25 +34,32 @@ export function Legend({ largest, palette }: { largest: number; palette: Palette
         />
       </Tooltip>
       <span className="mono">{short(largest)}</span>
-      {marks.map(([mark, name, colour]) => (
-        <span key={name} className={styles.markName}>
-          <span className={styles.mark} style={{ background: css(colour), color: inkOn(colour) }} aria-hidden>
-            {mark}
+      {!isSmall &&
+        marks.map(([mark, name, colour]) => (
+          <span key={name} className={styles.markName}>
+            <span
+              className={styles.mark}
+              style={{ background: css(colour), color: inkOn(colour) }}
+              aria-hidden
+            >
+              {mark}
+            </span>
+            {name}
           </span>
-          {name}
-        </span>
-      ))}
-      <SegmentedControl
-        className={styles.segments ?? ''}
-        ml="auto"
-        aria-label={t('colours')}
-        value={colours}
-        onChange={(value) => setColours(value === 'linear' ? 'linear' : 'logarithmic')}
-        data={[
-          { value: 'linear', label: t('linear') },
-          { value: 'logarithmic', label: t('logarithmic') },
-        ]}
-      />
+        ))}
+      {!isSmall && (
+        <SegmentedControl
+          className={styles.segments ?? ''}
+          ml="auto"
+          aria-label={t('colours')}
+          value={colours}
+          onChange={(value) => setColours(value === 'linear' ? 'linear' : 'logarithmic')}
+          data={[
+            { value: 'linear', label: t('linear') },
+            { value: 'logarithmic', label: t('logarithmic') },
+          ]}
+        />
+      )}
     </div>
   )
 }

@@ -15,7 +15,7 @@ import { HeatMap } from './HeatMap'
 import { Histogram } from './Histogram'
 import { useProducer, useTensor, useTensorStatistics, type Asked } from './queries'
 import { SliceMap } from './SliceMap'
-import { parseEntries, rangePart, sliceText, type Entry } from './slices'
+import { parseEntries, sliceText, zoomed } from './slices'
 import { firstEntries, nonFinite, reached, shownEntries, useFirstElement } from './start'
 import { StatisticsPane, type Side } from './StatisticsPane'
 import { Table } from './Table'
@@ -265,21 +265,4 @@ function Value(props: {
       }
     />
   )
-}
-
-/** The slice of a rectangle of another slice. */
-function zoomed(
-  entries: readonly Entry[],
-  isOneDimension: boolean,
-  from: { row: number; column: number },
-  to: { row: number; column: number },
-): string[] {
-  const places = isOneDimension
-    ? [[from.column, to.column] as const]
-    : [[from.row, to.row] as const, [from.column, to.column] as const]
-  return entries.map((entry) => {
-    if (entry.kind === 'index') return String(entry.index)
-    const [first, last] = places.shift() ?? [0, 0]
-    return rangePart(entry, first, last - first + 1)
-  })
 }

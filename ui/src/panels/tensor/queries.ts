@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions, useQuery, type UseQueryOptions } from '@tanstack/react-query'
-import { get, getRaw, type RawArray } from '~/api/client'
+import { get, getRaw, type Query, type RawArray } from '~/api/client'
 import { keys, nodeTensors, path } from '~/api/queries'
 import type { ElementRecord, Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
 import { parseAddress } from '~/parts/tensorAddress'
@@ -11,6 +11,20 @@ export interface Asked {
   address: string
   which: Which
   tolerance: number
+  /** Another place in the API that answers the same questions, as a comparison does for each of its sides. */
+  from?: { path: string; query: Query }
+}
+
+/** Where a part of a value is in the API. */
+function partPath(run: string, asked: Asked, part: string): string {
+  return asked.from ? `${asked.from.path}/${part}` : path(run, `/tensor/${part}`)
+}
+
+/** What two runs have is the same at whatever step one of them is looked at. */
+function valueKey(run: string, asked: Asked, ...more: unknown[]) {
+  return asked.from
+    ? (['value', asked.from.path, asked.from.query, ...more] as const)
+    : keys.step(run, 'value', query(asked), ...more)
 }
 
 /** The tensor of an address at the step that is shown; null if its node has no such input or output. */
@@ -25,17 +39,18 @@ export function useTensor(address: string) {
   })
 }
 
-function query(asked: Asked) {
-  const { address, which, tolerance } = asked
+function query(asked: Asked): Query {
+  const { address, which, tolerance, from } = asked
+  if (from) return from.query
   return { address, which, ...(which === 'difference' && tolerance > 0 ? { tolerance } : {}) }
 }
 
 export function useTensorStatistics(asked: Asked, slice: string, enabled: boolean) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: keys.step(run, 'value', query(asked), 'statistics', slice),
+    queryKey: valueKey(run, asked, 'statistics', slice),
     queryFn: ({ signal }) =>
-      get<TensorStatistics>(path(run, '/tensor/statistics'), { ...query(asked), slice }, signal),
+      get<TensorStatistics>(partPath(run, asked, 'statistics'), { ...query(asked), slice }, signal),
     enabled,
   })
 }
@@ -43,20 +58,20 @@ export function useTensorStatistics(asked: Asked, slice: string, enabled: boolea
 export function useHistogram(asked: Asked, slice: string, bins: number) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: keys.step(run, 'value', query(asked), 'histogram', slice, bins),
+    queryKey: valueKey(run, asked, 'histogram', slice, bins),
     queryFn: ({ signal }) =>
-      get<Histogram>(path(run, '/tensor/histogram'), { ...query(asked), slice, bins }, signal),
+      get<Histogram>(partPath(run, asked, 'histogram'), { ...query(asked), slice, bins }, signal),
   })
 }
 
 /** The picture of a slice in at most so many cells; while another size is read, the one before stands. */
 export function useHeatMap(asked: Asked, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
-  const key = keys.step(run, 'value', query(asked), 'heat-map', slice)
+  const key = valueKey(run, asked, 'heat-map', slice)
   return useQuery({
     queryKey: [...key, rows, columns],
     queryFn: ({ signal }) =>
-      getRaw(path(run, '/tensor/heat-map'), { ...query(asked), slice, rows, columns }, signal),
+      getRaw(partPath(run, asked, 'heat-map'), { ...query(asked), slice, rows, columns }, signal),
     enabled: rows > 0 && columns > 0,
     placeholderData: (before, last) =>
       last && JSON.stringify(last.queryKey.slice(0, -2)) === JSON.stringify(key)
@@ -70,9 +85,9 @@ export type Find = 'first' | 'largest' | 'next' | 'previous'
 /** Where an element is; to be given to `useQuery` or `fetchQuery`. */
 export function elementQuery(run: string, asked: Asked, find: Find, slice = '') {
   return queryOptions({
-    queryKey: keys.step(run, 'value', query(asked), 'element', find, slice),
+    queryKey: valueKey(run, asked, 'element', find, slice),
     queryFn: ({ signal }) =>
-      get<ElementRecord>(path(run, '/tensor/element'), { ...query(asked), find, slice }, signal),
+      get<ElementRecord>(partPath(run, asked, 'element'), { ...query(asked), find, slice }, signal),
   })
 }
 
@@ -80,9 +95,9 @@ export function elementQuery(run: string, asked: Asked, find: Find, slice = '') 
 export function useSliceMap(asked: Asked, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: keys.step(run, 'value', query(asked), 'slices', slice, rows, columns),
+    queryKey: valueKey(run, asked, 'slices', slice, rows, columns),
     queryFn: ({ signal }) =>
-      getRaw(path(run, '/tensor/slices'), { ...query(asked), slice, rows, columns }, signal),
+      getRaw(partPath(run, asked, 'slices'), { ...query(asked), slice, rows, columns }, signal),
   })
 }
 
@@ -94,8 +109,8 @@ export function valuesQuery(
   enabled: boolean,
 ): UseQueryOptions<RawArray> {
   return {
-    queryKey: keys.step(run, 'value', query(asked), 'values', slice),
-    queryFn: ({ signal }) => getRaw(path(run, '/tensor/values'), { ...query(asked), slice }, signal),
+    queryKey: valueKey(run, asked, 'values', slice),
+    queryFn: ({ signal }) => getRaw(partPath(run, asked, 'values'), { ...query(asked), slice }, signal),
     enabled,
     gcTime: 30_000,
   }

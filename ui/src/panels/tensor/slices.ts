@@ -110,3 +110,20 @@ export function rangePart(range: Entry & { kind: 'range' }, first: number, count
   // Down to the first element, which no number says: -1 is the last.
   return end < 0 ? `${start}::${range.step}` : `${start}:${end}:${range.step}`
 }
+
+/** The slice of a rectangle of another slice. */
+export function zoomed(
+  entries: readonly Entry[],
+  isOneDimension: boolean,
+  from: { row: number; column: number },
+  to: { row: number; column: number },
+): string[] {
+  const places = isOneDimension
+    ? [[from.column, to.column] as const]
+    : [[from.row, to.row] as const, [from.column, to.column] as const]
+  return entries.map((entry) => {
+    if (entry.kind === 'index') return String(entry.index)
+    const [first, last] = places.shift() ?? [0, 0]
+    return rangePart(entry, first, last - first + 1)
+  })
+}

@@ -1,0 +1,46 @@
+import { useTranslation } from 'react-i18next'
+import { count, short } from '~/parts/numbers'
+import classes from './compare.module.css'
+import type { ComparedStatistics } from '~/api/types'
+import { compareTexts } from './texts'
+
+const NUMBERS = ['min', 'max', 'mean', 'std', 'l2_norm'] as const
+const SIDES = ['a', 'b', 'difference'] as const
+
+/** The statistics of both sides and of the difference, a line each; dashes while they are not known. */
+export function BothStatistics({ statistics }: { statistics: ComparedStatistics | undefined }) {
+  const { t } = useTranslation(compareTexts)
+  return (
+    <table className={classes['statistics']} aria-label={t('statistics')} data-testid="compare-statistics">
+      <thead>
+        <tr>
+          <th aria-label={t('side')} />
+          {[...NUMBERS, 'nan', 'inf'].map((name) => (
+            <th key={name} scope="col">
+              {t(`names.${name}`)}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {SIDES.map((side) => {
+          const known = statistics?.[side]
+          const isKnown = (name: string) => known != null && !known.unknown.includes(name)
+          const infinite = (known?.pos_inf_count ?? 0) + (known?.neg_inf_count ?? 0)
+          return (
+            <tr key={side} data-testid={`compare-statistics-${side}`}>
+              <th scope="row">{t(side)}</th>
+              {NUMBERS.map((name) => (
+                <td key={name}>{short(known?.[name])}</td>
+              ))}
+              <td data-bad={(known?.nan_count ?? 0) > 0}>
+                {isKnown('nan_count') ? count(known?.nan_count ?? 0) : '–'}
+              </td>
+              <td data-bad={infinite > 0}>{isKnown('pos_inf_count') ? count(infinite) : '–'}</td>
+            </tr>
+          )
+        })}
+      </tbody>
+    </table>
+  )
+}

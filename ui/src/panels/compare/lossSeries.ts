@@ -1,0 +1,14 @@
+import type { Series } from '~/panels/curves/series'
+import type { ComparedLosses } from '~/api/types'
+
+/** The losses of both runs as curves; a step without a number is one with NaN or Inf. */
+export function lossSeries(points: ComparedLosses['points'], titles: readonly [string, string]): Series[] {
+  return (['a', 'b'] as const).map((side, place) => ({
+    key: side,
+    name: `${side.toUpperCase()}  ${titles[place] ?? ''}`,
+    kind: 'loss',
+    steps: points.map(({ step }) => step),
+    values: points.map((point) => point[side] ?? null),
+    sick: points.filter((point) => point[side] == null).map(({ step }) => ({ step, isNan: true })),
+  }))
+}
