@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -211,6 +212,16 @@ def test_a_trace_is_listed_and_compared_without_values(client: httpx.Client) -> 
     assert both["difference"] is None
     assert both["a"]["l2_norm"] != both["b"]["l2_norm"]
     assert both["measures"]["relative"] == output["relative"]
+
+
+def test_what_could_not_be_read_is_said(client: httpx.Client, base_dir: Path) -> None:
+    shutil.copytree(base_dir / "a", base_dir / "torn")
+    torn = next(path for path in sorted((base_dir / "torn").rglob("*.npy")) if "LayerNorm" in path.name)
+    torn.write_bytes(torn.read_bytes()[:-8])
+    record = compare(client, "a", "torn")
+    assert record["a"]["note"] == ""
+    assert record["b"]["note"].startswith("Not all of torn can be used: ")
+    assert torn.name in record["b"]["note"]
 
 
 def test_losses_and_set_ups_are_compared(client: httpx.Client, path: str) -> None:

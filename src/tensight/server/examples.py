@@ -373,6 +373,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "scopes": [
                 {
                     "scope": "Default",
+                    "total": 1,
                     "entries": [
                         {
                             "path": "Default/norm",

@@ -88,9 +88,10 @@ class ChosenRun:
     open: Callable[[], Awaitable[Dump]]
     session_of: Callable[[], str | None]
 
-    def record_now(self) -> ComparedRun:
-        """Return the run with the session that has it open now."""
-        return self.record.model_copy(update={"session": self.session_of()})
+    def record_now(self, problem: str) -> ComparedRun:
+        """Return the run with the session that has it open now, and with what could not be read of it."""
+        note = " ".join(filter(None, (self.record.note, problem)))
+        return self.record.model_copy(update={"session": self.session_of(), "note": note})
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class Comparison:
         self._ranks: tuple[RankComparison, ...] = ()
         self._step_errors: dict[tuple[int, int, Side], StepErrors] = {}
         self._tensors: ComparedTensors | None = None
+        self._problems: dict[str, str] = {}
 
     def record(self) -> ComparisonRecord:
         """Return the comparison at a glance."""
@@ -180,8 +182,8 @@ class Comparison:
         return ComparisonRecord(
             id=self.id,
             created=self._created,
-            a=self._chosen[0].record_now(),
-            b=self._chosen[1].record_now(),
+            a=self._chosen[0].record_now(self._problems.get("A", "")),
+            b=self._chosen[1].record_now(self._problems.get("B", "")),
             options=self._options,
             state=self.state,
             message=self._message,
@@ -226,6 +228,10 @@ class Comparison:
         files = await self._thread.run(what, lambda: len(analysis.known.files), self._stop)
         self._hold(files * TENSOR_BYTES)
         await self._thread.run(what, analysis.statistics, self._stop)
+        problems = await self._thread.run(what, lambda: analysis.problems)
+        if problems:
+            more = f" ({len(problems) - 1:,} more)" if len(problems) > 1 else ""
+            self._problems[letter] = f"Not all of {run.record.title} can be used: {problems[0]}{more}."
         return analysis
 
     def _operators_of(self, side: Analysis) -> int:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tensight.compare.runs.steps import Operation
     from tensight.sessions.records.comparing import Side
 
+MOST_ENTRIES = 5000
+"""Of a scope; of more those of the largest added errors are told."""
+
 _Kind = Literal["scope", "operator", "parameter", "parameters"]
 
 
@@ -94,8 +97,13 @@ class StepErrors:
     def below(self, scope: str) -> ScopeErrors:
         """Return what is directly below a scope; nothing for one of which nothing was compared."""
         entries = self._scopes.get(scope, {})
+        total = len(entries)
+        if total > MOST_ENTRIES:
+            largest = sorted(entries.items(), key=lambda entry: _order(entry[1]), reverse=True)
+            entries = dict(largest[:MOST_ENTRIES])
         return ScopeErrors(
             scope=scope,
+            total=total,
             entries=tuple(
                 AddedError(
                     path=path,
@@ -139,6 +147,10 @@ def _errors(one: Compared) -> tuple[float, float]:
     if one.worst is None or not one.worst[1].is_comparable:
         return math.nan, math.nan
     return one.added, one.worst[1].relative
+
+
+def _order(entry: _Entry) -> float:
+    return -1.0 if math.isnan(entry.relative) else math.inf if math.isinf(entry.relative) else entry.added
 
 
 def _larger(one: float, other: float) -> float:

@@ -312,7 +312,10 @@ class ScopeErrors(Record):
     """What is directly below a scope."""
 
     scope: str
+    total: int
+    """How many there are."""
     entries: tuple[AddedError, ...]
+    """Of very many those of the largest added errors."""
 
 
 class AddedErrors(Record):
