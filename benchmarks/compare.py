@@ -4,10 +4,11 @@
 
 Each case trains a program twice from the same weights on the same batches, records both, and compares the recordings
 with ``tensight compare runs``. In a *planted* case one operator, weight, hyper-parameter or loss of the second training
-is changed; in half of them the second model's modules are renamed and registered in another order, too. The case is won
-if the first name that the verdict gives is that of what was changed, in the right phase. In an *equal* case the
-trainings differ by rounding only (threads, another order of summation, a batch in two halves), and there must be no
-finding.
+is changed; in half of them the second model's modules are renamed and registered in another order, too, and in others
+the second program is written in another way (operators or matrices fused or split) or computes in another element
+type. The case is won if the first name that the verdict gives is that of what was changed, in the right phase. In an
+*equal* case the trainings differ by rounding only (threads, another order of summation, a batch in two halves, written
+in another way, another element type), and there must be no finding.
 
 Models come from transformers, torchvision and timm with random weights; `make healthy` installs the packages.
 """
@@ -24,7 +25,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,9 @@ sys.path.append(str(PACKAGES))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "programs" / "start"))
 __import__("sitecustomize")
 
+import rewritten  # noqa: E402
 import torch  # noqa: E402
+from rewritten import NothingToRewrite  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 from torch import nn  # noqa: E402
@@ -69,6 +71,10 @@ class Training:
         Whether each batch goes through the model in two halves, whose gradients add up.
     clip : float or None
         Norm to which gradients are clipped.
+    dtype : dtype or None
+        Element type of the model and of its inputs.
+    autocast : bool
+        Whether forward passes compute in bfloat16 where PyTorch thinks that it is safe.
     """
 
     model: nn.Module
@@ -77,25 +83,35 @@ class Training:
     batches: list[Batch]
     halves: bool = False
     clip: float | None = None
-
-    def run(self) -> None:
-        """Train one step on each batch."""
-        optimizer = self.optimizer(self.model)
-        with self.recorded(optimizer):
-            for inputs, targets in self.batches:
-                optimizer.zero_grad()
-                parts = (
-                    list(zip(inputs.chunk(2), targets.chunk(2), strict=True)) if self.halves else [(inputs, targets)]
-                )
-                for one, wanted in parts:
-                    loss = self.loss(self.model(one), wanted) / len(parts)
-                    loss.backward()
-                if self.clip is not None:
-                    nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-                optimizer.step()
-
+    dtype: torch.dtype | None = None
+    autocast: bool = False
     folder: Path = Path()
     capture: str = "modules"
+
+    def run(self, recorder: Recorder | None = None) -> None:
+        """Train one step on each batch; by default Tensight records."""
+        optimizer = self.optimizer(self.model)
+        with recorder(self, optimizer) if recorder is not None else self.recorded(optimizer) as around_step:
+            for inputs, targets in self.batches:
+                if not callable(around_step):
+                    self.step(optimizer, inputs, targets)
+                    continue
+                with around_step():
+                    self.step(optimizer, inputs, targets)
+
+    def step(self, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        """Train one step."""
+        if self.dtype is not None and inputs.is_floating_point():
+            inputs = inputs.to(self.dtype)
+        optimizer.zero_grad()
+        parts = list(zip(inputs.chunk(2), targets.chunk(2), strict=True)) if self.halves else [(inputs, targets)]
+        for one, wanted in parts:
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+                loss = self.loss(self.model(one), wanted) / len(parts)
+            loss.backward()
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        optimizer.step()
 
     def recorded(self, optimizer: torch.optim.Optimizer) -> Any:
         """Return the debugger that records."""
@@ -109,6 +125,10 @@ class Training:
             quiet=True,
             port=1,
         )
+
+
+Recorder = Callable[[Training, torch.optim.Optimizer], contextlib.AbstractContextManager[Any]]
+"""Records a training; what it yields may be called for a context around each step."""
 
 
 def adamw(model: nn.Module, **options: Any) -> torch.optim.Optimizer:
@@ -161,9 +181,10 @@ def llama(steps: int) -> Training:
 
 
 def resnet(steps: int) -> Training:
-    from torchvision.models import resnet18
+    import timm
 
-    return Training(resnet18(num_classes=10), sgd, cross_entropy, images(48, 10, steps))
+    model = timm.create_model("resnet18", num_classes=10, channels=(16, 24, 32, 48), zero_init_last=False)
+    return Training(model, sgd, cross_entropy, images(48, 10, steps))
 
 
 def convnext(steps: int) -> Training:
@@ -190,7 +211,7 @@ class Recurrent(nn.Module):
         self.norm, self.drop, self.head = nn.LayerNorm(48), nn.Dropout(0.0), nn.Linear(48, 200)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        states = [x.new_zeros(len(x), 48, dtype=torch.float32) for _ in self.cells]
+        states = [x.new_zeros(len(x), 48, dtype=self.norm.weight.dtype) for _ in self.cells]
         outputs = []
         for entry in self.embed(x).unbind(1):
             for place, cell in enumerate(self.cells):
@@ -208,10 +229,6 @@ PROGRAMS: dict[str, Callable[[int], Training]] = {
     "gpt2": gpt2, "bert": bert, "llama": llama, "resnet": resnet, "convnext": convnext, "vit": vit,
     "recurrent": recurrent,
 }  # fmt: skip
-
-
-class NothingToChange(Exception):  # noqa: N818
-    """A program has nothing of a kind."""
 
 
 @dataclass
@@ -440,7 +457,7 @@ def frozen(training: Training, place: float) -> Truth:
 
 def _at(found: list[Any], place: float) -> Any:
     if not found:
-        raise NothingToChange
+        raise NothingToRewrite
     return found[min(int(place * len(found)), len(found) - 1)]
 
 
@@ -466,17 +483,6 @@ PLANTS: dict[str, Plant] = {
 }
 
 
-def renamed(model: nn.Module) -> None:
-    """Give every module of a model another name, and register them in the reverse order; in place."""
-    for module in list(model.modules()):
-        if not module._modules or isinstance(module, (nn.ModuleList, nn.Sequential)):
-            continue
-        names = {name: f"my_{name}" for name in module._modules}
-        aliases = {old: property(lambda self, new=new: self._modules[new]) for old, new in names.items()}
-        module.__class__ = type(type(module).__name__, (type(module),), aliases)
-        module._modules = {names[name]: child for name, child in reversed(list(module._modules.items()))}
-
-
 def threads(_: Training) -> None:
     torch.set_num_threads(2)
 
@@ -499,7 +505,7 @@ def summed_backwards(training: Training) -> None:
 def halves(training: Training) -> None:
     if modules_of(training, nn.BatchNorm2d) or training.capture == "ops":
         # Normalising halves is another computation, and cutting a batch is an operator that is named.
-        raise NothingToChange
+        raise NothingToRewrite
     training.halves = True
 
 
@@ -510,6 +516,63 @@ EQUAL: dict[str, Callable[[Training], None]] = {
     "order of summation": summed_backwards,
     "batch in halves": halves,
 }
+
+
+def loss_written_out(training: Training) -> None:
+    if training.loss is not cross_entropy:
+        raise NothingToRewrite
+    training.loss = _cross_entropy_written_out
+
+
+def _cross_entropy_written_out(logits: Any, targets: torch.Tensor) -> torch.Tensor:
+    logits = getattr(logits, "logits", logits)
+    logits = logits.reshape(-1, logits.shape[-1])
+    picked = logits.gather(1, targets.reshape(-1, 1)).squeeze(1)
+    return (torch.logsumexp(logits, 1) - picked).mean()
+
+
+def in_float64(training: Training) -> None:
+    training.model.double()
+    training.dtype = torch.float64
+
+
+def in_bfloat16_all(training: Training) -> None:
+    training.model.bfloat16()
+    training.dtype = torch.bfloat16
+
+
+def autocast(training: Training) -> None:
+    training.autocast = True
+
+
+def written(change: Callable[[nn.Module], None], training: Training) -> None:
+    change(training.model)
+
+
+REWRITTEN: dict[str, Callable[[Training], None]] = {
+    "attention written out": partial(written, rewritten.attention),
+    "activations written out": partial(written, rewritten.activations),
+    "linears written out": partial(written, rewritten.linears),
+    "norms written out": partial(written, rewritten.norms),
+    "convolutions written out": partial(written, rewritten.convolutions),
+    "cells written out": partial(written, rewritten.cells),
+    "projections fused or split": partial(written, rewritten.projections),
+    "loss written out": loss_written_out,
+    "in float64": in_float64,
+    "in bfloat16": in_bfloat16_all,
+    "autocast": autocast,
+}
+"""Ways of writing the second program that change nothing but rounding."""
+
+NARROW = ("in bfloat16", "autocast")
+COARSE = (
+    "axis", "mask", "dropout left on", "initialiser", "loss reduction", "label smoothing", "momentum", "clipping",
+    "frozen",
+)  # fmt: skip
+"""Changes that rounding to bfloat16 does not hide."""
+
+OF_PARAMETERS = ("initial weight", "initialiser", "frozen", "bfloat16")
+"""Changes that writing the program in another way may undo, or that need a type of their own."""
 
 
 def make(program: str, steps: int) -> Training:
@@ -559,89 +622,171 @@ class Bench:
             self._references[key] = self.record(make(program, self._steps), f"a-{program}-{capture}", capture)
         return self._references[key]
 
-    def compare(
-        self, program: str, capture: str, change: Callable[[Training], Any], rename: bool
-    ) -> tuple[Any, RunComparison, int]:
+    def compare(self, case: Case) -> tuple[Any, RunComparison, int]:
         """Return what a change returned, the verdict, and how many operators a step of the reference has."""
-        training = make(program, self._steps)
-        training.capture = capture
+        training = make(case.program, self._steps)
+        training.capture = case.capture
         with settings_kept():
-            found = change(training)
+            truth = case.apply(training)
             reference = None
             if getattr(training, "reference_changed", False):
-                plain = make(program, self._steps)
+                plain = make(case.program, self._steps)
                 plain.model.load_state_dict(training.model.state_dict())
-                reference = self.record(plain, "own-a", capture)
-            if rename:
-                renamed(training.model)
-            b = self.record(training, "b", capture)
-        a = reference or self.reference(program, capture)
+                reference = self.record(plain, "own-a", case.capture)
+            b = self.record(training, "b", case.capture)
+        a = reference or self.reference(case.program, case.capture)
         (result,) = compare_runs(a, b)
+        return truth, result, len(result.matching.pairs) + len(result.matching.only_a)
+
+    def clear(self) -> None:
+        """Remove the recordings of a case."""
         for name in ("b", "own-a"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
-        return found, result, len(result.matching.pairs) + len(result.matching.only_a)
+
+    def keep(self, case: Case, folder: Path) -> None:
+        """Copy the recordings of a case to where they can be looked at."""
+        own = self._folder / "own-a"
+        reference = own if own.exists() else self._folder / f"a-{case.program}-{case.capture}"
+        shutil.copytree(reference, folder / "a", dirs_exist_ok=True)
+        shutil.copytree(self._folder / "b", folder / "b", dirs_exist_ok=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two trainings of a program.
+
+    Attributes
+    ----------
+    program, capture : str
+    change : str
+        Of `PLANTS`, or of `EQUAL`; empty if the second program is only written in another way.
+    way : str
+        Of `REWRITTEN`, or empty.
+    rename : bool
+        Whether the second model's modules are renamed.
+    """
+
+    program: str
+    capture: str
+    change: str
+    way: str = ""
+    rename: bool = False
+
+    @property
+    def is_planted(self) -> bool:
+        """Whether something differs that must be found."""
+        return self.change in PLANTS
+
+    def __str__(self) -> str:
+        """Return what differs."""
+        return ", ".join(filter(None, (self.change, self.way, "renamed" if self.rename else "")))
+
+    def apply(self, training: Training) -> Truth | None:
+        """Change the second training; return what must be found."""
+        truth = None
+        if self.change in PLANTS:
+            truth = PLANTS[self.change](training)
+        elif self.change:
+            EQUAL[self.change](training)
+        if self.way:
+            REWRITTEN[self.way](training)
+        if self.rename:
+            rewritten.renamed(training.model)
+        return truth
+
+
+def cases_of(program: str, capture: str) -> Iterator[Case]:
+    """Yield the cases of a program: every change, every way of writing it, and each way with one of the changes."""
+    for number, change in enumerate(PLANTS):
+        yield Case(program, capture, change, rename=(number + list(PROGRAMS).index(program)) % 2 == 1)
+    for number, way in enumerate(REWRITTEN):
+        changes = COARSE if way in NARROW else [change for change in PLANTS if change not in OF_PARAMETERS]
+        change = changes[(4 * list(PROGRAMS).index(program) + 3 * number) % len(changes)]
+        yield Case(program, capture, change, way)
+    for change in EQUAL:
+        yield Case(program, capture, change)
+    for way in REWRITTEN:
+        yield Case(program, capture, "", way)
 
 
 def main() -> int:
     """Run the cases and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"programs ({', '.join(PROGRAMS)}) or changes")
+    names = [*PROGRAMS, *PLANTS, *EQUAL, *REWRITTEN]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--captures", nargs="+", default=["modules"], choices=["modules", "ops"])
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only-equal", action="store_true")
     parser.add_argument("--only-planted", action="store_true")
+    parser.add_argument("--only-rewritten", action="store_true", help="only programs that are written in another way")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the recordings of what was not right")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     programs = [one for one in PROGRAMS if one in options.names] or list(PROGRAMS)
-    chosen = [one for one in (*PLANTS, *EQUAL) if one in options.names]
-    score: Counter[str] = Counter()
-    rows = []
+    chosen = {one for one in (*PLANTS, *EQUAL, *REWRITTEN) if one in options.names}
+    cases = [
+        case
+        for capture in options.captures
+        for program in programs
+        for case in cases_of(program, capture)
+        if (not chosen or case.change in chosen or case.way in chosen)
+        and not (options.only_equal and case.is_planted)
+        and not (options.only_planted and not case.is_planted)
+        and not (options.only_rewritten and not case.way)
+    ]
+    rows: list[dict[str, Any]] = []
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         bench = Bench(Path(temporary), options.steps)
-        number = 0
-        for capture in options.captures:
-            for program in programs:
-                cases: list[tuple[str, Callable[[Training], Any], bool]] = []
-                if not options.only_equal:
-                    cases += [(name, plant, True) for name, plant in PLANTS.items()]
-                if not options.only_planted:
-                    cases += [(name, change, False) for name, change in EQUAL.items()]
-                for name, change, is_planted in cases:
-                    if chosen and name not in chosen:
-                        continue
-                    number += 1
-                    rename = is_planted and number % 2 == 0
-                    try:
-                        truth, result, size = bench.compare(program, capture, change, rename)
-                    except NothingToChange:
-                        continue
-                    is_right = truth.is_named_by(result) if is_planted else result.finding is Finding.NOTHING
-                    kind = "planted" if is_planted else "equal"
-                    score[kind, is_right] += 1  # type: ignore[index]
-                    rows.append(
-                        {"program": program, "capture": capture, "change": name, "renamed": rename, "kind": kind,
-                         "operators": size, "is_right": is_right, "sentence": sentence(result)}
-                    )  # fmt: skip
-                    if not is_right:
-                        what = f"{program} {capture} {name}{' renamed' if rename else ''} ({size})"
-                        out.print(
-                            f"[red]✗[/] {what}: {sentence(result)}",
-                            markup=True,
-                            highlight=False,
-                        )
-    if options.json is not None:
-        options.json.write_text(json.dumps(rows, indent=1))
-    table = Table(title=f"{platform.processor() or platform.machine()}, {time.monotonic() - began_s:.0f} s")
-    for column in ("cases", "right", "of"):
-        table.add_column(column)
-    for kind in ("planted", "equal"):
-        right, wrong = score[kind, True], score[kind, False]  # type: ignore[index]
-        table.add_row(kind, str(right), str(right + wrong))
-    out.print(table)
+        for case in cases:
+            row = run_case(bench, case, options.keep)
+            if row is None:
+                continue
+            rows.append(row)
+            if options.json is not None:
+                options.json.write_text(json.dumps(rows, indent=1))
+    show(rows, f"{platform.processor() or platform.machine()}, {time.monotonic() - began_s:.0f} s")
     return 0
+
+
+def run_case(bench: Bench, case: Case, keep: Path | None) -> dict[str, Any] | None:
+    """Run a case and print what was found; None if the program has nothing to change."""
+    try:
+        truth, result, size = bench.compare(case)
+    except NothingToRewrite:
+        return None
+    is_right = truth.is_named_by(result) if case.is_planted else result.finding is Finding.NOTHING
+    if keep is not None and not is_right:
+        bench.keep(case, keep / f"{case.program}-{case.capture}-{case}".replace(", ", "-").replace(" ", "-"))
+    bench.clear()
+    mark = "[green]✓[/]" if is_right else "[red]✗[/]"
+    text = "" if is_right else f": {sentence(result)}"
+    out.print(f"{mark} {case.program} {case.capture}, {case} ({size} operators){text}", highlight=False)
+    return {
+        "program": case.program, "capture": case.capture, "change": case.change, "way": case.way,
+        "renamed": case.rename, "kind": "planted" if case.is_planted else "equal", "operators": size,
+        "is_right": is_right, "sentence": sentence(result),
+    }  # fmt: skip
+
+
+def show(rows: list[dict[str, Any]], title: str) -> None:
+    """Print how many cases of each program were right."""
+    table = Table(title=title)
+    for column in ("program", "capture", "operators", "planted: right", "of", "equal: no finding", "of"):
+        table.add_column(column)
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["program"], row["capture"]), []).append(row)
+    for (program, capture), of_group in [*groups.items(), (("all", ""), rows)]:
+        counts = []
+        for kind in ("planted", "equal"):
+            results = [row["is_right"] for row in of_group if row["kind"] == kind]
+            counts += [str(sum(results)), str(len(results))]
+        sizes = [row["operators"] for row in of_group] or [0]
+        table.add_row(program, capture, f"{min(sizes)} – {max(sizes)}", *counts)
+    out.print(table)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,13 @@ def test_a_renamed_and_split_network_is_the_same_and_its_changed_layer_is_found(
     assert same.verdict is Verdict.SAME, sentence(same)
     assert {Rule.VALUES, Rule.MODULE} & set(same.matching.rules)
     assert same.matching.only_b or same.matching.only_a
+    assert {(fused.whole, fused.parts) for fused in same.matching.fused} == {
+        (f"blocks.{block}.qkv.{kind}", tuple(f"layers.{block}.{part}.{kind}" for part in "qkv"))
+        for block in (0, 1)
+        for kind in ("weight", "bias")
+    }
+    assert not same.matching.parameters_only_a
+    assert not same.matching.parameters_only_b
     changed = record(tmp_path / "changed", Renamed(make_network(), eps=1e-4), capture=capture)
     (result,) = compare_runs(a, changed)
     assert result.first is not None, sentence(result)

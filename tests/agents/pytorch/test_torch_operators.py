@@ -145,6 +145,23 @@ def test_operators_of_an_optimizer_belong_to_the_weight_that_they_update() -> No
     assert update.inputs[1] == ("Optimizer/head/weight/lerp_-op0", 0)
 
 
+def test_gradients_have_the_same_sources_when_only_the_update_of_a_step_is_new() -> None:
+    torch.manual_seed(0)
+    square = [nn.Linear(8, 8) for _ in range(4)]
+    model = nn.Sequential(square[0], nn.GELU(), square[1], nn.GELU(), square[2], nn.GELU(), square[3])
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).square().mean().backward()
+        optimizer.step()
+
+    with captured(model) as seen:
+        first, second = seen.step(step), seen.step(step)
+    assert len(first.operators) != len(second.operators), "Adam makes its states in the first step"
+    assert second.gradient_sources == first.gradient_sources
+
+
 @pytest.mark.parametrize("options", [{"foreach": True}, {"fused": True}], ids=str)
 def test_an_optimizer_that_updates_all_weights_at_once_writes_to_each(options: dict[str, bool]) -> None:
     model, _, step = training(torch.optim.AdamW, **options)

@@ -130,7 +130,9 @@ class StepTracer:
             if weight.grad is not None:
                 path = name.replace(".", "/")
                 self._gradients[id(weight.grad)] = path
-                source = self._find(weight.grad)
+                # Identities of what known operators made may meanwhile be those of other tensors.
+                is_known = name in self.gradient_sources
+                source = self._sources.find(weight.grad) if is_known else self._find(weight.grad)
                 if source is not None and source not in self.gradient_sources.get(name, ()):
                     self.gradient_sources[name] = (source,)
                 self._sources.put(weight.grad, (f"Gradients/{ROOT_SCOPE}/{path}/AccumulateGrad-op0", 0), written=True)

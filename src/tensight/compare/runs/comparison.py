@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tensight.compare.runs.divergence import Compared, StepComparer, StepComparison
-from tensight.compare.runs.matching import Matching, Rule, is_anonymous, match_steps, scope_in_program
+from tensight.compare.runs.divergence import Compared, StepComparer, StepComparison, fused_difference
+from tensight.compare.runs.matching import Matching, Rule, is_anonymous, match_steps, precisions, scope_in_program
 from tensight.compare.runs.measures import TensorDifference, difference
 from tensight.compare.runs.splitting import keep_what_adds_up, parts_of_batches
 from tensight.compare.runs.steps import NO_ROW, Phase, RunToCompare
@@ -97,6 +97,8 @@ class RunComparison:
     first_bit_step : int or None
     parts : tuple of (int, int) or None
         In how many parts A and B worked on each batch, if that differs.
+    precisions : tuple of (str, str) or None
+        Element types of most matrix products of A and of B, if these differ.
     only_steps_a, only_steps_b : tuple of int
         Steps that the other run does not have.
     """
@@ -114,6 +116,7 @@ class RunComparison:
     first_bit: Compared | None = None
     first_bit_step: int | None = None
     parts: tuple[int, int] | None = None
+    precisions: tuple[str, str] | None = None
     only_steps_a: tuple[int, ...] = ()
     only_steps_b: tuple[int, ...] = ()
 
@@ -257,6 +260,7 @@ class _Comparer:
             if result.parts is not None:
                 keep_what_adds_up(matching)
             result.matching, result.step = matching, step_of(iteration)
+            result.precisions = precisions(a, b, matching.pairs)
             if not matching.pairs:
                 return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
             if self._is_misaligned(result, a, step_a, b, step_b, is_first=count == 0, written=written):
@@ -304,6 +308,7 @@ class _Comparer:
         data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
         weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
         if is_first:
+            weights += self._fused(result.matching, (a, b), (step_a, step_b))
             result.data, result.weights = data, weights
         different = [one for one in data if not one.agrees and result.parts is None]
         if different:
@@ -363,6 +368,18 @@ class _Comparer:
             other, rule = known
             found = difference(a, row, b, rows_b.get(other, NO_ROW))
             compared.append(ComparedTensor(name, other, rule, found, found is None or self._agrees(name, found)))
+        return compared
+
+    def _fused(
+        self, matching: Matching, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
+    ) -> list[ComparedTensor]:
+        """Compare parameters that are one in one run and several in the other."""
+        compared = []
+        for fused in matching.fused:
+            name_a, name_b = (" + ".join(names) for names in fused.names)
+            found = fused_difference(fused, runs, steps)
+            agrees = found is None or self._agrees(name_a, found)
+            compared.append(ComparedTensor(name_a, name_b, Rule.FUSED, found, agrees))
         return compared
 
     def _agrees(self, name: str, found: TensorDifference) -> bool:

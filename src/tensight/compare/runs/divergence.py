@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.compare.runs.matching import Rule
-from tensight.compare.runs.measures import TensorDifference, difference
+from tensight.compare.runs.matching import Rule, precisions
+from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot, comparable_type
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
 
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.compare.runs.matching import Matching, Pair
+    from tensight.compare.runs.matching import Fused, Matching, Pair
     from tensight.compare.runs.steps import RunToCompare, Step
     from tensight.compare.runs.tolerance import Tolerance
 
 _MISTAKEN_ABOVE = 1e-3
 """Relative difference of outputs from which on two operators may have been taken for one another."""
+
+_PASSED_ON = 1e-5
+"""Share of an operator's difference below which what is computed from it agrees."""
+
+_MUCH_SMALLER = 0.1
+"""Share of an operator's difference below which what it was given agrees."""
 
 _SPLIT = 1e-3
 """Relative difference of gradients of weights that adding up the parts of a batch may cause."""
@@ -38,6 +44,10 @@ _SPLIT_OF_LARGEST = 1e-6
 
 _MASKED_ABOVE = 1e-3
 """Relative error of an element of a gradient or a state above which its update proves nothing."""
+
+
+_UNSEEN = 4
+"""How much larger than its statistics prove an error may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,7 @@ class StepComparer:
         self._by_name = {op.name: op for op in step_a.operations}
         self._b_by_name = {op.name: op for op in step_b.operations}
         self._b_paired = {pair.b.name for pair in matching.pairs}
+        self._precisions = precisions(run_a, run_b, matching.pairs)
         self._rows_b = {**step_b.unseen, **step_b.data, **step_b.weights}
 
     def compare(self, progress: Callable[[int, int], None] | None = None) -> StepComparison:
@@ -170,7 +181,7 @@ class StepComparer:
             if entry.is_divergent:
                 if result.first is None:
                     result.first = entry
-                elif pair.a.phase is not Phase.UPDATE and _is_certainly_own(entry):
+                elif pair.a.phase is not Phase.UPDATE and self._is_certainly_own(entry):
                     result.also.append(entry)
             if result.first_bit is None and entry.differs_in_bits and _bit_equal(entry.inputs):
                 result.first_bit = entry
@@ -192,14 +203,39 @@ class StepComparer:
     def _may_be_mistaken(self, entry: Compared) -> bool:
         """Return whether two operators that differ may be two that have nothing to do with one another."""
         pair, worst = entry.pair, entry.worst
-        if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None or worst[1].relative < _MISTAKEN_ABOVE:
+        if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None:
             return False
-        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) and _reads_the_same(entry):
+        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS):
+            return not self._reads_the_same(entry)
+        if worst[1].relative < _MISTAKEN_ABOVE:
             return False
-        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS) or entry.through:
+        if entry.through:
             return True
         of_a, of_b = (types.get(op.node.scope) for types, op in zip(self._types, (pair.a, pair.b), strict=True))
         return of_a != of_b
+
+    def _is_certainly_own(self, entry: Compared) -> bool:
+        """Return whether a difference is the operator's own: a certain pair, whose inputs are known and agree."""
+        certain = (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.INPUTS, Rule.MAPPING)
+        return entry.pair.rule in certain and self._reads_the_same(entry)
+
+    def _reads_the_same(self, entry: Compared) -> bool:
+        """Return whether all that both operators read is known and agrees, without a gap."""
+        inputs_a, inputs_b = entry.pair.a.inputs, entry.pair.b.inputs
+        is_whole = len(entry.inputs) == len({(slot.name, slot.index) for slot in inputs_a})
+        return (
+            bool(entry.inputs)
+            and is_whole
+            and len(inputs_a) == len(inputs_b)
+            and all(map(self._is_counterpart, inputs_a, inputs_b))
+            and all(_agrees(found) for _, found in entry.inputs)
+        )
+
+    def _is_counterpart(self, one: Slot, other: Slot) -> bool:
+        if one.is_parameter:
+            return self._matching.parameter_in_b(one.name) == other.name
+        op = self._counterpart.get(one.name)
+        return op is not None and (op.name, one.index) == (other.name, other.index)
 
     @cached_property
     def _types(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -216,30 +252,42 @@ class StepComparer:
         Operators that were matched by type and place, or after operators that only one run has, may be two different
         ones; then what is computed from them agrees further on.
         """
+        apart, given = (_worst([found for _, found in side]) for side in (entry.outputs, entry.inputs))
+        limit = max(_PASSED_ON * min(1.0, apart), min(AMPLIFICATION * given, _MUCH_SMALLER * apart))
         waiting, seen = [entry.pair.a], {entry.pair.a.name}
         while waiting:
             op = waiting.pop()
-            readers = [one for one in self._readers.get(op.name, ()) if one.phase is entry.pair.a.phase]
-            if not readers and op.name in self._counterpart:
+            differing = self._differing(op, limit)
+            if any(slot.is_parameter for slot in differing):
+                return True
+            readers = [
+                one
+                for slot in differing
+                for one in self._readers.get((slot.name, slot.index), ())
+                if one.phase is entry.pair.a.phase
+            ]
+            if not readers and differing and op.name in self._counterpart:
                 return True
             for reader in readers:
                 if reader.name not in seen:
                     seen.add(reader.name)
-                    if reader.name not in self._counterpart or not self._agrees_in_both(reader):
-                        waiting.append(reader)
+                    waiting.append(reader)
         return False
 
-    def _agrees_in_both(self, op: Operation) -> bool:
+    def _differing(self, op: Operation, limit: float) -> list[Slot]:
+        """Return the outputs of an operator of A that differ; all of one without a counterpart."""
+        if op.name not in self._counterpart:
+            return list(op.outputs)
         others = self._counterpart[op.name].outputs
-        found = [self._difference(slot.row, self._row_of(others, slot)) for slot in op.outputs]
-        return all(one is None or _agrees(one) for one in found)
+        found = ((slot, self._difference(slot.row, self._row_of(others, slot))) for slot in op.outputs)
+        return [slot for slot, one in found if one is not None and not (_agrees(one) or one.relative <= limit)]
 
     @cached_property
-    def _readers(self) -> dict[str, list[Operation]]:
-        readers: dict[str, list[Operation]] = {}
+    def _readers(self) -> dict[tuple[str, int], list[Operation]]:
+        readers: dict[tuple[str, int], list[Operation]] = {}
         for op in self._steps[0].operations:
-            for name in {slot.name for slot in op.inputs}:
-                readers.setdefault(name, []).append(op)
+            for key in {(slot.name, slot.index) for slot in op.inputs}:
+                readers.setdefault(key, []).append(op)
         return readers
 
     def _separate(self, pair: Pair) -> None:
@@ -262,7 +310,10 @@ class StepComparer:
         if pair.a.phase is Phase.UPDATE:
             return self._compare_update(pair, outputs, inputs)
         known_inputs = [found for _, found in inputs]
-        judged = [self._judge(pair, found, known_inputs, through) for _, found in outputs]
+        judged = [
+            self._judge(pair, self._as_inputs_are_known(pair, slot, found, known_inputs), known_inputs, through)
+            for slot, found in outputs
+        ]
         return _compared(pair, outputs, inputs, judged, through)
 
     def _judge(
@@ -276,12 +327,21 @@ class StepComparer:
                 found.absolute > _SPLIT * found.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
                 _SPLIT * found.norm,
             )
-        limit = allowed_error(pair.a, found, inputs, self._tolerance)
+        limit = allowed_error(pair.a, found, inputs, self._tolerance, is_mixed=self._precisions is not None)
         if through and not self._is_first and self._read_unmatched_parameters(through):
             return False, math.inf
         if through:
             limit += AMPLIFICATION * _worst(inputs) * found.norm
         return _is_beyond(found, limit, inputs), limit
+
+    def _as_inputs_are_known(
+        self, pair: Pair, slot: Slot, found: TensorDifference, inputs: list[TensorDifference]
+    ) -> TensorDifference:
+        """Return the difference of an output by statistics where that of an input is a lower bound from statistics."""
+        if not found.from_values or all(one.from_values or one.is_bit_equal for one in inputs):
+            return found
+        row_b = self._row_of(pair.b.outputs, slot)
+        return difference(self._runs[0], slot.row, self._runs[1], row_b, only_statistics=True) or found
 
     def _read_unmatched_parameters(self, through: tuple[Operation, ...]) -> bool:
         """Return whether the operators of a gap read parameters that the other run does not have."""
@@ -305,7 +365,9 @@ class StepComparer:
         waiting, seen = list(pair.a.inputs), {pair.a.name}
         while waiting:
             slot = waiting.pop(0)
-            if slot.is_parameter or slot.name in self._counterpart:
+            if slot.name in self._fused:
+                entry = self._fused[slot.name]
+            elif slot.is_parameter or slot.name in self._counterpart:
                 entry = self._difference(slot.row, self._counter_row(slot))
             else:
                 source = self._by_name.get(slot.name)
@@ -329,6 +391,15 @@ class StepComparer:
                 seen.add(source.name)
                 yield source.name
                 waiting += source.inputs
+
+    @cached_property
+    def _fused(self) -> dict[str, TensorDifference | None]:
+        """How far the parameters of A are from those of B that are fused or split, by the names of A."""
+        found: dict[str, TensorDifference | None] = {}
+        for fused in self._matching.fused:
+            apart = fused_difference(fused, self._runs, self._steps)
+            found |= dict.fromkeys(fused.names[0], apart)
+        return found
 
     def _row_b(self, name: str) -> int:
         return self._rows_b.get(name, NO_ROW)
@@ -364,12 +435,13 @@ class StepComparer:
         if found.is_bit_equal:
             return 0.0, 0.0
         update = self._masked_update(pair, slot) if found.from_values else None
+        known = [one for _, one in inputs]
+        found = self._as_inputs_are_known(pair, slot, found, known)
         if update is None:
-            given = _worst([one for _, one in inputs])
-            return found.absolute, (ROUNDING * unit + AMPLIFICATION * given) * found.norm
+            return found.absolute, (ROUNDING * unit + AMPLIFICATION * _worst(known)) * found.norm
         rounding = 2 * unit * update.size + ROUNDING * unit * update.moved
-        carried = update.carried_before * update.size + update.carried * update.moved
-        return update.apart, rounding + AMPLIFICATION * carried + self._tolerance.atol
+        apart = update.apart if found.from_values else min(update.apart, found.absolute)
+        return apart, rounding + AMPLIFICATION * update.carried + self._tolerance.atol
 
     def _masked_update(self, pair: Pair, slot: Slot) -> _Update | None:
         """Measure an update over the elements whose inputs agree; None if it cannot be measured so.
@@ -381,27 +453,36 @@ class StepComparer:
         if a is None or b is None or a.shape != b.shape:
             return None
         counts = np.ones(a.shape, np.bool_)
-        before, errors = None, []
-        for given in pair.a.inputs:
+        before, errors, unseen = None, [], 0.0
+        for place, given in enumerate(pair.a.inputs):
             row_b = self._counter_row(given)
             one, two = self._runs[0].values(given.row), self._runs[1].values(row_b)
-            if one is None or two is None or one.shape != a.shape or two.shape != a.shape:
+            if one is None or two is None:
+                apart = self._difference(given.row, row_b)
+                if apart is not None and apart.count == a.size and not apart.is_bit_equal:
+                    if not apart.relative <= _MASKED_ABOVE:
+                        return None
+                    unseen = max(unseen, _UNSEEN * apart.relative)
+                continue
+            if one.shape != a.shape or two.shape != a.shape:
                 continue
             larger = np.maximum(np.abs(one), np.abs(two))
             error = np.divide(np.abs(one - two), larger, out=np.zeros_like(larger), where=larger > 0)
             counts &= error <= _MASKED_ABOVE
-            if given.name == slot.name or (before is None and pair.a.type.endswith("_")):
+            if given.name == slot.name or (place == 0 and pair.a.type.endswith("_")):
                 before = one, error
             else:
                 errors.append(error)
         was, error_before = before if before is not None else (np.zeros_like(a), np.zeros_like(a))
         with np.errstate(all="ignore"):
+            moved = np.abs(a - was)
+            # An element may have moved less than its inputs say, where gradient and state cancel.
+            carried = max((_norm(error[counts]) for error in errors), default=0.0) * float(moved.max(initial=0.0))
             return _Update(
                 apart=_norm((a - b)[counts]),
-                moved=_norm((a - was)[counts]),
+                moved=_norm(moved[counts]),
                 size=_norm(a[counts]),
-                carried_before=_rms(error_before[counts]),
-                carried=max((_rms(error[counts]) for error in errors), default=0.0),
+                carried=unseen * _norm(a[counts]) + _norm((error_before * a)[counts]) + carried,
             )
 
     def _row_of(self, outputs: tuple[Slot, ...], slot: Slot) -> int:
@@ -419,6 +500,21 @@ class StepComparer:
         return NO_ROW if other is None else self._row_of(other.outputs, slot)
 
 
+def fused_difference(
+    fused: Fused, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
+) -> TensorDifference | None:
+    """Return how far a fused parameter is from its parts before a step; None if their elements cannot be read."""
+    side = int(fused.is_of_b)
+    rows = [steps[1 - side].weights.get(part, NO_ROW) for part in fused.parts]
+    return difference_of_fused(
+        runs[side],
+        steps[side].weights.get(fused.whole, NO_ROW),
+        runs[1 - side],
+        rows,
+        is_transposed=fused.is_transposed,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Update:
     """Norms of an optimizer's update, over the elements whose inputs agree.
@@ -429,23 +525,18 @@ class _Update:
         Of the difference of the results.
     moved, size : float
         Of A's update, and of its result.
-    carried_before, carried : float
-        Root mean square of the relative errors of the elements before the update, and of gradient and states.
+    carried : float
+        Of what the errors of the elements before the update, of gradient and of states explain.
     """
 
     apart: float
     moved: float
     size: float
-    carried_before: float
     carried: float
 
 
 def _norm(values: NDArray[np.float64]) -> float:
     return float(np.linalg.norm(values))
-
-
-def _rms(values: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.square(values).mean())) if values.size else 0.0
 
 
 def _compared(
@@ -473,17 +564,6 @@ def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDiffere
         # Integers and truth values are not rounded, but a rounded input may have decided between two of them.
         return all(one.is_bit_equal for one in inputs)
     return found.absolute > limit
-
-
-def _is_certainly_own(entry: Compared) -> bool:
-    """Return whether a difference is the operator's own: a pair that is certain, whose inputs are known and agree."""
-    return entry.pair.rule in (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.MAPPING) and _reads_the_same(entry)
-
-
-def _reads_the_same(entry: Compared) -> bool:
-    """Return whether all that an operator read is known and agrees, without a gap."""
-    is_whole = len(entry.inputs) == len({(slot.name, slot.index) for slot in entry.pair.a.inputs})
-    return bool(entry.inputs) and is_whole and not entry.through and all(_agrees(found) for _, found in entry.inputs)
 
 
 def _agrees(found: TensorDifference) -> bool:

@@ -14,9 +14,11 @@ from difflib import SequenceMatcher
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tensight.compare.fused import fused_parts, is_fused
 from tensight.compare.renaming import paths_in_b, plain_name
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, comparable_type
+from tensight.compare.runs.tolerance import PRODUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -41,6 +43,8 @@ class Rule(Enum):
     MAPPING = "mapping"
     NAME = "name"
     NAME_WITHOUT_COUNTERS = "name without counters"
+    INPUTS = "inputs"
+    FUSED = "fused"
     MODULE = "module"
     VALUES = "values"
     STRUCTURE = "structure"
@@ -54,6 +58,32 @@ class Pair:
     a: Operation
     b: Operation
     rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A parameter of one run, and those of the other that are its rows.
+
+    Attributes
+    ----------
+    whole : str
+    parts : tuple of str
+        In order of the rows.
+    is_of_b : bool
+        Whether the fused one is B's.
+    is_transposed : bool
+        Whether the fused one lies transposed.
+    """
+
+    whole: str
+    parts: tuple[str, ...]
+    is_of_b: bool
+    is_transposed: bool
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of A and of B."""
+        return (self.parts, (self.whole,)) if self.is_of_b else ((self.whole,), self.parts)
 
 
 @dataclass(slots=True)
@@ -71,6 +101,8 @@ class Matching:
     parameters : dict of str to (str, Rule)
         A's parameters: the name in B, and the rule.
     parameters_only_a, parameters_only_b : list of str
+    fused : list of Fused
+        Parameters of one run that are several in the other; their optimizers' states and updates are not compared.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -80,6 +112,7 @@ class Matching:
     parameters: dict[str, tuple[str, Rule]] = field(default_factory=dict)
     parameters_only_a: list[str] = field(default_factory=list)
     parameters_only_b: list[str] = field(default_factory=list)
+    fused: list[Fused] = field(default_factory=list)
 
     def parameter_in_b(self, name: str) -> str | None:
         """Return what B calls a parameter of A, or an optimizer's state of it; None if it has no counterpart."""
@@ -156,6 +189,31 @@ class _Matcher:
         _by_key(left_a, left_b, _value_key, self._runs, self._take, Rule.VALUES)
         for name in [name for name in left_a if name in left_b and not is_anonymous(name)]:
             self._take(name, name, Rule.NAME)
+        self._match_fused(is_of_b=False)
+        self._match_fused(is_of_b=True)
+
+    def _match_fused(self, *, is_of_b: bool) -> None:
+        """Match the fused parameters of one run with their parts in the other."""
+        side = int(is_of_b)
+        left, others = (self._left_b, self._left_a) if is_of_b else (self._left_a, self._left_b)
+        states, other_states = (self._states_b, self._states_a) if is_of_b else (self._states_a, self._states_b)
+        scopes = _Scopes(self._result.parameters, [], self._steps, self._mapping)
+
+        def name_in_b(name: str, of: int) -> str:
+            return plain_name(scopes.of_a(name.replace(".", "/")).replace("/", ".") if of == 0 else name)
+
+        for name in [name for name in left if is_fused(name)]:
+            shape = self._runs[side].shape(left[name])
+            plain = {name_in_b(other, 1 - side): other for other in others}
+            shapes = {key: self._runs[1 - side].shape(others[other]) for key, other in plain.items()}
+            for is_transposed in (False, True):
+                parts = fused_parts(name_in_b(name, side), shape[::-1] if is_transposed else shape, shapes)
+                if parts:
+                    names = tuple(plain[part] for part, _, _ in parts)
+                    self._result.fused.append(Fused(name, names, is_of_b, is_transposed))
+                    _drop(left, states, (name,))
+                    _drop(others, other_states, names)
+                    break
 
     def _match_parameters_by_readers(self) -> None:
         """Match parameters that matched operators read as the same input."""
@@ -190,8 +248,21 @@ class _Matcher:
         aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
         pairs, only_a, only_b = aligner.align(ops_a, ops_b)
         self._result.pairs += pairs
+        # What was matched tells how B calls modules whose parameters say nothing.
+        scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
+        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
+        pairs, only_a, only_b = aligner.align_by_module(only_a, only_b)
+        self._result.pairs += pairs
         self._result.only_a += only_a
         self._result.only_b += only_b
+
+
+def _drop(left: dict[str, int], states: dict[str, int], names: tuple[str, ...]) -> None:
+    """Leave out parameters, and optimizers' states of them."""
+    for name in names:
+        del left[name]
+    for state in [state for state in states if state.partition(".")[2] in names]:
+        del states[state]
 
 
 def _by_key(
@@ -258,6 +329,7 @@ class _Scopes:
             for a, b in _scopes_matched(pairs, steps)
         ]
         self._known = paths_in_b(same)
+        self._words = _words_in_b(same)
         for a, b in mapping.items():
             self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
@@ -268,8 +340,18 @@ class _Scopes:
         for end in range(len(parts), 0, -1):
             known = self._known.get("/".join(parts[:end]))
             if known is not None:
-                return lead + "/".join([known, *parts[end:]])
+                return lead + "/".join([known, *(self._words.get(word, word) for word in parts[end:])])
         return scope
+
+
+def _words_in_b(paths: Sequence[tuple[list[str], list[str]]]) -> dict[str, str]:
+    """Return which part of a path in A is which in B, where all paths of equal length say the same."""
+    words: dict[str, set[str]] = defaultdict(set)
+    for parts_a, parts_b in paths:
+        if len(parts_a) == len(parts_b):
+            for a, b in zip(parts_a, parts_b, strict=True):
+                words[a].add(b)
+    return {a: found.pop() for a, found in words.items() if len(found) == 1}
 
 
 def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tuple[str, str]]:
@@ -313,6 +395,19 @@ class _Aligner:
             gaps = self._in_order(gaps, key, rule, pairs)
             if rule is not Rule.STRUCTURE:
                 gaps = self._unique(gaps, key, rule, pairs)
+            gaps = self._same_inputs(gaps, pairs)
+        return pairs, [op for gap, _ in gaps for op in gap], [op for _, gap in gaps for op in gap]
+
+    def align_by_module(
+        self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
+    ) -> tuple[list[Pair], list[Operation], list[Operation]]:
+        """Return the pairs of operators of one type in modules that are the same, and what matched nothing."""
+        pairs: list[Pair] = []
+        gaps = [(list(ops_a), list(ops_b))]
+        for rule, key in self._rules():
+            if rule is Rule.MODULE:
+                gaps = self._unique(self._in_order(gaps, key, rule, pairs), key, rule, pairs)
+                gaps = self._same_inputs(gaps, pairs)
         return pairs, [op for gap, _ in gaps for op in gap], [op for _, gap in gaps for op in gap]
 
     def _rules(self) -> list[tuple[Rule, Callable[[Operation, int], Hashable | None]]]:
@@ -427,10 +522,93 @@ class _Aligner:
         taken = {op for both in found for op in both}
         return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
 
+    def _same_inputs(
+        self, gaps: list[tuple[list[Operation], list[Operation]]], pairs: list[Pair]
+    ) -> list[tuple[list[Operation], list[Operation]]]:
+        """Match operators of one type that read the same tensors, in order of execution, so that one leads to others.
+
+        Operators that have the same inputs as others of their type are matched if they have the same names but for
+        counters, too.
+        """
+        readers_a, readers_b = _Readers(), _Readers()
+        for ops_a, ops_b in gaps:
+            for op in ops_a:
+                readers_a.add(op, self._type(op, 0), self._shape(op, 0))
+            for op in ops_b:
+                readers_b.add(op, self._type(op, 1), self._shape(op, 1))
+        taken = set()
+        for (kind, shape, inputs), group_a in readers_a.groups.items():
+            inputs_b = self._inputs_in_b(inputs)
+            group_b = [] if inputs_b is None else readers_b.groups.get((kind, shape, inputs_b), [])
+            if len(group_a) != len(group_b) or (len(group_a) > 1 and not self._are_named_alike(group_a, group_b)):
+                continue
+            for a, b in zip(group_a, group_b, strict=True):
+                self._pair(a, b, Rule.INPUTS, pairs)
+                taken |= {a, b}
+        return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
+
+    def _inputs_in_b(self, inputs: _Inputs) -> _Inputs | None:
+        """Return what B calls the inputs of an operator of A; None if there are none, or one has no counterpart."""
+        found = []
+        for name, index, is_parameter in inputs:
+            known = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
+            if not known:
+                return None
+            found.append((known, index, is_parameter))
+        return tuple(found) or None
+
+    def _are_named_alike(self, group_a: list[Operation], group_b: list[Operation]) -> bool:
+        names_a, names_b = (
+            [_COUNTER.sub("", op.name.rpartition("/")[2]) for op in group] for group in (group_a, group_b)
+        )
+        scopes = [self._scopes.of_a(op.node.scope) for op in group_a]
+        return names_a == names_b and scopes == [op.node.scope for op in group_b]
+
+
+_Inputs = tuple[tuple[str, int, bool], ...]
+
+
+class _Readers:
+    """Operators by their type, the shapes of their outputs, and what they read."""
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple[str, Hashable, _Inputs], list[Operation]] = defaultdict(list)
+
+    def add(self, op: Operation, kind: str, shape: Hashable) -> None:
+        """Add an operator."""
+        inputs = tuple((slot.name, slot.index, slot.is_parameter) for slot in op.inputs)
+        self.groups[kind, shape, inputs].append(op)
+
 
 def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
     """Return the keys of operators; one without a key has one of its own."""
     return [found if (found := key(op, side)) is not None else (side, place) for place, op in enumerate(ops)]
+
+
+def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) -> tuple[str, str] | None:
+    """Return the element types in which the runs compute, if most matrix products of one are of another type.
+
+    Parameters
+    ----------
+    run_a, run_b : RunToCompare
+    pairs : sequence of Pair
+        Of a step.
+
+    Returns
+    -------
+    tuple of (str, str) or None
+        None if most matrix products have the same type in both.
+    """
+    types = Counter(
+        (run_a.dtype(pair.a.outputs[0].row), run_b.dtype(pair.b.outputs[0].row))
+        for pair in pairs
+        if comparable_type(pair.a.type) in PRODUCTS
+        and all(op.outputs and op.outputs[0].row != NO_ROW for op in (pair.a, pair.b))
+    )
+    most = types.most_common(1)
+    if not most or most[0][0][0] == most[0][0][1] or most[0][1] * 2 <= types.total():
+        return None
+    return most[0][0]
 
 
 def _last_number(run: RunToCompare, step: Step) -> Operation | None:

@@ -17,6 +17,8 @@ import numpy as np
 from tensight.compare.runs.steps import NO_ROW
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tensight.compare.runs.steps import RunToCompare
@@ -166,6 +168,35 @@ def _difference(
         if a is not None and b is not None:
             return compare_values(a, b, dtypes)
     return _from_statistics(run_a.bounds(row_a), run_b.bounds(row_b), shapes, dtypes, hashed=bool(hash_a and hash_b))
+
+
+def difference_of_fused(
+    run_whole: RunToCompare, row: int, run_parts: RunToCompare, rows: Sequence[int], *, is_transposed: bool
+) -> TensorDifference | None:
+    """Compare a tensor with those that are its rows.
+
+    Parameters
+    ----------
+    run_whole, run_parts : RunToCompare
+    row : int
+        Of the fused tensor.
+    rows : sequence of int
+        Of its parts, in order.
+    is_transposed : bool
+        Whether the fused tensor lies transposed.
+
+    Returns
+    -------
+    TensorDifference or None
+        None if the elements of one of them cannot be read.
+    """
+    whole, parts = run_whole.values(row), [run_parts.values(one) for one in rows]
+    read = [part for part in parts if part is not None]
+    if whole is None or len(read) < len(parts):
+        return None
+    joined = np.concatenate(read)
+    whole = whole.T if is_transposed else whole
+    return compare_values(whole, joined, (run_whole.dtype(row), run_parts.dtype(rows[0])))
 
 
 def compare_values(

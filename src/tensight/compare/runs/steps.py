@@ -241,6 +241,7 @@ class _StepReader:
         self._outputs: dict[tuple[str, str], dict[int, int]] = {}
         self._inputs: dict[tuple[str, str], dict[int, int]] = {}
         self._names: dict[str, dict[str, None]] = {}
+        self._first_reads: dict[str, dict[str, int]] = {}
         for row in run.rows_at(iteration):
             file = run.table.files[row]
             side = self._outputs if file.io == "output" else self._inputs
@@ -339,14 +340,21 @@ class _StepReader:
 
     def _first_read(self, graph: Graph, parameter: Node) -> int:
         """Return the row of a parameter among what the first operator that was no optimizer's has read."""
+        if graph.name not in self._first_reads:
+            self._first_reads[graph.name] = self._reads_of_parameters(graph)
+        return self._first_reads[graph.name].get(parameter.name, NO_ROW)
+
+    def _reads_of_parameters(self, graph: Graph) -> dict[str, int]:
+        """Return the row of each parameter among what the first operator that read it was given."""
+        reads: dict[str, int] = {}
         for reader in graph.operators:
-            if is_optimizer(reader):
+            own = self._inputs.get((graph.name, reader.name))
+            if own is None or is_optimizer(reader):
                 continue
             for index, producer in enumerate(graph.flat_producers(reader)):
-                row = self._inputs.get((graph.name, reader.name), {}).get(index)
-                if producer is not None and producer[0] is parameter and row is not None:
-                    return row
-        return NO_ROW
+                if producer is not None and producer[0].is_parameter and index in own:
+                    reads.setdefault(producer[0].name, own[index])
+        return reads
 
     def _weights(self, graphs: Iterable[str]) -> Mapping[str, int]:
         rows: dict[str, int] = {}

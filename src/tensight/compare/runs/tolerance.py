@@ -31,6 +31,11 @@ ROUNDING_BACKWARD = 64.0
 AMPLIFICATION = 8.0
 """How much larger than its inputs' error an output's may be."""
 
+_SUMS = frozenset({"sum", "mean"})
+
+PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "convolution", "mm", "bmm", "baddbmm"})
+"""Operators, by `comparable_type`, that automatic mixed precision computes in the narrower type."""
+
 LINEAR = frozenset({"linear", "conv1d", "conv2d", "conv3d", "mm", "bmm", "embedding", "add", "mul", "sub", "baddbmm"})
 """Operators, by `comparable_type`, whose relative error does not grow with the magnitude of their inputs."""
 
@@ -65,7 +70,12 @@ class Tolerance:
 
 
 def allowed_error(
-    op: Operation, output: TensorDifference, inputs: Sequence[TensorDifference], tolerance: Tolerance
+    op: Operation,
+    output: TensorDifference,
+    inputs: Sequence[TensorDifference],
+    tolerance: Tolerance,
+    *,
+    is_mixed: bool = False,
 ) -> float:
     """Return which norm of the difference of an output is explained.
 
@@ -77,20 +87,26 @@ def allowed_error(
     inputs : sequence of TensorDifference
         Of everything that the operator read and of which something is known.
     tolerance : Tolerance
+    is_mixed : bool
+        Whether one run computes in a narrower element type as a whole.
     """
     chosen = tolerance.chosen(op.name)
     if chosen is not None:
         return (chosen * output.norm if output.norm else 0.0) + tolerance.atol
     unit = max([output.roundoff, *(one.roundoff for one in inputs)], default=0.0)
-    if output.dtypes[0] != output.dtypes[1] and inputs and all(one.dtypes[0] == one.dtypes[1] for one in inputs):
+    are_inputs_alike = inputs and all(one.dtypes[0] == one.dtypes[1] for one in inputs)
+    if output.dtypes[0] != output.dtypes[1] and are_inputs_alike and not is_mixed:
         # One run computes this operator in another element type than what it read.
         unit = min(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in output.dtypes)
+    summed = _sum_scale(op, output, inputs)
     scale = max([output.norm, *(one.norm for one in inputs if one.count == output.count)])
     carried = max((_carried(op, one) for one in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
-    own = roundings * unit * max(scale, _sum_scale(op, output, inputs))
+    own = roundings * unit * max(scale, summed)
     noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
-    return own + AMPLIFICATION * carried * max(scale, output.norm) + noise + tolerance.atol
+    if comparable_type(op.type) in _SUMS:
+        scale = max(scale, summed)
+    return own + AMPLIFICATION * carried * scale + noise + tolerance.atol
 
 
 def _carried(op: Operation, given: TensorDifference) -> float:
@@ -111,15 +127,18 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
     """Return the size of the terms of a sum that the output may be: gradients of weights cancel.
 
     The gradient of a matrix is a product of two tensors, with ``‖Δ‖ ≤ u·‖dy‖·‖x‖``; that of a bias is a sum over rows,
-    with ``‖Δ‖ ≤ u·√rows·‖dy‖``.
+    with ``‖Δ‖ ≤ u·√rows·‖dy‖``. So is a sum of its own, and a mean is that over the number of rows.
     """
     larger = [one for one in inputs if one.count > output.count]
     if not larger:
         return 0.0
-    if not comparable_type(op.type).endswith("grad"):
-        return 0.0
+    kind = comparable_type(op.type)
     gradient = larger[0]
     rows = math.sqrt(gradient.count / max(output.count, 1))
+    if kind in _SUMS:
+        return gradient.norm * (rows if kind == "sum" else 1 / rows)
+    if not kind.endswith("grad"):
+        return 0.0
     others = [one.norm for one in larger[1:] if one.roundoff]
     if len(output.shapes[0]) >= 2 and others:
         return gradient.norm * min(others)

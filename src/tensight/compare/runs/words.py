@@ -44,6 +44,18 @@ def notes(result: RunComparison) -> list[str]:
             f"A works on a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only gradients"
             " of weights, updates and weights were compared."
         )
+    if result.matching.fused:
+        amount = len(result.matching.fused)
+        found.append(
+            f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and several in the other; their"
+            " gradients and updates were not compared."
+        )
+    if result.precisions is not None:
+        of_a, of_b = result.precisions
+        found.append(
+            f"Most matrix products are {of_a} in A and {of_b} in B: what rounding to the narrower type explains is no"
+            " finding."
+        )
     if result.verdict is Verdict.SAME and result.first_bit is not None:
         operator = operator_text(result.first_bit.pair.a)
         worst = result.first_bit.worst
