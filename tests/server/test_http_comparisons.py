@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
 import torch
 from serving import Served, opened, served
 from two_runs import make_network, record
+
+from tensight.compare import Verdict
+from tensight.compare.runs import Finding
+from tensight.compare.runs.steps import Phase
+from tensight.sessions.records import RankComparison
+from tensight.sessions.records.comparing import ComparedPhase, ComparisonVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +86,13 @@ def path(done: dict[str, Any]) -> str:
 
 def error_of(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
+
+
+def test_every_word_of_a_comparison_can_be_told() -> None:
+    words = RankComparison.model_fields["finding"].annotation, ComparisonVerdict, ComparedPhase
+    assert [set(get_args(one)) for one in words] == [
+        {each.value for each in kind} for kind in (Finding, Verdict, Phase)
+    ]
 
 
 def test_the_first_operator_that_differs_is_told_with_what_it_rests_on(done: dict[str, Any]) -> None:
