@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from two_runs import Network, adam, make_network, mean_loss, record
 
 from tensight.compare import Verdict
 from tensight.compare.runs import Finding, Rule, Tolerance, compare_runs
+from tensight.compare.runs.measures import compare_values, in_layout
 from tensight.compare.runs.words import notes, sentence
 
 if TYPE_CHECKING:
@@ -235,3 +237,15 @@ def test_a_tolerance_chosen_by_hand_hides_what_is_below_it(reference: tuple[str,
     b = record(tmp_path / "b", make_network(eps=1e-6), capture=capture)
     (result,) = compare_runs(a, b, tolerance=Tolerance(overrides={"*": 1e-2}))
     assert result.verdict is Verdict.SAME, sentence(result)
+
+
+@pytest.mark.parametrize(
+    ("axes", "layout"),
+    [((1, 0), "transposed"), ((0, 2, 3, 1), "NHWC"), ((1, 2, 0), "axes 2,0,1"), (None, "")],
+)
+def test_the_layout_that_was_found_brings_b_into_the_shape_of_a(axes: tuple[int, ...] | None, layout: str) -> None:
+    a = np.random.default_rng(0).normal(size=(2, 3, 4, 5)[: len(axes or (0, 1))])
+    b = a[:, None] if axes is None else a.transpose(axes).copy()
+    found = compare_values(a, b)
+    assert (found.layout, found.relative) == (layout, 0)
+    assert np.array_equal(in_layout(b, a.shape, found.layout), a)
