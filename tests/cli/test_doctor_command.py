@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
+
+from tensight.cli.doctor import _loss_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,9 +21,31 @@ import torch
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 3))
 optimizer = torch.optim.Adam(net.parameters())
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
+for inputs, labels in torch.utils.data.DataLoader(data, 4, shuffle=True):
+    optimizer.zero_grad()
+    inputs += 1
+    torch.nn.functional.cross_entropy(net(inputs), labels).backward()
+    optimizer.step()
+    schedule.step()
+"""
+FORGETFUL = """\
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+        self.calls = 0
+    def forward(self, inputs):
+        self.calls += 1
+        return (self.inner(inputs) / self.calls).square().mean()
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, maximize=True)
 for _ in range(20):
     optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(net(torch.randn(4, 8)), torch.randint(0, 3, (4,))).backward()
+    (net(torch.randn(4, 8)) * 4).backward()
     optimizer.step()
 """
 SICK = """\
@@ -61,9 +88,36 @@ def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> No
         "parameters move": "ok",
         "evaluation is deterministic": "ok",
         "checkpoint round trip": "ok",
-        "loss falls on one batch": "not checked",
-        "resume equals going on": "not checked",
+        "loss falls on one batch": "ok",
+        "resume equals going on": "ok",
     }
+    assert "schedulers" in checks["resume equals going on"][1]
+    assert "generators: torch" in checks["resume equals going on"][1]
+    assert "in 10 steps" in checks["loss falls on one batch"][1]
+
+
+def test_what_state_dict_lacks_is_named(tmp_path: Path) -> None:
+    _, checks = examined(tmp_path, FORGETFUL)
+    state, why = checks["resume equals going on"]
+    assert state == "wrong"
+    assert "state_dict lacks Net.calls:" in why
+    assert checks["checkpoint round trip"][0] == "ok"
+    assert checks["loss falls on one batch"][1].startswith("the first inputs of the model in every step: from ")
+
+
+@pytest.mark.parametrize(
+    ("losses", "state"),
+    [
+        ([3, 3.1, 2.5, 2.4, 2.0], "ok"),
+        ([3, 3.2, 3.5, 3.6, 4.0], "wrong"),
+        ([3, 2.5, 2.0, math.nan, math.nan], "wrong"),
+        ([3, 3, 3, 3, 3], "not checked"),
+        ([3, 3.5, 2.9, 3.6, 3.7], "not checked"),
+        ([3, 2, 1], "not checked"),
+    ],
+)
+def test_a_loss_is_judged_by_its_course(losses: list[float], state: str) -> None:
+    assert _loss_verdict(losses, "the first batch")[0] == state
 
 
 def test_a_generator_without_seed_unused_parameters_and_dropout_that_is_left_on_are_named(tmp_path: Path) -> None:
@@ -79,4 +133,5 @@ def test_a_generator_without_seed_unused_parameters_and_dropout_that_is_left_on_
         assert "2 of 6" in checks[name][1]
         assert "unused.bias, unused.weight" in checks[name][1]
     assert checks["evaluation is deterministic"][0] == "wrong"
-    assert checks["checkpoint round trip"][0] == "not checked"
+    for name in ("checkpoint round trip", "resume equals going on", "loss falls on one batch"):
+        assert checks[name][0] == "not checked"

@@ -6,9 +6,12 @@
 - ``seeded``: seeds are set when the framework has been imported;
 - ``deterministic``: that, and only deterministic algorithms are used;
 - ``reload``: in the middle of the steps what would be in a checkpoint is saved, loaded, and put back;
-- ``evaluate``: before the last step the model is evaluated twice on the same inputs.
+- ``evaluate``: before the last step the model is evaluated twice on the same inputs;
+- ``one-batch``: every batch is the first one;
+- ``resume``: in the middle of the steps everything is made what it was at first, and what would be in a checkpoint is
+  loaded into it.
 
-The last two write what they found to the file REPORT, as JSON.
+The last four write what they found to the file REPORT, as JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
         random.seed(SEED)
         when_imported("numpy", _seed_numpy)
         when_imported("torch", partial(_seed_torch, deterministic=mode == "deterministic"))
-    elif mode in ("reload", "evaluate"):
+    elif mode in ("reload", "evaluate", "one-batch", "resume"):
         when_imported("torch", partial(_follow, mode, report, steps))
     trial.main(arguments[2:])
 

@@ -54,7 +54,7 @@ class Tracer:
         self.folder: Path | None = None
         self._steps_left = settings.trace_steps
         self._process_id = os.getpid()
-        self._writer: TraceWriter | None = None
+        self._opened: TraceWriter | None = None
         self._programs: dict[int, Program] = {}
         self._last = -2
         if settings.trace:
@@ -65,21 +65,23 @@ class Tracer:
 
     def describe(self, setup: Mapping[str, Any]) -> None:
         """Write the set-up of the training."""
-        if self.is_on and self._writer is not None and os.getpid() == self._process_id:
+        writer = self._writer
+        if writer is not None:
             try:
-                self._writer.write_setup(setup)
+                writer.write_setup(setup)
             except Exception as error:
                 self._end(error)
 
     def learn(self, program: Program) -> None:
         """Take a program whose steps are traced, or more of one that is known."""
-        if self._writer is None or not self.is_on or os.getpid() != self._process_id:
+        writer = self._writer
+        if writer is None:
             return
         number = graph_number(program)
         if self._programs.get(number) is program:
             return
         try:
-            self._writer.write_graph(number, graph_message(program), execution_order(program))
+            writer.write_graph(number, graph_message(program), execution_order(program))
             self._programs[number] = program
         except Exception as error:
             self._end(error)
@@ -105,12 +107,12 @@ class Tracer:
         places : PlaceTable
         columns : StatisticsColumns
         """
-        # A process that was forked has the tracer too; the trace belongs to its parent.
-        if self._writer is None or not self.is_on or os.getpid() != self._process_id or iteration <= self._last:
+        writer = self._writer
+        if writer is None or iteration <= self._last:
             return
         self.learn(program)
         try:
-            self._write(self._writer, iteration, graph_number(program), order, places, columns)
+            self._write(writer, iteration, graph_number(program), order, places, columns)
             self._last = iteration
         except Exception as error:
             self._end(error)
@@ -119,9 +121,15 @@ class Tracer:
 
     def close(self) -> None:
         """Write no more."""
+        writer = self._writer
         self.is_on = False
-        if self._writer is not None and os.getpid() == self._process_id:
-            self._writer.close()
+        if writer is not None:
+            writer.close()
+
+    @property
+    def _writer(self) -> TraceWriter | None:
+        """The file, while it is written to; a forked process has the tracer too, the trace belongs to its parent."""
+        return self._opened if self.is_on and os.getpid() == self._process_id else None
 
     def _write(
         self,
@@ -163,7 +171,7 @@ class Tracer:
             script,
         )
         try:
-            self._writer = TraceWriter(folder / f"rank_{framework.rank}{TRACE_SUFFIX}", header)
+            self._opened = TraceWriter(folder / f"rank_{framework.rank}{TRACE_SUFFIX}", header)
         except FileExistsError:
             raise InputError(f"{folder}: holds a trace of rank {framework.rank} already; name another folder") from None
         self.folder = folder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json as json_format
+import math
+import statistics
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +35,8 @@ _ALGORITHMS = (
     " CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"
 )
 _WORKERS = "seed the workers of data loaders (worker_init_fn, generator), or use num_workers=0"
+_ONE_BATCH, _RESUME = "loss falls on one batch", "resume equals going on"
+_LEAST_LOSSES, _STEPS_ON_ONE_BATCH = 4, 5
 _NOT_REPEATABLE = "the training is not repeatable, so a difference would say nothing"
 
 
@@ -112,33 +116,23 @@ class _Examination:
         found += self._parameters()
         if first.framework != "torch":
             why = "only for PyTorch"
-            names = ("evaluation is deterministic", "checkpoint round trip")
-            found += [Check(name, "not checked", why) for name in names]
-        else:
-            found += [self._evaluation(), self._round_trip(first, is_repeatable=is_repeatable)]
+            names = ("evaluation is deterministic", "checkpoint round trip", _ONE_BATCH, _RESUME)
+            return [*found, *(Check(name, "not checked", why) for name in names)]
         return [
             *found,
-            Check(
-                "loss falls on one batch",
-                "not checked",
-                "the script computes its loss and its batches itself; give it one batch and look at the loss with"
-                " `tensight compare losses`",
-            ),
-            Check(
-                "resume equals going on",
-                "not checked",
-                "a new process of the script begins with its first batch; save, resume with the script's own option,"
-                " and compare both with `tensight trace` and `tensight compare checkpoints`",
-            ),
+            self._evaluation(),
+            self._round_trip(first, is_repeatable=is_repeatable),
+            self._one_batch(),
+            self._resume(first, is_repeatable=is_repeatable),
         ]
 
     # --- runs ---
 
-    def _run(self, mode: str, variables: dict[str, str], report: str = "report") -> Measured:
+    def _run(self, mode: str, variables: dict[str, str], report: str = "report", steps: int | None = None) -> Measured:
         from tensight.cli.trials import run_steps
 
         runner = ("tensight.agents.doctor", str(self._folder / report), mode)
-        return run_steps(self._command, self._steps, variables, lambda: None, runner)
+        return run_steps(self._command, steps or self._steps, variables, lambda: None, runner)
 
     def _traced(self, mode: str, name: str) -> Measured:
         from tensight.agents.settings import as_variables
@@ -253,9 +247,36 @@ class _Examination:
         what = "models and optimizers saved and loaded into the same objects, without schedulers and generators"
         return Check(name, "ok", f"the next steps are bit-identical ({what})")
 
-    def _tried(self, mode: str) -> dict[str, Any]:
+    def _one_batch(self) -> Check:
+        found = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
+        if "error" in found:
+            return Check(_ONE_BATCH, "not checked", found["error"])
+        return Check(_ONE_BATCH, *_loss_verdict(found["losses"], f"the first {found['source']} in every step"))
+
+    def _resume(self, first: Measured, *, is_repeatable: bool) -> Check:
+        if not is_repeatable:
+            return Check(_RESUME, "not checked", _NOT_REPEATABLE)
         try:
-            self._run(mode, {}, mode)
+            after = self._run("resume", {}, "resume")
+        except InputError as error:
+            return Check(_RESUME, "not checked", str(error))
+        found = self._read("resume")
+        if "error" in found:
+            return Check(_RESUME, "not checked", f"the state cannot be put back: {found['error']}")
+        changed = _differing(first, after)
+        if changed:
+            lacking = f"; state_dict lacks {_some(found['lacking'])}" if found["lacking"] else ""
+            why = f"with what state_dict holds the next steps differ: {_some(changed)}{lacking}"
+            return Check(_RESUME, "wrong", f"{why}: a checkpoint must hold that, too")
+        parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if found[name])]
+        drawn = found["generators"]
+        needs = f"; a checkpoint also needs the states of the generators: {', '.join(drawn)}" if drawn else ""
+        why = f"with the state_dict of {', '.join(parts)} the next steps are bit-identical, on the batches that follow"
+        return Check(_RESUME, "ok", why + needs)
+
+    def _tried(self, mode: str, steps: int | None = None) -> dict[str, Any]:
+        try:
+            self._run(mode, {}, mode, steps)
         except InputError as error:
             return {"error": str(error)}
         return self._read(mode)
@@ -265,6 +286,28 @@ class _Examination:
             found: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
             return found
         return {"error": "nothing was reported"}
+
+
+def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
+    """Judge the losses of a training that is given the same batch, and the same random numbers, in every step."""
+    if len(losses) < _LEAST_LOSSES:
+        return "not checked", f"only {len(losses)} steps have a loss"
+    first, last = losses[0], losses[-1]
+    course = f"{how}: from {first:.6g} to {last:.6g} in {len(losses)} steps"
+    unusable = next((number for number, loss in enumerate(losses, 1) if not math.isfinite(loss)), 0)
+    if unusable:
+        return "wrong", f"{how}: it is {losses[unusable - 1]} in step {unusable}"
+    later = losses[len(losses) // 2 :]
+    if statistics.median(later) < first:
+        return "ok", course
+    if len(set(losses)) == 1:
+        return (
+            "not checked",
+            f"{how}: it stays {first:.6g}; is the learning rate still 0, as at the start of a warm-up?",
+        )
+    if min(later) < first:
+        return "not checked", f"{course}, but it rises and falls: try more --steps"
+    return "wrong", f"{course}: is the learning rate too large, or a sign wrong?"
 
 
 def _weight_of(node: str, weights: set[str]) -> str:

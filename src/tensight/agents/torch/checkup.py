@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from tensight.agents.torch.trial import owners_of
+from tensight.agents.torch.trial import owners_of, versions_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def follow(mode: str, steps: int, report: Report) -> None:
 
     Parameters
     ----------
-    mode : {"reload", "evaluate"}
+    mode : {"reload", "evaluate", "one-batch", "resume"}
     steps : int
         After so many the process ends.
     report : callable
@@ -38,6 +38,14 @@ def follow(mode: str, steps: int, report: Report) -> None:
     """
     if mode == "reload":
         _Reload(max(steps // 2, 1), report)
+    elif mode == "resume":
+        from tensight.agents.torch.resuming import Resuming
+
+        Resuming(max(steps // 2, 1), report)
+    elif mode == "one-batch":
+        from tensight.agents.torch.one_batch import OneBatch
+
+        OneBatch(report)
     else:
         _Evaluation(max(steps - 1, 1), report)
 
@@ -76,8 +84,9 @@ class _Reload(_AtStep):
         buffer = io.BytesIO()
         torch.save([one.state_dict() for one in objects], buffer)
         buffer.seek(0)
-        for one, state in zip(objects, torch.load(buffer, weights_only=True), strict=True):
-            one.load_state_dict(state)
+        with versions_kept(owners):
+            for one, state in zip(objects, torch.load(buffer, weights_only=True), strict=True):
+                one.load_state_dict(state)
         return {"models": len(owners), "optimizers": len(self._optimizers), "step": self._steps}
 
 

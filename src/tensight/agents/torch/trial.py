@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,16 @@ def owners_of(optimizers: Sequence[Any]) -> list[Any]:
                 if owner is not None:
                     owners.setdefault(id(owner), owner)
     return list(owners.values())
+
+
+def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
+    """Write to the parameters and buffers of modules without autograd counting it: what it saved must be the same."""
+    keep = getattr(torch.autograd, "_unsafe_preserve_version_counter", None)
+    tensors = tuple(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+    if keep is None or not tensors:
+        return contextlib.nullcontext()
+    kept: contextlib.AbstractContextManager[None] = keep(tensors)
+    return kept
 
 
 def _names_of_parameters() -> dict[int, tuple[str, Any]]:

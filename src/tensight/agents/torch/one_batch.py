@@ -1,0 +1,203 @@
+"""Gives a training its first batch again and again, for `tensight doctor`: its loss should fall.
+
+The batch is that of the script's `DataLoader`. Where there is none, what the model was called with in the first step
+takes its place, if the model computes the loss itself: only then everything that the loss depends on is known. With
+each batch the generators are put back, so that dropout and noise are the same in every step.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader
+
+from tensight.agents.replacing import Replacements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SCALINGS = 6
+"""Multiplications and divisions by numbers that may lie between a model's loss and what gradients are computed of."""
+
+_OUTSIDE = (
+    "the batches come from no DataLoader, and the loss is not computed by the model, so its targets are not known"
+)
+_SEVERAL = "there are several losses, with an optimizer for each"
+_NO_SCALAR = "no gradients of a single number were computed"
+
+
+class OneBatch:
+    """Replays the first batch from now on, and reports the losses after every step.
+
+    Parameters
+    ----------
+    report : callable (dict)
+        Told ``losses``, one for each step of the first optimizer, or an ``error``: why they say nothing.
+    """
+
+    def __init__(self, report: Callable[[dict[str, Any]], None]) -> None:
+        self._report = report
+        self._losses: list[float] = []
+        self._of_step: list[float] = []
+        self._optimizers: list[Any] = []
+        self._error = ""
+        self._batches = _Batches()
+        self._calls = _Calls()
+        self._scaled: tuple[Any, Any] = (None, None)
+        self._replaced = Replacements()
+        self._replaced.put(DataLoader, "__iter__", self._batches.replay)
+        self._replaced.put(torch.autograd, "backward", self._backward)
+        self._replaced.put(torch.amp.GradScaler, "scale", self._scale)
+        self._replaced.put(torch.nn.Module, "__call__", self._calls.call)
+        register_optimizer_step_post_hook(self._stepped)
+
+    def _scale(self, original: Any, scaler: Any, outputs: Any) -> Any:
+        scaled = original(scaler, outputs)
+        self._scaled = scaled, outputs
+        return scaled
+
+    def _backward(self, original: Any, tensors: Any, *arguments: Any, **named: Any) -> Any:
+        root = tensors[0] if isinstance(tensors, (tuple, list)) and len(tensors) == 1 else tensors
+        if isinstance(root, torch.Tensor) and root.numel() == 1:
+            loss = self._scaled[1] if root is self._scaled[0] else root
+            self._of_step.append(float(loss.detach()))
+            if not self._batches.has_any:
+                self._error = self._error or self._calls.why_not(root)
+        self._scaled = None, None
+        return original(tensors, *arguments, **named)
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        if not any(optimizer is known for known in self._optimizers):
+            self._optimizers.append(optimizer)
+        if optimizer is not self._optimizers[0]:
+            return
+        if len(self._optimizers) > 1 and len(self._of_step) > 1:
+            self._error = _SEVERAL
+        if self._of_step:
+            self._losses.append(sum(self._of_step) / len(self._of_step))
+        self._of_step.clear()
+        self._calls.end_step(replays=not self._batches.has_any)
+        error = self._error or self._batches.error or self._calls.error or ("" if self._losses else _NO_SCALAR)
+        source = "batch of the DataLoader" if self._batches.has_any else "inputs of the model"
+        self._report({"error": error} if error else {"losses": self._losses, "source": source})
+
+
+class _Generators:
+    """The states of the generators, to go back to."""
+
+    def __init__(self) -> None:
+        self._torch = torch.get_rng_state()
+        self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self._numpy = None if numpy is None else numpy.random.get_state()
+
+    def put_back(self) -> None:
+        """Have them draw the same numbers again."""
+        torch.set_rng_state(self._torch)
+        if self._devices is not None:
+            torch.cuda.set_rng_state_all(self._devices)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy"].random.set_state(self._numpy)
+
+
+class _Batches:
+    """The first batch of each data set."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self.has_any = False
+        self._first: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._generators: _Generators | None = None
+
+    def replay(self, original: Any, loader: Any) -> Iterator[Any]:
+        """Yield the first batch as often as there are batches, each time as it was."""
+        # The data set is held, so that its identity stays its own.
+        key = id(loader.dataset), loader.batch_size
+        for batch in original(loader):
+            self.has_any = True
+            try:
+                given = copy.deepcopy(self._first.setdefault(key, (copy.deepcopy(batch), loader.dataset))[0])
+            except Exception as error:
+                self.error = f"its batches cannot be copied: {error!r}"
+                given = batch
+            if self._generators is None:
+                self._generators = _Generators()
+            self._generators.put_back()
+            yield given
+
+
+class _Calls:
+    """What models were called with in the first step."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self._first: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._counts: dict[int, int] = {}
+        self._outputs: list[Any] = []
+        self._replays = True
+        self._depth = 0
+        self._generators: _Generators | None = None
+
+    def call(self, original: Any, module: Any, *arguments: Any, **named: Any) -> Any:
+        """Call a model with what it was called with in the first step, if it is not called by another one."""
+        if self._depth or not torch.is_grad_enabled():
+            return original(module, *arguments, **named)
+        if self._replays:
+            arguments, named = self._given(module, arguments, named)
+        self._depth = 1
+        try:
+            output = original(module, *arguments, **named)
+        finally:
+            self._depth = 0
+        self._outputs += [one.grad_fn for one in _tensors_in(output) if one.numel() == 1 and one.grad_fn is not None]
+        return output
+
+    def _given(self, module: Any, arguments: Any, named: Any) -> Any:
+        count = self._counts[id(module)] = self._counts.get(id(module), 0) + 1
+        if self._generators is None:
+            self._generators = _Generators()
+        self._generators.put_back()
+        known = self._first.get((id(module), count))
+        if known is not None:
+            return copy.deepcopy(known[0])
+        try:
+            # The model is held, so that its identity stays its own.
+            self._first[id(module), count] = copy.deepcopy((arguments, named)), module
+        except Exception:
+            self.error = "what the model is called with cannot be copied"
+            self._replays = False
+        return arguments, named
+
+    def why_not(self, root: torch.Tensor) -> str:
+        """Return why a loss may depend on more than the model was called with; empty if it does not."""
+        function: Any = root.grad_fn
+        for _ in range(_SCALINGS):
+            if any(function is output for output in self._outputs):
+                return ""
+            before = [inner for inner, _ in getattr(function, "next_functions", ()) if inner is not None]
+            if len(before) != 1 or not type(function).__name__.startswith(("Mul", "Div", "ToCopy")):
+                break
+            function = before[0]
+        return _OUTSIDE
+
+    def end_step(self, *, replays: bool) -> None:
+        """Begin to count the calls of the next step."""
+        self._replays = self._replays and replays
+        self._counts.clear()
+        self._outputs.clear()
+
+
+def _tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 4:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+        for one in inner:
+            yield from _tensors_in(one, depth + 1)

@@ -1,0 +1,270 @@
+"""Resumes a training within its process, for `tensight doctor`: everything that it needs should be in `state_dict`.
+
+In the middle of the steps the state of models, optimizers, schedulers and loss scalers is saved. Then they are made
+what they were before the first step, and the state is loaded into them as data. What `state_dict` lacks is now as it
+was at the beginning, as it would be in a new process.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import random
+import sys
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tensight.agents.torch.trial import owners_of, versions_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Tensor)
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
+_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults"})
+_OF_SCHEDULERS = frozenset({"optimizer"})
+_MOST_ITEMS = 10_000
+_MOST_NAMES = 50
+
+
+class Resuming:
+    """Resumes the training at the end of a step of the first optimizer, and reports what `state_dict` lacks.
+
+    Parameters
+    ----------
+    step : int
+    report : callable (dict)
+        Told ``lacking``, names of what is not as it was; ``generators``, those that steps draw from; and how many
+        ``schedulers`` and ``scalers`` there are. Or an ``error``.
+    """
+
+    def __init__(self, step: int, report: Callable[[dict[str, Any]], None]) -> None:
+        self._step = step
+        self._report = report
+        self._steps = 0
+        self._parts: dict[int, _Part] = {}
+        self._optimizers: list[Any] = []
+        self._generators: dict[str, str] = {}
+        self._found: dict[str, Any] | None = None
+        self._modules: dict[int, _Module] = {}
+        register_module_forward_pre_hook(self._called)
+        register_optimizer_step_pre_hook(self._before)
+        register_optimizer_step_post_hook(self._after)
+
+    def _called(self, module: Any, _: Any) -> None:
+        """Remember how a part of a model is before its first call."""
+        if self._steps < self._step and id(module) not in self._modules:
+            self._modules[id(module)] = _Module(module)
+
+    def _before(self, optimizer: Any, *_: Any) -> None:
+        """Remember how everything is before the first step."""
+        if any(optimizer is known for known in self._optimizers):
+            return
+        self._optimizers.append(optimizer)
+        self._generators = self._generators or _generators()
+        models = (_Model(owner, self._modules) for owner in owners_of([optimizer]))
+        for part in (*models, _Optimizer(optimizer), *_others(optimizer)):
+            self._parts.setdefault(id(part.subject), part)
+
+    def _after(self, optimizer: Any, *_: Any) -> None:
+        if optimizer is not self._optimizers[0]:
+            return
+        self._steps += 1
+        if self._steps == self._step:
+            try:
+                self._found = self._resume()
+            except Exception as error:
+                self._found = {"error": f"{type(error).__name__}: {error}"}
+        if self._found is not None:
+            drawn = [name for name, state in _generators().items() if self._generators.get(name) != state]
+            self._report({**self._found, "generators": drawn})
+
+    def _resume(self) -> dict[str, Any]:
+        # Models first: optimizers know their parameters.
+        parts = sorted(self._parts.values(), key=lambda part: part.order)
+        before = {name: value for part in parts for name, value in part.named_state()}
+        buffer = io.BytesIO()
+        torch.save([part.subject.state_dict() for part in parts], buffer)
+        buffer.seek(0)
+        states = torch.load(buffer, weights_only=True)
+        with versions_kept([part.subject for part in parts if isinstance(part, _Model)]):
+            for part in parts:
+                part.begin_anew()
+            for part, state in zip(parts, states, strict=True):
+                part.subject.load_state_dict(state)
+        after = {name: value for part in parts for name, value in part.named_state()}
+        lacking = [name for name, value in before.items() if name not in after or not _is_equal(value, after[name])]
+        counts = {kind: sum(isinstance(part, type_) for part in parts) for kind, type_ in _COUNTED.items()}
+        return {"lacking": lacking[:_MOST_NAMES], **counts}
+
+
+class _Part:
+    """An object with a `state_dict`, and how it was at first."""
+
+    order = 0
+    left_out: frozenset[str] = frozenset()
+
+    def __init__(self, subject: Any) -> None:
+        self.subject = subject
+        self._attributes = dict(self._plain_attributes(subject))
+
+    def begin_anew(self) -> None:
+        """Make it what it was."""
+        self._put_back(self.subject, self._attributes)
+
+    def named_state(self) -> Iterator[tuple[str, Any]]:
+        """Yield copies of what is plain in it, and that a step may change."""
+        for name, value in self._plain_attributes(self.subject):
+            yield f"{type(self.subject).__name__}.{name}", value
+
+    def _plain_attributes(self, subject: Any) -> Iterator[tuple[str, Any]]:
+        for name, value in vars(subject).items():
+            if name not in self.left_out and _is_plain(value):
+                yield name, copy.deepcopy(value)
+
+    @staticmethod
+    def _put_back(subject: Any, attributes: dict[str, Any]) -> None:
+        for name, value in attributes.items():
+            vars(subject)[name] = copy.deepcopy(value)
+
+
+class _Model(_Part):
+    """A model, whose parameters only an optimizer changes; the rest may change in each call.
+
+    Parameters
+    ----------
+    subject : Module
+    modules : mapping of int to _Module
+        By identity, those that were called, as they were before.
+    """
+
+    order = 0
+    left_out = _OF_MODULES
+
+    def __init__(self, subject: Any, modules: Mapping[int, _Module]) -> None:
+        super().__init__(subject)
+        self._modules = [modules.get(id(module)) or _Module(module) for module in subject.modules()]
+        self._parameters = [parameter.detach().clone() for parameter in subject.parameters()]
+
+    def begin_anew(self) -> None:
+        for module in self._modules:
+            module.begin_anew()
+        with torch.no_grad():
+            for parameter, first in zip(self.subject.parameters(), self._parameters, strict=True):
+                parameter.copy_(first)
+
+    def named_state(self) -> Iterator[tuple[str, Any]]:
+        for path, module in self.subject.named_modules():
+            for name, value in self._plain_attributes(module):
+                yield f"{path or type(self.subject).__name__}.{name}", value
+        for name, tensor in (*self.subject.named_parameters(), *self.subject.named_buffers()):
+            yield name, tensor.detach().clone()
+
+
+class _Module(_Part):
+    """A part of a model, without its parameters and its parts."""
+
+    left_out = _OF_MODULES
+
+    def __init__(self, subject: Any) -> None:
+        super().__init__(subject)
+        self._buffers = [(name, held.detach().clone()) for name, held in subject.named_buffers(recurse=False)]
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        held = dict(self.subject.named_buffers(recurse=False))
+        for name, first in self._buffers:
+            if name in held and held[name].shape == first.shape:
+                held[name].copy_(first)
+
+
+class _Optimizer(_Part):
+    order = 1
+    left_out = _OF_OPTIMIZERS
+
+    def __init__(self, subject: Any) -> None:
+        super().__init__(subject)
+        self._groups = [
+            {name: copy.deepcopy(value) for name, value in group.items() if name != "params"}
+            for group in subject.param_groups
+        ]
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.subject.state = defaultdict(dict)
+        for group, first in zip(self.subject.param_groups, self._groups, strict=False):
+            group.update(copy.deepcopy(first))
+
+    def named_state(self) -> Iterator[tuple[str, Any]]:
+        yield from super().named_state()
+        for number, group in enumerate(self.subject.param_groups):
+            for name, value in group.items():
+                if name != "params" and _is_plain(value):
+                    yield f"{type(self.subject).__name__}.param_groups[{number}].{name}", copy.deepcopy(value)
+            for index, parameter in enumerate(group["params"]):
+                for name, value in self.subject.state.get(parameter, {}).items():
+                    if _is_plain(value):
+                        yield f"{name} of parameter {index} of group {number}", copy.deepcopy(value)
+
+
+class _Scheduler(_Part):
+    order = 2
+    left_out = _OF_SCHEDULERS
+
+
+class _Scaler(_Part):
+    order = 3
+
+
+_COUNTED = {"schedulers": _Scheduler, "scalers": _Scaler}
+
+
+def _others(optimizer: Any) -> Iterator[_Part]:
+    """Yield the schedulers of an optimizer, and all loss scalers; nothing leads from an optimizer to these."""
+    for found in gc.get_objects():
+        if issubclass(type(found), torch.optim.lr_scheduler.LRScheduler):
+            held = vars(found).get("optimizer")
+            # Accelerate wraps optimizers.
+            if held is optimizer or getattr(held, "optimizer", None) is optimizer:
+                yield _Scheduler(found)
+        elif issubclass(type(found), torch.amp.GradScaler) and found.is_enabled():
+            yield _Scaler(found)
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, _PLAIN):
+        return not isinstance(value, torch.nn.Parameter)
+    if depth > 3 or type(value) not in (list, tuple, dict, set, deque, defaultdict) or len(value) > _MOST_ITEMS:
+        return False
+    inner = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    return all(_is_plain(one, depth + 1) for one in inner)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_equal(value, other[name]) for name, value in one.items())
+    if isinstance(one, (list, tuple, deque)) and isinstance(other, (list, tuple, deque)):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    return type(one) is type(other) and bool(one == other or one != one)
+
+
+def _generators() -> dict[str, str]:
+    """Return what tells apart the states of the generators."""
+    states = {"torch": repr(torch.get_rng_state().tolist()), "random": repr(random.getstate())}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        states["numpy.random"] = repr(
+            [part.tolist() if hasattr(part, "tolist") else part for part in numpy.random.get_state()]
+        )
+    if torch.cuda.is_initialized():
+        states["torch.cuda"] = repr([state.tolist() for state in torch.cuda.get_rng_state_all()])
+    return states
