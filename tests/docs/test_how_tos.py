@@ -128,6 +128,9 @@ def test_my_port_does_not_converge(follow: Follow) -> None:
             assert "1/norm/LayerNorm-op0" in named
             assert "layers/0/ln/LayerNorm-op0" in named
         assert "native_layer_norm-op0" in walk.terminal(finds="compare")
+        walk.terminal()
+        with walk.server() as server:
+            assert "native_layer_norm-op0" in server.compare("reference", "port").sentence
         assert "layers.0.ln.weight" in walk.terminal(finds="compare")
         walk.terminal()
 

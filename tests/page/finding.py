@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from browsing import LARGE, SMALL
 from playwright.sync_api import Locator, Page, expect
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+SERIOUS = ("serious", "critical")
 
 both_sizes = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["1280", "1920"])
 """Tests with this mark are run in a small and in a large window: their `page` has that size."""
@@ -54,3 +60,17 @@ def cells(page: Page, number_of_cells: int) -> list[float]:
     expect(shown).to_have_count(number_of_cells)
     expect(page.get_by_test_id("value-table").locator("[data-sign=unread]")).to_have_count(0)
     return [float(text) for text in shown.all_inner_texts()]
+
+
+def complaints(page: Page, view: str, *, is_waiting: bool = False) -> list[str]:
+    """Return what axe finds of the page as it is now: when all is there, or while it waits for answers."""
+    if not is_waiting:
+        expect(page.locator(".mantine-Skeleton-root:visible")).to_have_count(0)
+    page.evaluate(AXE.read_text())
+    told: dict[str, Any] = page.evaluate("axe.run({resultTypes: ['violations']})")
+    return [
+        f"{view}: {each['id']} ({each['impact']}): {each['help']}: {node['html'][:300]}"
+        for each in told["violations"]
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from browsing import LARGE, SMALL, training, visit
+from finding import complaints
 from playwright.sync_api import Page, expect
 from running import RunningServer
 
 import tensight
 from tensight.client import Session
 
-AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-SERIOUS = ("serious", "critical")
 WITHIN_S = 60.0
 
 # What the panels ask for; graphs, watchpoints and the session itself are there before them.
@@ -66,20 +63,6 @@ def waiting(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
         session.next_node()
         session.wait(WITHIN_S)
         yield session
-
-
-def complaints(page: Page, view: str, *, is_waiting: bool = False) -> list[str]:
-    """Return what axe finds of the page as it is now: when all is there, or while it waits for answers."""
-    if not is_waiting:
-        expect(page.locator(".mantine-Skeleton-root:visible")).to_have_count(0)
-    page.evaluate(AXE.read_text())
-    told: dict[str, Any] = page.evaluate("axe.run({resultTypes: ['violations']})")
-    return [
-        f"{view}: {each['id']} ({each['impact']}): {each['help']}: {node['html'][:300]}"
-        for each in told["violations"]
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

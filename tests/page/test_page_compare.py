@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import LARGE, visit
-from finding import choose
+from finding import choose, complaints
 from playwright.sync_api import expect
 from running import running_server
 from two_runs import make_network, record
@@ -237,3 +237,27 @@ def test_a_run_in_the_list_is_compared_in_chinese_and_dark_and_swapped(
     expect(banner.get_by_test_id("compare-sentence")).to_contain_text(NORM)
     page.get_by_role("button", name="结束对比").click()
     expect(page.get_by_test_id("compare-empty")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_a_comparison(
+    open_page: Callable[..., Page], two_runs: RunningServer, reference: str, theme: str
+) -> None:
+    page = open_page(color_scheme=theme)
+    found = []
+    for part, ready in (
+        ("operators", "compared-row"),
+        ("values", "element-bar"),
+        ("unmatched", "unmatched-title-a"),
+        ("losses", "curves-chart"),
+    ):
+        visit(page, two_runs, run=reference, tab="compare", part=part, **{"with": "port"})
+        expect(page.get_by_test_id(ready).first).to_be_visible()
+        found += complaints(page, part)
+    page.get_by_role("tab", name="Graph").click()
+    expect(page.locator("[data-testid=graph-node][data-divergent]").first).to_be_visible()
+    found += complaints(page, "graph")
+    page.keyboard.press("Alt+b")
+    expect(page.get_by_test_id("compare-choice")).not_to_have_count(0)
+    found += complaints(page, "chooser")
+    assert found == [], "\n".join(found)

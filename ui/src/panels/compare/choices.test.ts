@@ -25,11 +25,11 @@ const dump = (name: string, open: string | null = null) =>
   }) as unknown as DumpRecord
 
 const sessions = [session('1', 'reference'), session('2', 'port', 'runs/port'), session('3', 'training')]
-const dumps = [dump('runs/port', '2'), dump('runs/old')]
+const dumps = [dump('runs/port', '2'), dump('runs/old'), dump('7')]
 
 test('each run but the one that is shown can be chosen once, under a name that stays', () => {
   const found = choices(sessions, dumps, '1', '')
-  expect(found.map((one) => one.value)).toEqual(['3', 'runs/port', 'runs/old'])
+  expect(found.map((one) => one.value)).toEqual(['3', 'runs/port', 'runs/old', './7'])
 })
 
 test('all words must be in a name, a title or the framework', () => {

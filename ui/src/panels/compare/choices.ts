@@ -16,7 +16,12 @@ export interface Choice {
 
 /** What to ask the server for: a dump keeps its name when its session is closed, a training has its session only. */
 export function nameOf(session: Session): string {
-  return session.capabilities.live || !session.dump ? session.id : session.dump
+  return session.capabilities.live || !session.dump ? session.id : dumpName(session.dump)
+}
+
+/** The name of a dump as no id of a session is written. */
+function dumpName(name: string): string {
+  return /^\d+$/.test(name) ? `./${name}` : name
 }
 
 /** All runs but the one that is shown, the open ones first, the newest first of each; filtered by words. */
@@ -42,7 +47,7 @@ export function choices(
   const closed = dumps
     .filter((one) => typeof one.session !== 'string')
     .map((one): Choice => ({
-      value: one.name,
+      value: dumpName(one.name),
       title: one.title,
       detail: [one.title === one.name ? '' : one.name, `${one.framework} ${one.framework_version}`.trim()]
         .filter(Boolean)
