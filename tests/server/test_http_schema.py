@@ -46,8 +46,11 @@ def known(session: Opened) -> dict[str, list[Any]]:
     """What really exists, by the name of the parameter that can name it."""
     rows = session.get("/statistics", limit=1000)["rows"]
     nodes = sorted({row["node"] for row in rows})
+    addresses = [row["address"] for row in rows]
     return {
-        "address": [row["address"] for row in rows] + [row["address"].rpartition("@")[0] for row in rows],
+        "a": addresses,
+        "b": ["", *addresses],
+        "address": addresses + [address.rpartition("@")[0] for address in addresses],
         "name": nodes,
         "node": nodes,
         "focus": nodes,
@@ -74,7 +77,18 @@ def connection() -> Iterator[requests.Session]:
         yield connection
 
 
-def name_what_exists(case: Case, known: dict[str, list[Any]], session_id: str) -> None:
+def compared(session: Opened) -> str:
+    """Compare the dump with itself, unless that is done, and return the number of the comparison."""
+    record = session.client.post("/comparisons", json={"a": SICK, "b": SICK}).json()
+    after = 0
+    while record["state"] != "done":
+        assert record["state"] in ("waiting", "running"), record
+        after = session.client.get("/events", params={"after": after, "wait_s": 5}).json()["last"]
+        record = session.client.get(f"/comparisons/{record['id']}").json()
+    return str(record["id"])
+
+
+def name_what_exists(case: Case, known: dict[str, list[Any]], ids: dict[str, str]) -> None:
     """Put names of what exists in the place of most made-up ones, where the case is meant to be allowed."""
     chance = random.Random(repr((case.path_parameters, case.query, case.body)))  # noqa: S311 - repeats what was drawn
     for location, values in ((ParameterLocation.PATH, case.path_parameters), (ParameterLocation.QUERY, case.query)):
@@ -83,8 +97,9 @@ def name_what_exists(case: Case, known: dict[str, list[Any]], session_id: str) -
         for name in values:
             if name in known and (name == "wait_s" or chance.random() < 0.8):
                 values[name] = chance.choice(known[name])
-        if "session_id" in values and chance.random() < 0.95:
-            values["session_id"] = session_id
+        for name in ids:
+            if name in values and chance.random() < 0.95:
+                values[name] = ids[name]
 
 
 def is_allowed(case: Case, location: ParameterLocation) -> bool:
@@ -105,7 +120,10 @@ def test_every_answer_is_as_described(
     case: Case, session: Opened, known: dict[str, list[Any]], connection: requests.Session
 ) -> None:
     current = opened(session.client, SICK)  # an earlier call may have closed it
-    name_what_exists(case, known, current.path.rpartition("/")[2])
+    ids = {"session_id": current.path.rpartition("/")[2]}
+    if "{comparison_id}" in case.path:
+        ids["comparison_id"] = compared(session)
+    name_what_exists(case, known, ids)
     # In bodies truth values count as numbers, and numbers may be texts.
     lenient = [] if is_allowed(case, ParameterLocation.BODY) else [negative_data_rejection]
     case.call_and_validate(
