@@ -250,8 +250,10 @@ class StepComparer:
         """Return whether the difference of a pair is still there at the end of its phase.
 
         Operators that were matched by type and place, or after operators that only one run has, may be two different
-        ones; then what is computed from them agrees further on.
+        ones; then what is computed from them agrees further on. That says nothing where it is added to something so
+        much larger that rounding hides it.
         """
+        is_hidden = False
         apart, given = (_worst([found for _, found in side]) for side in (entry.outputs, entry.inputs))
         limit = max(_PASSED_ON * min(1.0, apart), min(AMPLIFICATION * given, _MUCH_SMALLER * apart))
         waiting, seen = [entry.pair.a], {entry.pair.a.name}
@@ -269,10 +271,26 @@ class StepComparer:
             if not readers and differing and op.name in self._counterpart:
                 return True
             for reader in readers:
+                is_hidden = is_hidden or self._is_hidden_in(reader, differing)
                 if reader.name not in seen:
                     seen.add(reader.name)
                     waiting.append(reader)
-        return False
+        return is_hidden
+
+    def _is_hidden_in(self, reader: Operation, differing: list[Slot]) -> bool:
+        """Return whether a difference is added to a tensor whose rounding is larger."""
+        if comparable_type(reader.type) != "add" or reader.name not in self._counterpart or not reader.outputs:
+            return False
+        total = self._difference(
+            reader.outputs[0].row, self._row_of(self._counterpart[reader.name].outputs, reader.outputs[0])
+        )
+        read = {(slot.name, slot.index) for slot in reader.inputs}
+        terms = [
+            self._difference(slot.row, self._counter_row(slot)) for slot in differing if (slot.name, slot.index) in read
+        ]
+        return total is not None and any(
+            term is not None and 0 < term.absolute <= ROUNDING * total.roundoff * total.norm for term in terms
+        )
 
     def _differing(self, op: Operation, limit: float) -> list[Slot]:
         """Return the outputs of an operator of A that differ; all of one without a counterpart."""

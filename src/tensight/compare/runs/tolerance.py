@@ -33,6 +33,9 @@ AMPLIFICATION = 8.0
 
 _SUMS = frozenset({"sum", "mean"})
 
+_ELEMENTWISE_PRODUCTS = frozenset({"mul", "div"})
+"""Operators, by `comparable_type`, whose rounding is relative to each element of the result."""
+
 PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "convolution", "mm", "bmm", "baddbmm"})
 """Operators, by `comparable_type`, that automatic mixed precision computes in the narrower type."""
 
@@ -99,14 +102,20 @@ def allowed_error(
         # One run computes this operator in another element type than what it read.
         unit = min(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in output.dtypes)
     summed = _sum_scale(op, output, inputs)
-    scale = max([output.norm, *(one.norm for one in inputs if one.count == output.count)])
+    scale = output.norm
+    if comparable_type(op.type) not in _ELEMENTWISE_PRODUCTS:
+        scale = max([scale, *(one.norm for one in inputs if one.count == output.count)])
     carried = max((_carried(op, one) for one in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
     own = roundings * unit * max(scale, summed)
     noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
-    if comparable_type(op.type) in _SUMS:
+    if comparable_type(op.type) in _SUMS or _is_normalisation(comparable_type(op.type)):
         scale = max(scale, summed)
     return own + AMPLIFICATION * carried * scale + noise + tolerance.atol
+
+
+def _is_normalisation(kind: str) -> bool:
+    return "norm" in kind and not kind.endswith("grad")
 
 
 def _carried(op: Operation, given: TensorDifference) -> float:
@@ -127,7 +136,8 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
     """Return the size of the terms of a sum that the output may be: gradients of weights cancel.
 
     The gradient of a matrix is a product of two tensors, with ``‖Δ‖ ≤ u·‖dy‖·‖x‖``; that of a bias is a sum over rows,
-    with ``‖Δ‖ ≤ u·√rows·‖dy‖``. So is a sum of its own, and a mean is that over the number of rows.
+    with ``‖Δ‖ ≤ u·√rows·‖dy‖``. So is a sum of its own, and a mean, such as that which a normalisation puts out, too,
+    is that over the number of rows.
     """
     larger = [one for one in inputs if one.count > output.count]
     if not larger:
@@ -135,7 +145,7 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
     kind = comparable_type(op.type)
     gradient = larger[0]
     rows = math.sqrt(gradient.count / max(output.count, 1))
-    if kind in _SUMS:
+    if kind in _SUMS or _is_normalisation(kind):
         return gradient.norm * (rows if kind == "sum" else 1 / rows)
     if not kind.endswith("grad"):
         return 0.0
