@@ -122,6 +122,10 @@ def test_the_command_traces_an_unchanged_script_without_a_server(tmp_path: Path)
     tables = {
         name: rows_by_name(Analysis(run, cache_dir=tmp_path / "cache").statistics()) for name, run in runs.items()
     }
+    inputs = {name: run.setup["batches"] for name, run in runs.items() if run.setup is not None}
+    assert {name: len(batches) for name, batches in inputs.items()} == {"whole": 3, "first": 2, "killed": 3}
+    assert inputs["killed"] == inputs["whole"]
+    assert all(one["hash"] and one["shape"] for batch in inputs["whole"] for one in batch)
     for name in ("first", "killed"):
         # Until the kernels are compiled statistics may differ in the last digit; the content does not.
         assert contents(tables[name]).items() <= contents(tables["whole"]).items()

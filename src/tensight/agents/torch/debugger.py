@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.first_batches import FirstBatches
 
 _OF_NO_MODULE = (
     "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
@@ -106,6 +107,7 @@ class Debugger(TrainingDebugger):
         self._steps: Steps | None = None
         self._boundary = Boundary(self._give_up)
         self._waiting: RemovableHandle | None = None
+        self._first_batches: FirstBatches | None = None
         self._replaced = Replacements()
         self._seen_trace: Trace | None = None
         self._read: set[str] = set()
@@ -148,7 +150,7 @@ class Debugger(TrainingDebugger):
             self._is_worker = True
             return
         with self._guarded():
-            self._attach(module, arguments)
+            self._attach(module)
             if isinstance(self._capture, ModuleCapture):
                 self._capture.enter(module, arguments)
 
@@ -184,7 +186,7 @@ class Debugger(TrainingDebugger):
             self._waiting.remove()
             self._waiting = None
 
-    def _attach(self, first: nn.Module, arguments: tuple[Any, ...] = ()) -> None:
+    def _attach(self, first: nn.Module) -> None:
         names = Names()
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
@@ -226,7 +228,7 @@ class Debugger(TrainingDebugger):
             self._perturb(first)
         self._parameters.observe()
         if agent.wants_setup:
-            agent.describe(self._setup(first, arguments))
+            self._describe(agent, first)
         try:
             agent.attach(self._programs.preview(capture.preview()))
         finally:
@@ -244,16 +246,18 @@ class Debugger(TrainingDebugger):
         moved = perturb([*(module for root in self._names.roots if (module := root.module()) is not None), first])
         say(f"--perturb: {moved:,} weights were moved by one unit in the last place before the first step")
 
-    def _setup(self, first: nn.Module, arguments: tuple[Any, ...]) -> dict[str, object]:
-        """Return what surrounds the training; of the first batch only where the first call is what begins it."""
+    def _describe(self, agent: Agent, first: nn.Module) -> None:
+        """Write what surrounds the training, and once more with each of the first batches."""
         from tensight.agents.setup import describe
-        from tensight.agents.torch.setup import describe_inputs, describe_torch
+        from tensight.agents.torch.first_batches import FirstBatches
+        from tensight.agents.torch.setup import describe_torch
 
         models = [module for root in self._names.roots if (module := root.module()) is not None]
-        part = describe_torch(models or first, self._parameters.optimizers)
-        if arguments:
-            part["batches"] = [describe_inputs(arguments, {})]
-        return describe(part)
+        described = describe(describe_torch(models or first, self._parameters.optimizers))
+        agent.describe(described)
+        self._first_batches = FirstBatches(
+            first, self._boundary, lambda: agent.step, lambda batches: agent.describe({**described, "batches": batches})
+        )
 
     def _detach(self) -> None:
         # Each of them, also where another fails.
@@ -264,6 +268,8 @@ class Debugger(TrainingDebugger):
                 parts.callback(self._steps.remove)
             if self._capture is not None:
                 parts.callback(self._capture.stop)
+            if self._first_batches is not None:
+                parts.callback(self._first_batches.stop)
             parts.callback(self._wait_no_more)
 
     def _new_capture(self, agent: Agent, kind: str) -> Capture:
