@@ -171,6 +171,10 @@ def opened(folder: Path) -> Analysis:
 
 def test_a_sound_port_is_the_same_and_each_porting_fault_is_named(recordings: Path) -> None:
     reference = opened(recordings / "reference")
+    port = open_dump(str(recordings / "sound"))
+    assert port.setup is not None
+    assert port.setup["framework"]["name"] == "mindspore"
+    assert port.setup["flags"]["device_target"] == "CPU"
     (result,) = compare_runs(reference, opened(recordings / "sound"))
     assert result.verdict is Verdict.SAME, sentence(result)
     assert result.weights

@@ -23,6 +23,7 @@ from tensight.agents.mindspore.learning_rates import rates_of
 from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
+from tensight.agents.mindspore.setup import describe_mindspore
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, live_instances, optimizers_in
 from tensight.agents.mindspore.written_parameters import WrittenParameters
@@ -30,6 +31,7 @@ from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
 from tensight.agents.rounds import Rounds
+from tensight.agents.setup import describe
 from tensight.errors import InputError, TensightError
 
 if TYPE_CHECKING:
@@ -141,6 +143,8 @@ class Debugger(TrainingDebugger):
             self._agent = self._agent_of(
                 settings, found, self._reader, script=" ".join(sys.orig_argv), stops_at_nodes=True, cursor=True
             )
+            if self._agent.wants_setup:
+                self._agent.describe(describe(describe_mindspore(found)))
         return self._agent
 
     def _ensure_oversights(self) -> Oversights:
