@@ -56,12 +56,18 @@ export function AddedLegend({ isStrip = false }: { isStrip?: boolean }) {
       <Tooltip label={t('legendHint')} multiline maw={300}>
         <span>{t('legend', { step: of.step })}</span>
       </Tooltip>
-      <span className="mono">{largest > 0 ? `≤ ${errorText(low)}` : '0'}</span>
-      <span
-        className={classes['added-scale']}
-        style={{ background: `linear-gradient(to right, ${stops.map(({ back }) => back).join(', ')})` }}
-      />
-      <span className="mono">{largest > 0 ? errorText(high) : ''}</span>
+      {largest > 0 ? (
+        <>
+          <span className="mono">≤ {errorText(low)}</span>
+          <span
+            className={classes['added-scale']}
+            style={{ background: `linear-gradient(to right, ${stops.map(({ back }) => back).join(', ')})` }}
+          />
+          <span className="mono">{errorText(high)}</span>
+        </>
+      ) : (
+        <span>{t('legendNone')}</span>
+      )}
       {colours && (
         <Tooltip label={colours.label}>
           <ActionIcon size="xs" aria-label={colours.label} onClick={colours.run}>
