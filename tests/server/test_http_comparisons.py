@@ -108,13 +108,22 @@ def test_the_first_operator_that_differs_is_told_with_what_it_rests_on(done: dic
     assert rank["steps"] == [1]
 
 
+def rounded(content: Any) -> Any:
+    """Return a record without the last digits: sums of elements depend on where in memory these lie."""
+    if isinstance(content, dict):
+        return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
+    return f"{content:.6g}" if isinstance(content, float) else content
+
+
 def test_what_the_command_prints_is_what_the_server_answers(
     tensight: Any, base_dir: Path, done: dict[str, Any]
 ) -> None:
     ended = tensight("compare", "runs", "--json", base_dir / "a", base_dir / "b")
     (printed,) = json.loads(ended.out)["ranks"]
     (rank,) = done["ranks"]
-    assert {name: printed[name] for name in rank} == rank
+    assert rounded({name: printed[name] for name in rank}) == rounded(rank)
     assert NORM in [one["name"] for one in printed["compared"]]
 
 
