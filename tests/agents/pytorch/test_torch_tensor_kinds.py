@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -283,8 +284,10 @@ def test_running_means_and_fused_updates_are_writes_that_no_version_tells() -> N
 def test_what_was_not_written_yet_is_not_looked_at() -> None:
     with captured() as seen:
         torch.empty(100).fill_(1.0)
+        copy.deepcopy(torch.ones(5))
         seen.capture.end_step()
         assert seen.statistics("Default/empty-op0") is None
+        assert seen.statistics("Default/set_-op0") is None
         assert seen.statistics("Default/fill_-op0").max == 1
 
 
