@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,22 @@ def complaints(page: Page, view: str, *, is_waiting: bool = False) -> list[str]:
         if each["impact"] in SERIOUS
         for node in each["nodes"]
     ]
+
+
+def listed_keys(page: Page, group: str) -> dict[str, str]:
+    """Return the keys that the page lists for a group of actions, by what they do."""
+    page.keyboard.press("Shift+?")
+    shown = page.get_by_test_id("shortcuts").locator("section")
+    section = shown.filter(has=page.get_by_role("heading", name=group, exact=True))
+    expect(section).to_be_visible()
+    return {
+        row.locator("dt").inner_text(): " ".join(row.locator("kbd").all_inner_texts())
+        for row in section.locator("dl > div").all()
+    }
+
+
+def documented_keys(heading: str) -> dict[str, str]:
+    """Return the keys in a table of the page's documentation, by what they do."""
+    text = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
+    rows = text.partition(f"| {heading} | keys |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| ([^|`]+) \| `([^`]+)` \|$", rows, re.MULTILINE))

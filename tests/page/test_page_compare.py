@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import LARGE, visit
-from finding import choose, complaints
+from finding import choose, complaints, documented_keys, listed_keys
 from playwright.sync_api import expect
 from running import running_server
 from two_runs import make_network, record
@@ -237,6 +237,12 @@ def test_a_run_in_the_list_is_compared_in_chinese_and_dark_and_swapped(
     expect(banner.get_by_test_id("compare-sentence")).to_contain_text(NORM)
     page.get_by_role("button", name="结束对比").click()
     expect(page.get_by_test_id("compare-empty")).to_be_visible()
+
+
+def test_the_keys_of_a_comparison_are_documented(compared: Page) -> None:
+    # What some of them do is said with what there is: the number of a step, whether colours are on.
+    documented, listed = documented_keys("what compares two runs"), listed_keys(compared, "Compare")
+    assert sorted(documented.values()) == sorted(listed.values())
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

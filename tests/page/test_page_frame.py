@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from browsing import training, visit
-from finding import both_sizes, control, expect_step
+from finding import both_sizes, control, documented_keys, expect_step, listed_keys
 from playwright.sync_api import Locator, Page, expect
 from running import RunningServer, running_server
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 pytestmark = both_sizes
 
-PAGE_MD = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
 ONE_LINE = 32
 """Pixels: no line of text of the page is as high as two."""
 
@@ -101,18 +100,7 @@ def test_a_refresh_by_habit_moves_nothing_and_every_key_is_documented(
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert transformer.summary.step == step
 
-    page.keyboard.press("Shift+?")
-    listed = (
-        page.get_by_test_id("shortcuts")
-        .locator("section")
-        .filter(has=page.get_by_role("heading", name="Run", exact=True))
-    )
-    keys = {
-        row.locator("dt").inner_text(): " ".join(row.locator("kbd").all_inner_texts())
-        for row in listed.locator("dl > div").all()
-    }
-    documented = dict(re.findall(r"^\| ([^|`]+) \| `([^`]+)` \|$", PAGE_MD, re.MULTILINE))
-    assert documented == keys
+    assert documented_keys("what moves a run") == listed_keys(page, "Run")
 
 
 def test_the_address_process_and_device_of_a_training_are_shown(
