@@ -157,12 +157,8 @@ class _Matcher:
 
     def _by_paths(self) -> None:
         """Pair names that are the same once the paths of A's modules are those of B, as the pairs so far tell them."""
-        modules = [
-            tuple(plain_name(entry.name).split(".")[:-1] for entry in (pair.a, pair.b))
-            for pair in self.pairs
-            if pair.rule != FUSED
-        ]
-        paths = paths_in_b((a, b) for a, b in modules)
+        whole = [pair for pair in self.pairs if pair.rule != FUSED]
+        paths = paths_in_b((_module_of(pair.a), _module_of(pair.b)) for pair in whole)
         in_b = {name: _renamed(plain_name(name), paths) for name in self.a}
         self._by_keys(in_b, {name: plain_name(name) for name in self.b}, PATH)
         if len({in_b[name] for name in self.a}) == len(self.a):
@@ -208,6 +204,11 @@ class _Matcher:
             if len(names) == len(others):
                 for name, other in zip(names, others, strict=True):
                     self._pair(name, other, ORDER)
+
+
+def _module_of(entry: Entry) -> list[str]:
+    """Return the parts of the path of the module that an entry is in."""
+    return plain_name(entry.name).split(".")[:-1]
 
 
 def _renamed(name: str, paths: Mapping[str, str]) -> str:

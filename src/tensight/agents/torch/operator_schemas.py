@@ -27,7 +27,7 @@ _UNSET = frozenset(
     {
         *("empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided"),
         *("new_empty", "new_empty_strided", "resize", "resize_"),
-        "set_",  # memory that a deep copy, or somebody else, is about to fill
+        "set_",  # memory that is about to be filled, as in a deep copy
     }
 )
 # They return memory that a collective operator is about to fill, with some of it written: not theirs to show.

@@ -23,8 +23,19 @@ from tensight.server.routes.parameters import (
     Text,
     Tolerance,
 )
-from tensight.server.routes.tensors import PART, FormOfPart
-from tensight.server.tensor_data import MOST_ELEMENTS, part_response
+from tensight.server.routes.tensors import (
+    PART,
+    Bins,
+    FormOfPart,
+    MapColumns,
+    MapRows,
+    MostElements,
+    SliceMapColumns,
+    SliceMapRows,
+    element_record,
+    histogram_record,
+)
+from tensight.server.tensor_data import part_response
 from tensight.sessions.compared_tensors import ComparedView, WhichRun
 from tensight.sessions.comparison import Comparison, OperatorChoice
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
@@ -41,16 +52,12 @@ from tensight.sessions.records import (
     UnmatchedPage,
 )
 from tensight.sessions.records.comparing import ComparedPhase, Side
-from tensight.tensors.heat_maps import MOST_CELLS
-from tensight.tensors.histograms import MOST_BINS
-from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
-from tensight.tensors.slices import parse_slice
 from tensight.tensors.views import View
 
 router = APIRouter(prefix="/comparisons", tags=["comparisons"], route_class=StrictRoute, responses=ANY_ERRORS)
 
 MOST_SCOPES = 64
-"""Whose added errors are told in one answer."""
+"""Scopes whose added errors are in one answer."""
 
 FOUND = documented(NotFoundError)
 DONE = documented(NotFoundError, StateError)
@@ -269,7 +276,7 @@ async def get_compared_values(
     which: Which = "difference",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")] = 100_000,
+    limit: MostElements = 100_000,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a part of a tensor of A, of the one of B with its axes as A has them, or of B minus A."""
@@ -289,8 +296,8 @@ async def get_compared_heat_map(
     which: Which = "difference",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    rows: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")] = 256,
-    columns: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")] = 256,
+    rows: MapRows = 256,
+    columns: MapColumns = 256,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
@@ -310,8 +317,8 @@ async def get_compared_slices(
     which: Which = "difference",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    rows: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")] = 128,
-    columns: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")] = 128,
+    rows: SliceMapRows = 128,
+    columns: SliceMapColumns = 128,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a map of the slices that differ in the dimensions to which `slice` gives an index; as of one tensor."""
@@ -340,12 +347,8 @@ async def get_compared_element(
     tolerance: Tolerance = 0.0,
 ) -> JsonResponse:
     """Return where an element is, such as the one in which both tensors are farthest apart."""
-    view = (await comparison.view(a, b, View(find, slice_, tolerance), which)).result
-    record = ElementRecord(address=str(a))
-    if view.array is not None:
-        index = tuple(entry for entry in parse_slice(view.slice, view.shape) if isinstance(entry, int))
-        record = record.model_copy(update={"index": index, "value": str(view.array[()])})
-    return await json_response(record)
+    found = await comparison.view(a, b, View(find, slice_, tolerance), which)
+    return await json_response(element_record(a, found.result))
 
 
 @router.get(
@@ -361,13 +364,11 @@ async def get_compared_histogram(
     which: Which = "difference",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    bins: Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")] = 40,
+    bins: Bins = 40,
 ) -> JsonResponse:
     """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
-    found = (await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)).result.histogram
-    if found is None:
-        raise UnavailableError(f"no histogram of {a} was computed")
-    return await json_response(HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist())))
+    found = await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)
+    return await json_response(histogram_record(a, found.result))
 
 
 @router.get(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from tensight.graph import TensorAddress
 from tensight.graph.steps import iteration_of
 from tensight.server import errors
 from tensight.server.errors import ErrorReply, documented
@@ -53,7 +54,7 @@ from tensight.tensors.heat_maps import MOST_CELLS
 from tensight.tensors.histograms import MOST_BINS
 from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
 from tensight.tensors.slices import parse_slice
-from tensight.tensors.views import View
+from tensight.tensors.views import View, ViewResult
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS)
 
@@ -145,6 +146,13 @@ FormOfPart = Annotated[
     ),
 ]
 
+MostElements = Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")]
+MapRows = Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")]
+MapColumns = Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")]
+SliceMapRows = Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")]
+SliceMapColumns = Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")]
+Bins = Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")]
+
 
 class TensorStatisticsRecord(Record):
     """Statistics of a tensor, or of a difference with both of its sides."""
@@ -156,6 +164,23 @@ class TensorStatisticsRecord(Record):
     """For a difference: of the tensor."""
     previous: Statistics | None = None
     """For a difference: of the tensor one step before."""
+
+
+def element_record(address: TensorAddress, view: ViewResult) -> ElementRecord:
+    """Return where the element is that was looked for; without index and value if there is none."""
+    record = ElementRecord(address=str(address))
+    if view.array is None:
+        return record
+    index = tuple(entry for entry in parse_slice(view.slice, view.shape) if isinstance(entry, int))
+    return record.model_copy(update={"index": index, "value": str(view.array[()])})
+
+
+def histogram_record(address: TensorAddress, view: ViewResult) -> HistogramRecord:
+    """Return a histogram. UnavailableError if none was computed."""
+    found = view.histogram
+    if found is None:
+        raise UnavailableError(f"no histogram of {address} was computed")
+    return HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist()))
 
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
@@ -186,7 +211,7 @@ async def get_values(
     which: WhichTensor = "current",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")] = 100_000,
+    limit: MostElements = 100_000,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a part of a tensor, of the same tensor one step before, or of the difference of both."""
@@ -206,8 +231,8 @@ async def get_heat_map(
     which: WhichTensor = "current",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    rows: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")] = 256,
-    columns: Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")] = 256,
+    rows: MapRows = 256,
+    columns: MapColumns = 256,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
@@ -227,8 +252,8 @@ async def get_slices(
     which: WhichTensor = "current",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    rows: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")] = 128,
-    columns: Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")] = 128,
+    rows: SliceMapRows = 128,
+    columns: SliceMapColumns = 128,
     form: FormOfPart = "json",
 ) -> Response:
     """Return a map of the slices that differ in the dimensions to which `slice` gives an index; by default all but two.
@@ -266,11 +291,7 @@ async def get_element(
 ) -> JsonResponse:
     """Return where in a tensor an element is; elements are in C order."""
     view = await session.view(address, View(find, slice_, tolerance), which)
-    record = ElementRecord(address=str(address))
-    if view.array is not None:
-        index = tuple(entry for entry in parse_slice(view.slice, view.shape) if isinstance(entry, int))
-        record = record.model_copy(update={"index": index, "value": str(view.array[()])})
-    return await json_response(record)
+    return await json_response(element_record(address, view))
 
 
 @router.get(
@@ -285,14 +306,11 @@ async def get_histogram(
     which: WhichTensor = "current",
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
-    bins: Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")] = 40,
+    bins: Bins = 40,
 ) -> JsonResponse:
     """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
-    found = (await session.view(address, View("histogram", slice_, tolerance, bins=bins), which)).histogram
-    if found is None:
-        raise UnavailableError(f"no histogram of {address} was computed")
-    record = HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist()))
-    return await json_response(record)
+    view = await session.view(address, View("histogram", slice_, tolerance, bins=bins), which)
+    return await json_response(histogram_record(address, view))
 
 
 @router.get(
