@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,8 @@ from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, statistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from tensight.tensors.shared_scan import Team
 
 BOTH_WAYS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i2")]
@@ -133,6 +137,91 @@ def test_elements_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any])
     columns = StatisticsColumns()
     assert columns.scan_address(3, plain.ctypes.data, name, plain.shape, plain.size)
     assert_same(columns.statistics(3), statistics(plain))
+
+
+def team_of(threads: int) -> Team:
+    """Return threads that call the function at an address with a number, all at the same time."""
+
+    def team(function: int, number: int) -> None:
+        call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(function)
+        together = threading.Barrier(threads)
+
+        def work() -> None:
+            together.wait()
+            call(number)
+
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(work) for _ in range(threads)]:
+                done.result()
+
+    return team
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f2"), BRAIN, np.dtype("f8")], ids=str)
+@pytest.mark.parametrize("size", [2**16 + 1, 10 * 2**15, SEGMENT_ELEMENTS, 2 * SEGMENT_ELEMENTS + 2**16 + 77])
+def test_rows_do_not_depend_on_how_many_threads_scan(
+    dtype: np.dtype[Any], size: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", "compiled")
+    values = np.random.default_rng(size).standard_normal(size).astype(dtype)
+    values[[5, size // 2, -1]] = math.nan, -math.inf, math.inf
+    columns = StatisticsColumns()
+    columns.team = team_of(threads)
+    for place, hashed in enumerate((True, False)):
+        assert columns.scan(place, values, hashed=hashed)
+        assert columns.has_hash(place) == hashed or dtype == np.float64
+    expected = statistics(values)
+    assert_same(columns.statistics(0), expected)
+    found = columns.statistics(1)
+    assert found is not None
+    assert_same(replace(found, content_hash=expected.content_hash), expected)
+
+
+@st.composite
+def strided(draw: st.DrawFn) -> np.ndarray[Any, Any]:
+    dtype = draw(st.sampled_from([np.dtype("f4"), np.dtype("f2"), BRAIN]))
+    shape = draw(
+        st.sampled_from([(3, 5), (64, 40), (1000, 17), (9, 4, 1, 130), (2, 3, 70, 64), (300, 256), (2, 2**17)])
+    )
+    values = np.random.default_rng(draw(st.integers(0, 9))).standard_normal(shape).astype(dtype)
+    if draw(st.booleans()):
+        values.flat[values.size // 3] = math.nan
+    start = draw(st.integers(0, 2))
+    values = values[start :: draw(st.integers(1, 2))].transpose(draw(st.permutations(range(len(shape)))))
+    return np.broadcast_to(values, (2, *values.shape)) if draw(st.booleans()) else values
+
+
+@BOTH_WAYS
+@given(array=strided(), threads=st.sampled_from([0, 3]))
+def test_elements_that_lie_apart_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any], threads: int) -> None:
+    assume(array.size <= SEGMENT_ELEMENTS)
+    columns = StatisticsColumns()
+    columns.team = team_of(threads) if threads else None
+    address, name = array.ctypes.data, "bfloat16" if array.dtype == BRAIN else array.dtype.name
+    strides = tuple(step // array.itemsize for step in array.strides)
+    is_read = columns.scan_strided(0, address, name, array.shape, strides, hashed=True)
+    assert is_read == (way == "compiled" and array.size > 0)
+    if is_read:
+        assert_same(columns.statistics(0), statistics(np.ascontiguousarray(array)))
+    else:
+        assert columns.statistics(0) is None
+
+
+def test_what_has_to_be_put_in_order_first_is_left_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", "compiled")
+    columns, array = StatisticsColumns(), np.ones(2 * SEGMENT_ELEMENTS)
+    many = (2,) * 8, tuple(3**axis for axis in range(8))
+    for name, shape, strides in (
+        ("float64", (3, 5), (1, 3)),
+        ("int32", (3, 5), (1, 3)),
+        ("float8_e4m3fn", (3, 5), (1, 3)),
+        ("float32", (0, 5), (1, 3)),
+        ("float32", (2, SEGMENT_ELEMENTS), (1, 2)),
+        ("float32", *many),
+    ):
+        assert not columns.scan_strided(0, array.ctypes.data, name, shape, strides, hashed=True)
+    assert columns.statistics(0) is None
 
 
 def test_what_has_no_statistics_leaves_the_row_as_it_is() -> None:

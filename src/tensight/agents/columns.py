@@ -20,6 +20,7 @@ from tensight.tensors import EXPLOSION_LIMIT, SEGMENT_ELEMENTS, layout, portable
 from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type, values_of
 from tensight.tensors.native import Kernel
 from tensight.tensors.scratch import own_memory
+from tensight.tensors.shared_scan import merged_axes, scan_shared
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
 from tensight.tensors.warm import compiled
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tensight.tensors import TensorStatistics
     from tensight.tensors.elements import ElementType
     from tensight.tensors.native import NativeKernel
+    from tensight.tensors.shared_scan import Team
 
 NEVER = -2
 """Iteration of a row that was never written."""
@@ -40,7 +42,7 @@ MOST_PLACES = 2**20
 
 _READY_AT_FIRST = 256
 _HOLDING = 2**16
-"""Elements up to which a scan holds the interpreter lock: it takes some 10 µs."""
+"""Elements up to which a scan holds the interpreter lock and needs no help: it takes some 20 µs."""
 
 _NO_HASH = layout.NO_HASH
 _REALS_BYTES, _COUNTS_BYTES = 8 * layout.REALS, 8 * layout.COUNTS
@@ -86,13 +88,17 @@ class StatisticsColumns:
     iteration : ndarray of int64
         In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
         view when there are more places.
+    team : callable or None
+        Threads that help with large tensors (`tensors.shared_scan`); None at first: then who asks scans alone.
     """
 
     def __init__(self) -> None:
         self.current_iteration = -1
+        self.team: Team | None = None
         self._kinds: dict[np.dtype[Any], _Kind] = {}
         self._single: NativeKernel | None = None
         self._double: NativeKernel | None = None
+        self._shared: NativeKernel | None = None
         self._growing = threading.Lock()
         self._reals = _lasting(np.float64, layout.REALS)
         self._counts = _lasting(np.int64, layout.COUNTS)
@@ -184,6 +190,40 @@ class StatisticsColumns:
             self._scan_direct(place, kind, address, shape, count, hashed)
         else:
             self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
+        return True
+
+    def scan_strided(
+        self, place: int, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], *, hashed: bool
+    ) -> bool:
+        """Write the row of a place from elements that do not lie one after the other, without a copy of them.
+
+        Parameters
+        ----------
+        place : int
+        address : int
+            Of the first element; they must stay there meanwhile.
+        dtype : str
+            NumPy's name, ``bfloat16`` for that.
+        shape : tuple of int
+        strides : tuple of int
+            In elements, none below 0.
+        hashed : bool
+            Whether a content hash is wanted; the row may be without one if not.
+
+        Returns
+        -------
+        bool
+            False if they have to be put in order first; the row then stays as it is.
+        """
+        kind, count, axes = _BY_NAME.get(dtype), math.prod(shape), merged_axes(shape, strides)
+        if kind is None or not kind.is_direct or kind.is_double:
+            return False
+        kernel = self._shared_kernel()
+        if kernel is None or not 0 < count <= SEGMENT_ELEMENTS or not 0 < len(axes) <= layout.MOST_AXES:
+            return False
+        self.reserve(place + 1)
+        self._scan_shared(place, kernel, kind, address, count, hashed, axes)
+        self._mark(place, kind.code, shape, 0)
         return True
 
     def scan_segments(
@@ -312,6 +352,12 @@ class StatisticsColumns:
                 return
         if place >= self._ready:
             self.reserve(place + 1)
+        if self.team is not None and count > _HOLDING and not kind.is_double:
+            shared = self._shared_kernel()
+            if shared is not None:
+                self._scan_shared(place, shared, kind, address, count, hashed)
+                self._mark(place, kind.code, shape, 0)
+                return
         reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
         task, scratch = own_memory.task, own_memory.address
         how = kind.stored_as, address, kind.item_bytes, address
@@ -324,6 +370,21 @@ class StatisticsColumns:
         if kind.is_double:
             exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
         self._mark(place, kind.code, shape, exponent)
+
+    def _scan_shared(
+        self,
+        place: int,
+        kernel: NativeKernel,
+        kind: _Kind,
+        address: int,
+        count: int,
+        hashed: bool,
+        axes: list[tuple[int, int]] | None = None,
+    ) -> None:
+        totals = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
+        elements = kind.stored_as, address, kind.item_bytes, count
+        team = self.team if count > _HOLDING else None
+        scan_shared(kernel, team, elements, 0 if hashed else _NO_HASH, totals, axes or ())
 
     def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
         """Scan what must be converted, copied or put together first."""
@@ -360,7 +421,8 @@ class StatisticsColumns:
         self, place: int, kind: _Kind, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], hashed: bool
     ) -> None:
         self.reserve(place + 1)
-        parts = [scan_segment(segment, index, hashed=hashed) for index, segment in enumerate(segments)]
+        team = self.team
+        parts = [scan_segment(segment, index, hashed=hashed, team=team) for index, segment in enumerate(segments)]
         whole = joined(parts)
         row = self._counts[place]
         row[layout.FINITE], row[layout.NAN] = whole.finite, whole.nan
@@ -380,6 +442,10 @@ class StatisticsColumns:
         if exponent:
             self._reals[place] = reals
         return exponent
+
+    def _shared_kernel(self) -> NativeKernel | None:
+        self._shared = self._shared or compiled(Kernel.SCAN_SHARED, here=False)
+        return self._shared
 
     def _kernel(self, kind: _Kind) -> NativeKernel | None:
         """Return the compiled scan; once there is one it is kept."""

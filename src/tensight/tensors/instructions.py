@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tensight.tensors.layout import SCRAMBLE_1, SCRAMBLE_2
+from tensight.tensors.layout import SCRAMBLE_1, SCRAMBLE_2, TILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,37 @@ def _load_like(builder: Any, kind: Any, address: Any, index: Any, _like: Any) ->
     return _load(builder, kind, address, index)
 
 
+def _take_number(builder: Any, _kind: Any, address: Any, index: Any) -> Any:
+    return builder.atomic_rmw("add", _element(builder, address, index, _I64), _I64(1), "monotonic")
+
+
+def _ahead(builder: Any, _kind: Any, address: Any) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+    name = "llvm.prefetch.p0i8"
+    prefetch = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(prefetch, [builder.inttoptr(address, _I8.as_pointer()), _I32(0), _I32(3), _I32(1)])
+
+
+def _transpose_tile(builder: Any, _kind: Any, source: Any, below: Any, target: Any, next_row: Any, like: Any) -> None:
+    lane = like.type
+    tile = ir.VectorType(lane, TILE)
+
+    def line(start: Any, step: Any, number: int) -> Any:
+        return builder.inttoptr(builder.add(start, builder.mul(step, _I64(number))), tile.as_pointer())
+
+    rows = [builder.load(line(source, below, number), align=1) for number in range(TILE)]
+    # Lanes of pairs of rows take turns; after three times each row has one lane of all.
+    lanes = ir.VectorType(_I32, TILE)
+    half = TILE // 2
+    first = lanes([at // 2 + at % 2 * TILE for at in range(TILE)])
+    second = lanes([half + at // 2 + at % 2 * TILE for at in range(TILE)])
+    for _ in range(TILE.bit_length() - 1):
+        pairs = list(zip(rows[:half], rows[half:], strict=True))
+        rows = [builder.shuffle_vector(*pair, mask) for pair in pairs for mask in (first, second)]
+    for number, row in enumerate(rows):
+        builder.store(row, line(target, next_row, number), align=1)
+
+
 def _pointer(builder: Any, kind: Any, address: Any) -> Any:
     return builder.inttoptr(address, kind)
 
@@ -79,6 +110,15 @@ load_word = _instruction(types.int64, _load)
 load_like = _instruction(2, _load_like)
 """Load the bits of a value, ``(address, index, like)``, as an integer of the width of `like`."""
 store_bits = _instruction(types.void, _store)
+take_number = _instruction(types.int64, _take_number)
+"""Return a word and add one to it, whatever other threads do with it; it lies at a multiple of eight bytes."""
+ahead = _instruction(types.void, _ahead)
+"""Ask for the line of the cache at an address, which may be nobody's."""
+transpose_tile = _instruction(types.void, _transpose_tile)
+"""Write as rows what lies below each other, `TILE` elements of the width of `like` in both directions.
+
+``(source, bytes between two columns, target, bytes between two rows, like)``.
+"""
 reals_at = _instruction(_types.CPointer(types.float64), _pointer)
 counts_at = _instruction(_types.CPointer(types.int64), _pointer)
 """Return a pointer from an address."""

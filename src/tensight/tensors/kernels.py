@@ -24,7 +24,7 @@ Deviations are summed in double precision around a shift, the block's first elem
 ``s1 = sum(x - shift)`` and ``s2 = sum((x - shift)**2)`` the sum of squared deviations is ``s2 - s1**2 / n``. Because
 the shift is one of the elements, ``s1**2 / n <= (n - 1) / n * s2``, so the subtraction loses at most a factor n = 1024
 of double precision whatever the data (about 1e-13 relative). Blocks are joined by the pairwise formula of
-Chan, Golub and LeVeque (1979).
+Chan, Golub and LeVeque (1979), first to parts of `PART` elements, then these: so threads can each take some.
 
 A kernel is given the address of a *task*, 64-bit words that say where things are (`layout`): a call with many arguments
 takes longer than a small tensor. There is one compiled version per width of the values, whether the array is writable,
@@ -43,6 +43,7 @@ from tensight.tensors.instructions import (
     add,
     add_product,
     add_square,
+    ahead,
     count_if,
     counts_at,
     double_bits,
@@ -62,11 +63,14 @@ from tensight.tensors.instructions import (
     required_rtol,
     scramble,
     store_bits,
+    take_number,
+    transpose_tile,
     widen_brain,
     widen_half,
 )
 from tensight.tensors.layout import (
     ABSOLUTE_TOTAL,
+    AHEAD,
     BLOCK,
     BLOCK_STEP,
     BRAIN,
@@ -86,14 +90,18 @@ from tensight.tensors.layout import (
     NAN,
     NEGATIVE,
     NEGATIVE_INFINITE,
+    PART,
     POSITIVE,
     POSITIVE_INFINITE,
     PREVIOUS_TOTAL,
     REALS,
     REQUIRED_RTOL,
+    ROW_BYTES,
     SECOND_KEY,
     SECOND_STEP,
+    SHARED_SCRATCH,
     SQUARED_DEVIATION,
+    TILE,
     TOTAL,
     VALUES,
 )
@@ -166,6 +174,20 @@ def keep_finite(source: int, target: int, count: int, infinity: Any, counts: Any
 
 
 @_inner
+def add_moments(count: int, total: float, spread: float, low: float, high: float, reals: Any, counts: Any) -> None:
+    """Add so many finite values to the totals, of which sum, squared deviations and extremes are known."""
+    before = counts[FINITE]
+    if before:
+        gap = total / count - reals[TOTAL] / before
+        spread += gap * gap * (count * (before / (before + count)))
+    counts[FINITE] = before + count
+    reals[TOTAL] += total
+    reals[SQUARED_DEVIATION] += spread
+    reals[MINIMUM] = min(reals[MINIMUM], low)
+    reals[MAXIMUM] = max(reals[MAXIMUM], high)
+
+
+@_inner
 def scan_values(source: int, count: int, infinity: Any, finite: bool, reals: Any, counts: Any) -> bool:
     """Add one block of values to the totals.
 
@@ -194,20 +216,12 @@ def scan_values(source: int, count: int, infinity: Any, finite: bool, reals: Any
         absolutes = add(absolutes, abs(value))
     if not finite and not absolutes < np.inf:
         return False
-    before = counts[FINITE]
     spread = max(squares - total * (total / count), 0.0)
     total += shift * count
-    if before:
-        gap = total / count - reals[TOTAL] / before
-        spread += gap * gap * (count * (before / (before + count)))
-    counts[FINITE] = before + count
     counts[NEGATIVE] += negative
     counts[POSITIVE] += positive
-    reals[TOTAL] += total
     reals[ABSOLUTE_TOTAL] += absolutes
-    reals[SQUARED_DEVIATION] += spread
-    reals[MINIMUM] = min(reals[MINIMUM], real(lowest))
-    reals[MAXIMUM] = max(reals[MAXIMUM], real(highest))
+    add_moments(count, total, spread, real(lowest), real(highest), reals, counts)
     return True
 
 
@@ -222,37 +236,21 @@ def count_range(source: int, count: int, low: Any, high: Any) -> int:
 
 
 @_inner
-def scan(infinity: Any, task: int) -> None:
-    """Add the elements of a task to its totals (`layout.SCAN_TASK`)."""
-    kind, raw, item_bytes = load_word(task, 0), load_word(task, 1), load_word(task, 2)
-    values, count, first_block = load_word(task, 3), load_word(task, 4), load_word(task, 5)
-    scratch = load_word(task, 6)
-    reals, counts = reals_at(load_word(task, 7)), counts_at(load_word(task, 8))
-    ranges, range_count = counts_at(load_word(task, 9)), load_word(task, 10)
-    if load_word(task, 11):
-        clear(reals, counts, range_count)
+def scan_block(
+    kind: int, raw: int, values: int, count: int, scratch: int, infinity: Any, reals: Any, counts: Any
+) -> int:
+    """Add one block of elements to the totals, but for its hash; return where its values are."""
     width = 4 if infinity == INFINITY_32 else 8
-    done = 0
-    while done < count:
-        block = min(BLOCK, count - done)
-        here = raw + done * item_bytes
-        if kind == VALUES:
-            source = values + done * width
-        else:
-            widen(kind, here, scratch, block)
-            source = scratch
-        if not scan_values(source, block, infinity, False, reals, counts):
-            kept = scratch + BLOCK * width
-            finite = keep_finite(source, kept, block, infinity, counts)
-            if finite:
-                scan_values(kept, finite, infinity, True, reals, counts)
-        for i in range(range_count):
-            low = narrow(ranges[2 * i], infinity)
-            high = narrow(ranges[2 * i + 1], infinity)
-            counts[COUNTS + i] += count_range(source, block, low, high)
-        if first_block >= 0:
-            counts[HASH] += hash_block(here, block * item_bytes, first_block + done // BLOCK)
-        done += block
+    source = values
+    if kind != VALUES:
+        widen(kind, raw, scratch, count)
+        source = scratch
+    if not scan_values(source, count, infinity, False, reals, counts):
+        kept = scratch + BLOCK * width
+        finite = keep_finite(source, kept, count, infinity, counts)
+        if finite:
+            scan_values(kept, finite, infinity, True, reals, counts)
+    return source
 
 
 @_inner
@@ -264,6 +262,147 @@ def clear(reals: Any, counts: Any, range_count: int) -> None:
     reals[MAXIMUM] = -np.inf
     for i in range(COUNTS + range_count):
         counts[i] = 0
+
+
+@_inner
+def offset(number: int, axis_count: int, axes: Any) -> int:
+    """Return where the element with a number in C order lies, in elements, over the first axes of a strided tensor."""
+    found = 0
+    for axis in range(axis_count - 1, -1, -1):
+        found += number % axes[2 * axis] * axes[2 * axis + 1]
+        number //= axes[2 * axis]
+    return found
+
+
+@_inner
+def gather(source: int, target: int, first: int, count: int, axes: Any, axis_count: int, like: Any) -> None:
+    """Write elements of a strided tensor one after the other, in C order, from the `first` on.
+
+    Of a transposed matrix some rows are written at the same time: their elements of a column lie side by side.
+    """
+    width = 2 if like == INFINITY_HALF else 4
+    last = axis_count - 1
+    length, stride = axes[2 * last], axes[2 * last + 1] * width
+    row_count, row_stride = (axes[2 * last - 2], axes[2 * last - 1] * width) if last else (1, 0)
+    row, column = first // length, first % length
+    row_here = source + offset(row // row_count, last - 1, axes) * width
+    row %= row_count
+    done = 0
+    while done < count:
+        here, to = row_here + row * row_stride, target + done * width
+        if row_stride == width and column == 0 and row_count - row >= TILE and count - done >= TILE * length:
+            whole = length // TILE * TILE
+            for at in range(0, whole, TILE):
+                for i in range(TILE):
+                    ahead(here + (at + AHEAD + i) * stride)
+                transpose_tile(here + at * stride, stride, to + at * width, length * width, like)
+            for at in range(whole, length):
+                for i in range(TILE):
+                    store_bits(to, i * length + at, load_like(here + at * stride, i, like))
+            done += TILE * length
+            row += TILE
+        else:
+            here += column * stride
+            run = min(length - column, count - done)
+            if stride == width:
+                for i in range(run):
+                    store_bits(to, i, load_like(here, i, like))
+            else:
+                for i in range(run):
+                    store_bits(to, i, load_like(here + i * stride, 0, like))
+            done += run
+            column = 0
+            row += 1
+        if row == row_count:
+            row = 0
+            row_here = source + offset((first + done) // length // row_count, last - 1, axes) * width
+
+
+@_inner
+def scan_part(infinity: Any, task: int, first: int, raw: int, values: int, count: int, scratch: int, row: int) -> None:
+    """Make a row (`layout.ROW_BYTES`) the totals of at most `PART` elements of a task, from the `first` on."""
+    kind, item_bytes, first_block = load_word(task, 0), load_word(task, 2), load_word(task, 5)
+    all_counts = counts_at(load_word(task, 8))
+    ranges, range_count = counts_at(load_word(task, 9)), load_word(task, 10)
+    reals, counts = reals_at(row), counts_at(row + REALS * 8)
+    clear(reals, counts, 0)
+    width = 4 if infinity == INFINITY_32 else 8
+    for done in range(0, count, BLOCK):
+        block = min(BLOCK, count - done)
+        here = raw + done * item_bytes
+        source = scan_block(kind, here, values + done * width, block, scratch, infinity, reals, counts)
+        for i in range(range_count):
+            low = narrow(ranges[2 * i], infinity)
+            high = narrow(ranges[2 * i + 1], infinity)
+            all_counts[COUNTS + i] += count_range(source, block, low, high)
+        if first_block >= 0:
+            counts[HASH] += hash_block(here, block * item_bytes, first_block + (first + done) // BLOCK)
+
+
+@_inner
+def add_row(row: int, reals: Any, counts: Any) -> None:
+    """Add the totals of a part to those of the whole."""
+    some, found = reals_at(row), counts_at(row + REALS * 8)
+    if found[FINITE]:
+        low, high = some[MINIMUM], some[MAXIMUM]
+        add_moments(found[FINITE], some[TOTAL], some[SQUARED_DEVIATION], low, high, reals, counts)
+    reals[ABSOLUTE_TOTAL] += some[ABSOLUTE_TOTAL]
+    for i in range(FINITE + 1, COUNTS):
+        counts[i] += found[i]
+
+
+@_inner
+def scan(infinity: Any, task: int) -> None:
+    """Add the elements of a task to its totals (`layout.SCAN_TASK`)."""
+    raw, item_bytes, values, count = load_word(task, 1), load_word(task, 2), load_word(task, 3), load_word(task, 4)
+    scratch, reals, counts = load_word(task, 6), reals_at(load_word(task, 7)), counts_at(load_word(task, 8))
+    if load_word(task, 11):
+        clear(reals, counts, load_word(task, 10))
+    width = 4 if infinity == INFINITY_32 else 8
+    row = scratch + 2 * BLOCK * width
+    for first in range(0, count, PART):
+        here, those = raw + first * item_bytes, values + first * width
+        scan_part(infinity, task, first, here, those, min(PART, count - first), scratch, row)
+        add_row(row, reals, counts)
+
+
+@_inner
+def put_together(task: int) -> None:
+    """Make the totals of a task those of the rows of its parts."""
+    reals, counts = reals_at(load_word(task, 7)), counts_at(load_word(task, 8))
+    row = load_word(task, 14)
+    clear(reals, counts, 0)
+    for _ in range(0, load_word(task, 4), PART):
+        add_row(row, reals, counts)
+        row += ROW_BYTES
+
+
+def scan_shared(task: int) -> int:
+    """Scan the parts of a task (`layout.SHARED_TASK`) that no other thread takes, or put together what they found.
+
+    The totals are those of `scan`, to the last bit, however many threads there were.
+    """
+    raw, item_bytes, count = load_word(task, 1), load_word(task, 2), load_word(task, 4)
+    rows, axis_count, axes = load_word(task, 14), load_word(task, 16), counts_at(task + 17 * 8)
+    if load_word(task, 15):
+        put_together(task)
+        return 0
+    first = take_number(task, 12) * PART
+    if first >= count:
+        return 0
+    scratch = load_word(task, 6) + take_number(task, 13) * SHARED_SCRATCH
+    while first < count:
+        part = min(PART, count - first)
+        here = raw + first * item_bytes
+        if axis_count:
+            here = scratch + 2 * BLOCK * 4
+            if item_bytes == 2:
+                gather(raw, here, first, part, axes, axis_count, INFINITY_HALF)
+            else:
+                gather(raw, here, first, part, axes, axis_count, INFINITY_32)
+        scan_part(INFINITY_32, task, first, here, here, part, scratch, rows + first // PART * ROW_BYTES)
+        first = take_number(task, 12) * PART
+    return 0
 
 
 @_inner
@@ -358,6 +497,8 @@ def _entry(kernel: Kernel) -> Callable[[int], int]:
     """Return what is called with the address of a task and returns a number."""
     if kernel is Kernel.NON_FINITE:
         return has_non_finite
+    if kernel is Kernel.SCAN_SHARED:
+        return scan_shared
     infinity = INFINITY_64 if kernel.is_double else INFINITY_32
     work = scan if kernel.is_scan else compare
 

@@ -65,12 +65,36 @@ SCAN_TASK = struct.Struct("=12q")
 3. address of the float32 or float64 values; of no importance when elements are to be widened;
 4. number of elements;
 5. place in the tensor of the block that begins with the first of them; NO_HASH to leave out the hash;
-6. address of two writable blocks of values;
+6. address of two writable blocks of values and the totals of a part (`ROW_BYTES`);
 7. address of the totals, float64 (REALS,) and
 8. int64 (COUNTS + ranges,);
 9. address of the order keys of the smallest and the largest value inside each range, int64 (ranges, 2), and
 10. their number;
 11. whether the totals are cleared first, else added to.
+"""
+
+PART = 2**15
+"""Elements whose totals are taken for themselves, and then put together: what a thread takes at once."""
+
+TILE = 8
+"""Rows and columns of a transposed matrix that are put in order at the same time: what fits the registers."""
+
+AHEAD = 24
+"""Columns of it that are asked for before they are wanted: they lie far from each other."""
+
+MOST_AXES = 6
+"""Axes that strided elements can have, those of length one and those that another continues left out."""
+
+SHARED_TASK = struct.Struct(f"={17 + 2 * MOST_AXES}q")
+"""A task of `kernels.scan_shared`: the words of `SCAN_TASK` (without ranges; 6 is the address of memory for all
+threads, `SHARED_SCRATCH` bytes for each), then
+
+12. number of the next part that a thread takes, 0 at first, and
+13. of the next thread that takes one;
+14. address of a row for each part;
+15. whether the rows are to be put together, instead of made;
+16. number of axes of strided elements, 0 if they lie one after the other; then, from the first, length and stride in
+    elements of each axis.
 """
 
 CHANGE_TASK = struct.Struct("=4qd2q")
@@ -87,6 +111,10 @@ REALS = 5
 # places in the array of counts; counts of the ranges follow
 FINITE, NAN, NEGATIVE_INFINITE, POSITIVE_INFINITE, NEGATIVE, POSITIVE, HASH = range(7)
 COUNTS = 7
+ROW_BYTES = 8 * (REALS + COUNTS)
+"""Of the totals of a part."""
+SHARED_SCRATCH = 4 * (2 * BLOCK + PART)
+"""Bytes for each of several threads that scan: two blocks of values, and the elements of a part in order."""
 # places in the totals of a comparison of two tensors
 CHANGE_TOTAL, CHANGE_SQUARES, PREVIOUS_TOTAL, CHANGE_MAXIMUM, REQUIRED_RTOL = range(5)
 CHANGES = 5

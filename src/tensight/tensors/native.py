@@ -48,10 +48,13 @@ class NativeKernel(NamedTuple):
     call_holding : callable (address of a task) -> int
         Runs it with the interpreter lock held. It is quicker for small tensors, above all when another thread would
         take the lock: then it takes up to 5 ms to get it back.
+    address : int
+        Of the machine code, a C function of one 64-bit number.
     """
 
     call: Callable[[int], int]
     call_holding: Callable[[int], int]
+    address: int
 
 
 class Kernel(Enum):
@@ -62,10 +65,11 @@ class Kernel(Enum):
     CHANGE_SINGLE = "change-single"
     CHANGE_DOUBLE = "change-double"
     NON_FINITE = "non-finite"
+    SCAN_SHARED = "scan-shared"
 
     @property
     def is_scan(self) -> bool:
-        """Whether this is a version of `kernels.scan`, else of `kernels.compare`."""
+        """Whether this is a version of `kernels.scan`."""
         return self in (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE)
 
     @property
@@ -132,7 +136,7 @@ def load(code: bytes) -> NativeKernel:
     address = engine.get_function_address(_ENTRY)
     engine.detach()  # or the code would vanish with `engine`, at the latest when Python ends and a thread still runs it
     signature = ctypes.c_int64, ctypes.c_int64
-    return NativeKernel(ctypes.CFUNCTYPE(*signature)(address), ctypes.PYFUNCTYPE(*signature)(address))
+    return NativeKernel(ctypes.CFUNCTYPE(*signature)(address), ctypes.PYFUNCTYPE(*signature)(address), address)
 
 
 def _llvm() -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.tensors.layout import BLOCK, CHANGES, COUNTS, MAXIMUM, MINIMUM, REALS, SCAN_TASK
+from tensight.tensors.layout import BLOCK, CHANGES, COUNTS, MAXIMUM, MINIMUM, REALS, ROW_BYTES, SCAN_TASK
+
+if TYPE_CHECKING:
+    from struct import Struct
 
 _FIRST_REALS = np.zeros(REALS)
 _FIRST_REALS[[MINIMUM, MAXIMUM]] = math.inf, -math.inf
@@ -41,6 +44,11 @@ class Totals:
 class Task:
     """The words of one task (`layout`) and their address.
 
+    Parameters
+    ----------
+    layout : Struct
+        How long it is.
+
     Attributes
     ----------
     words : bytearray
@@ -50,8 +58,8 @@ class Task:
 
     __slots__ = ("_memory", "address", "words")
 
-    def __init__(self) -> None:
-        self.words = bytearray(SCAN_TASK.size)
+    def __init__(self, layout: Struct) -> None:
+        self.words = bytearray(layout.size)
         self._memory = (ctypes.c_char * len(self.words)).from_buffer(self.words)
         self.address = ctypes.addressof(self._memory)
 
@@ -62,7 +70,7 @@ class OwnMemory(threading.local):
     Attributes
     ----------
     values : ndarray of float64
-        Two blocks of values.
+        Two blocks of values, and the totals of a part.
     address : int
         Of them.
     totals : dict of int to Totals
@@ -76,12 +84,12 @@ class OwnMemory(threading.local):
     """
 
     def __init__(self) -> None:
-        self.values = np.empty(2 * BLOCK, np.float64)
+        self.values = np.empty(2 * BLOCK + ROW_BYTES // 8, np.float64)
         self.address: int = self.values.ctypes.data
         self.totals: dict[int, Totals] = {}
         self.changes = np.zeros(CHANGES)
         self.changes_address: int = self.changes.ctypes.data
-        self.task = Task()
+        self.task = Task(SCAN_TASK)
 
 
 own_memory = OwnMemory()

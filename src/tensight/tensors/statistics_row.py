@@ -16,6 +16,7 @@ from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.native import Kernel
 from tensight.tensors.order_keys import range_keys
 from tensight.tensors.scratch import own_memory, scan_totals
+from tensight.tensors.shared_scan import scan_shared
 from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tensight.tensors.elements import ElementType
     from tensight.tensors.native import NativeKernel
     from tensight.tensors.scratch import Totals
+    from tensight.tensors.shared_scan import Team
 
 # Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
 _LARGE, _SMALL = 2.0**480, 2.0**-450
@@ -122,7 +124,12 @@ class Partial(NamedTuple):
 
 
 def scan_segment(
-    segment: NDArray[Any], index: int, ranges: Sequence[tuple[float, float]] = (), *, hashed: bool = True
+    segment: NDArray[Any],
+    index: int,
+    ranges: Sequence[tuple[float, float]] = (),
+    *,
+    hashed: bool = True,
+    team: Team | None = None,
 ) -> Partial:
     """Scan one segment of a tensor; most of the time is spent without the interpreter lock.
 
@@ -137,6 +144,8 @@ def scan_segment(
         infinite values, NaN is in no range.
     hashed : bool
         Whether a content hash is wanted; without, it may be 0.
+    team : callable, optional
+        Threads that help, with elements of single precision or less of which no ranges are counted.
 
     Raises
     ------
@@ -151,7 +160,14 @@ def scan_segment(
     totals = scan_totals(len(ranges))
     first_block = index * (SEGMENT_ELEMENTS // layout.BLOCK)
     kernel = compiled(Kernel.SCAN_DOUBLE if route.is_double else Kernel.SCAN_SINGLE)
-    if kernel is None:
+    shared = None
+    if team is not None and route.is_direct and not route.is_double and not ranges:
+        shared = compiled(Kernel.SCAN_SHARED, here=False)
+    if shared is not None:
+        stored = route.stored_as, elements.ctypes.data, elements.itemsize, elements.size
+        block = first_block if hashed else layout.NO_HASH
+        scan_shared(shared, team, stored, block, (totals.reals_address, totals.counts_address))
+    elif kernel is None:
         portable.scan(elements, element, first_block, ranges, totals.reals, totals.counts)
     else:
         _scan_compiled(kernel, elements, element, first_block if hashed else layout.NO_HASH, ranges, totals)

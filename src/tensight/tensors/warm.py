@@ -58,7 +58,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 GROUPS = {
-    "scan": (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE, Kernel.NON_FINITE),
+    "scan": (Kernel.SCAN_SINGLE, Kernel.SCAN_DOUBLE, Kernel.NON_FINITE, Kernel.SCAN_SHARED),
     "change": (Kernel.CHANGE_SINGLE, Kernel.CHANGE_DOUBLE),
 }
 """Kernels that one background process compiles, the most wanted first."""

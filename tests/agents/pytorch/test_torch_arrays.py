@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader, outline
+from tensight.agents.torch.threads import threads_of_torch
 from tensight.tensors import statistics
 
 READER = TorchReader()
@@ -34,6 +37,36 @@ def as_numpy(tensor: torch.Tensor) -> Any:
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.resolve_conj().resolve_neg().contiguous().numpy()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere PyTorch is not built with an OpenMP that has this entrance"
+)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_pytorchs_own_threads_help_with_large_tensors(threads: int) -> None:
+    before = torch.get_num_threads()
+    columns, values = StatisticsColumns(), torch.randn(600, 500)
+    columns.team = team = threads_of_torch()
+    assert team is not None
+    called: list[int] = []
+
+    def note(number: int) -> int:
+        called.append(number)
+        return 0
+
+    noting = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(note)
+    address = ctypes.cast(noting, ctypes.c_void_p).value
+    assert address is not None
+    try:
+        torch.set_num_threads(threads)
+        team(address, 7)
+        for place, tensor in enumerate((values, values.t())):
+            assert READER.scan(tensor, columns, place)
+    finally:
+        torch.set_num_threads(before)
+    assert called == [7] * threads
+    assert columns.statistics(0) == statistics(values.numpy())
+    assert columns.statistics(1) == statistics(np.ascontiguousarray(values.numpy().T))
 
 
 @pytest.mark.parametrize("dtype", list(NUMPY_NAMES), ids=str)

@@ -19,6 +19,7 @@ from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from tensight.agents.columns import StatisticsColumns
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-_MOST_SCRATCH_BYTES = 2**24
-"""What is kept for putting the elements of strided tensors in order: fresh memory takes longer than the copy."""
 
 
 def _names() -> dict[torch.dtype, str]:
@@ -72,14 +71,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
             return None
         if tensor.is_contiguous():
             return tensor.data_ptr(), tensor.dtype, tensor.numel()
-        axes: list[tuple[int, int]] = []
-        for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
-            if length == 1:
-                continue
-            if axes and axes[-1][1] == length * stride:
-                axes[-1] = axes[-1][0] * length, stride
-            else:
-                axes.append((length, stride))
+        axes = merged_axes(tensor.shape, tensor.stride())
         return tensor.data_ptr(), tensor.dtype, tuple(axes)
     except (RuntimeError, NotImplementedError):
         # Sparse, nested and wrapped tensors have no such thing.
@@ -98,7 +90,6 @@ class TorchReader:
     def __init__(self, is_on_device: Callable[[torch.Tensor], bool] = lambda tensor: not tensor.is_cpu) -> None:
         self._is_on_device = is_on_device
         self._device = DeviceStatistics(NUMPY_NAMES)
-        self._scratch: torch.Tensor | None = None
 
     def describe(self, tensor: torch.Tensor) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
@@ -210,30 +201,22 @@ class TorchReader:
             if self._is_on_device(tensor):
                 stored = _stored(tensor)
                 return stored is not None and self._device.add(place, stored)
-            ordered = self._in_order(tensor)
-        if ordered is not None:
-            name = NUMPY_NAMES[tensor.dtype]
-            shape, count = tuple(tensor.shape), tensor.numel()
-            return columns.scan_address(place, ordered.data_ptr(), name, shape, count, hashed=hashed)
+            if self._scan_strided(tensor, columns, place, hashed):
+                return True
         values = self.host(tensor)
         return values is not None and columns.scan(place, values, hashed=hashed)
 
-    def _in_order(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the elements of a strided tensor in C order, until the next call; None if it is another, or large."""
+    def _scan_strided(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+        """Write the row of a tensor whose elements lie apart, where they lie; False if it is another."""
         try:
-            if type(tensor) not in _PLAIN or tensor.dtype not in NUMPY_NAMES or not tensor.is_cpu:
-                return None
-            size_bytes = tensor.nbytes
-            is_small = 0 < size_bytes <= _MOST_SCRATCH_BYTES
-            if not is_small or tensor._is_zerotensor() or not _is_in_memory(tensor):
-                return None
-            if self._scratch is None or self._scratch.nbytes < size_bytes:
-                with torch.inference_mode(False):
-                    self._scratch = torch.empty(size_bytes, dtype=torch.uint8)
-            ordered = self._scratch[:size_bytes].view(tensor.dtype).view(tensor.shape)
-            return ordered.copy_(tensor)
+            if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
+                return False
+            if tensor._is_zerotensor() or not _is_in_memory(tensor):
+                return False
+            name, address = NUMPY_NAMES[tensor.dtype], tensor.data_ptr()
+            return columns.scan_strided(place, address, name, tuple(tensor.shape), tensor.stride(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
-            return None
+            return False
 
 
 class _unnoticed:  # noqa: N801 - used like a function

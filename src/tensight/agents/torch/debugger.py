@@ -31,6 +31,7 @@ from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
+from tensight.agents.torch.threads import threads_of_torch
 from tensight.agents.traced_programs import Programs, Trace
 from tensight.errors import InputError
 from tensight.graph import is_after_forward
@@ -191,6 +192,7 @@ class Debugger(TrainingDebugger):
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
+        agent.columns.team = threads_of_torch()
         # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
         atexit.unregister(self.close_at_exit)
         at_end(self.close_at_exit)
