@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOUND, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 """Exit codes beside 0: a check hit; the usage or the input is wrong; stopped by the person."""
@@ -16,11 +20,27 @@ class Stopped(BaseException):
 
 def main() -> None:
     """Run the command line; errors meant for a person become one line on stderr, never a traceback."""
+    stoppable_main(_run)
+
+
+def stoppable_main(run: Callable[[], None]) -> None:
+    """Run a command of ours; an error meant for a person, Ctrl-C and a closed pipe end it with one line, or none.
+
+    Parameters
+    ----------
+    run : callable
+        Reads ``sys.argv``, and does what it says.
+    """
+    from tensight.errors import TensightError
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name may hold characters that this terminal cannot show.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _run()
+        run()
+    except TensightError as error:
+        _say(str(error))
+        sys.exit(WRONG_INPUT)
     except (KeyboardInterrupt, Stopped):
         _say("stopped; what was read so far is kept")
         sys.exit(INTERRUPTED)
@@ -34,19 +54,13 @@ def main() -> None:
 
 
 def _run() -> None:
-    from tensight.errors import TensightError
+    if sys.argv[1:2] == ["run"]:
+        from tensight.cli.plain_run import run_plainly
 
-    try:
-        if sys.argv[1:2] == ["run"]:
-            from tensight.cli.plain_run import run_plainly
+        run_plainly(sys.argv[2:])
+    from tensight.cli.app import command_line
 
-            run_plainly(sys.argv[2:])
-        from tensight.cli.app import command_line
-
-        command_line()
-    except TensightError as error:
-        _say(str(error))
-        sys.exit(WRONG_INPUT)
+    command_line()
 
 
 def _say(what: str) -> None:

@@ -24,6 +24,7 @@ from tensight.cli import (
     nodes,
     origin,
     run,
+    search,
     selftest,
     show,
     start,
@@ -34,7 +35,9 @@ from tensight.cli import (
 )
 
 
-def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+def stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that says so when Ctrl-C stops it."""
+
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
@@ -72,6 +75,7 @@ for command, context in (
     (run.run, SCRIPT_LAST),
     (trace.trace, SCRIPT_LAST),
     (selftest.selftest, SCRIPT_LAST),
+    (search.search, {}),
     (doctor.doctor, SCRIPT_LAST),
     (start.start, {}),
     (stop.stop, {}),
@@ -86,7 +90,7 @@ for command, context in (
     (export.export, {}),
     (convert.convert, {}),
 ):
-    app.command(context_settings=context)(_stoppable(command))
+    app.command(context_settings=context)(stoppable(command))
 
 COMPARISONS: tuple[Callable[..., None], ...] = (
     compare_checkpoints.checkpoints,
@@ -98,11 +102,12 @@ compare = typer.Typer(
     name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
 )
 for command in COMPARISONS:
-    compare.command()(_stoppable(command))
+    compare.command()(stoppable(command))
 app.add_typer(compare)
 
 
-def _version(wanted: bool) -> None:
+def version(wanted: bool) -> None:
+    """Print the version if it is wanted, and end."""
     if wanted:
         from tensight import __version__
 
@@ -113,7 +118,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Find the operator and the line of code where a tensor of a training run went wrong."""
@@ -122,7 +127,7 @@ def _root(
 _single = typer.Typer(
     add_completion=False, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]}
 )
-_single.command()(_stoppable(compare_checkpoints.checkpoint))
+_single.command()(stoppable(compare_checkpoints.checkpoint))
 check_checkpoint = typer.main.get_command(_single)
 
 command_line = typer.main.get_command(app)

@@ -85,37 +85,37 @@ def read_event_file(file: BinaryIO, name: str, series: Series) -> None:
     """
     amount = 0
     try:
-        for event in _events(file):
+        for event in events(file):
             amount += 1
             _add_event(event, series)
-    except (_DamageError, ProtobufFormatError) as error:
+    except (DamageError, ProtobufFormatError) as error:
         series.notes.append(f"{name}: {error}; the {amount:,} events before were read")
 
 
-class _DamageError(ValueError):
+class DamageError(ValueError):
     """A record is not whole."""
 
 
-def _events(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the events that may hold scalars."""
+def events(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the events of a file that may hold scalars; `DamageError` where it is not whole."""
     position = 0
     while header := file.read(_HEADER):
         if len(header) < _HEADER:
-            raise _DamageError(f"it ends within the record at byte {position:,}")
+            raise DamageError(f"it ends within the record at byte {position:,}")
         if masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
-            raise _DamageError(f"no record begins at byte {position:,}: the checksum is another")
+            raise DamageError(f"no record begins at byte {position:,}: the checksum is another")
         length = int.from_bytes(header[:8], "little")
         if length > LARGEST_EVENT:
-            raise _DamageError(f"the record at byte {position:,} claims {length:,} bytes")
+            raise DamageError(f"the record at byte {position:,} claims {length:,} bytes")
         rest = file.read(length + _FOOTER)
         if len(rest) < length + _FOOTER:
-            raise _DamageError(f"it ends within the record at byte {position:,}")
+            raise DamageError(f"it ends within the record at byte {position:,}")
         event = rest[:length]
         position += _HEADER + len(rest)
         if length > LARGEST_SCALARS:
             continue
         if masked_crc32c(event) != int.from_bytes(rest[length:], "little"):
-            raise _DamageError(f"the checksum of the record before byte {position:,} is another")
+            raise DamageError(f"the checksum of the record before byte {position:,} is another")
         yield event
 
 

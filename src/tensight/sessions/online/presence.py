@@ -36,7 +36,7 @@ class Presence:
         self._missed = missed
         self._process_id = identity.process_id or 0
         is_here = identity.host.startswith(_HERE) and identity.machine == socket.gethostname()
-        self._begun = _beginning(self._process_id) if is_here else ""
+        self._begun = beginning_of(self._process_id) if is_here else ""
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
@@ -53,11 +53,11 @@ class Presence:
     def _look(self) -> None:
         self._timer = None
         self.watch()
-        if _beginning(self._process_id) != self._begun:
+        if beginning_of(self._process_id) != self._begun:
             self._missed()
 
 
-def _beginning(process_id: int) -> str:
+def beginning_of(process_id: int) -> str:
     """Return when a process began, which tells it from a later one of its number; empty if it does not run."""
     try:
         with open(f"/proc/{process_id}/stat", encoding="ascii", errors="replace") as file:

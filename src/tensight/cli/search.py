@@ -1,0 +1,139 @@
+"""`tensight search`: hyper-parameters are tried under the debugger, and trials that fall ill are dropped."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensight.cli.options import Json, Quiet
+
+if TYPE_CHECKING:
+    from tensight.search.configuration import Configuration
+    from tensight.search.running import Debugger
+    from tensight.search.studies import Study
+
+DEFAULT_TRIALS = 20
+DATABASE = "search.db"
+NEEDED = ("optuna", "yaml")
+
+
+def search(
+    config: Annotated[Path, typer.Option(metavar="FILE", help="What is searched: YAML, as mindoptimizer's.")],
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="In all, earlier ones included. (default: the file's, or 20)"),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="Trials at a time.")] = 1,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Database of the trials. (default search.db in the file's summary_base_dir)"),
+    ] = None,
+    results: Annotated[bool, typer.Option("--results", help="Run nothing; show what has come of it so far.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once."""
+    configuration = read(config)
+    study = open_study(configuration, storage, must_exist=results)
+    if not results:
+        if trials is None and configuration.tuner.name == "grid":
+            from tensight.search.spaces import MOST_COMBINATIONS
+
+            trials = configuration.trials or MOST_COMBINATIONS
+        most = trials or configuration.trials or DEFAULT_TRIALS
+        run_trials(configuration, study, most, jobs=jobs, quiet=quiet)
+    report(configuration, study, json=json)
+
+
+def read(config: Path) -> Configuration:
+    """Return the configuration of a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be used, or what a search needs is not installed.
+    """
+    from tensight.errors import InputError
+
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{' and '.join(missing)} is not installed; run pip install 'tensight[search]'")
+    from tensight.search.configuration import read_configuration
+
+    return read_configuration(config)
+
+
+def folder_of(configuration: Configuration) -> Path:
+    """Return the folder of a search."""
+    return Path(configuration.summary_base_dir).expanduser().absolute()
+
+
+def open_study(configuration: Configuration, storage: str | None, *, must_exist: bool = False) -> Study:
+    """Open the study of a search, or begin it."""
+    from tensight.search.studies import Study
+
+    base = folder_of(configuration)
+    url = storage or f"sqlite:///{base / DATABASE}"
+    if not must_exist:
+        base.mkdir(parents=True, exist_ok=True)
+    elif storage is None and not (base / DATABASE).is_file():
+        from tensight.errors import InputError
+
+        raise InputError(f"{base / DATABASE}: there is none, so nothing has been tried yet; leave --results out")
+    return Study(configuration, url, must_exist=must_exist)
+
+
+def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: int, quiet: bool) -> None:
+    """Run trials until a study has as many as wanted, and show how it goes."""
+    from tensight.cli.search_report import search_progress
+    from tensight.cli.starting import command_line
+    from tensight.search.running import Search
+    from tensight.search.samplers import notice_about
+
+    with search_progress(configuration, study, most, jobs=jobs, quiet=quiet) as progress:
+        progress.say(notice_about(configuration.tuner))
+        with _debugger(configuration) as debugger:
+            Search(configuration, study, folder_of(configuration), command_line, debugger).run(
+                most, jobs, progress.ended
+            )
+
+
+@contextlib.contextmanager
+def _debugger(configuration: Configuration) -> Iterator[Debugger | None]:
+    """Start a debug server for the search."""
+    if configuration.watch == "off":
+        yield None
+        return
+    import tensight
+    from tensight.cli.own_server import own_server
+    from tensight.search.running import Debugger
+
+    with tempfile.TemporaryDirectory(prefix="tensight-search-") as folder, own_server(Path(folder)) as record:
+        host, _, port = (record.debugger or "").rpartition(":")
+        with tensight.connect(record.http) as server:
+            yield Debugger(server, host, int(port), os.getpgid(record.pid))
+
+
+def report(configuration: Configuration, study: Study, *, json: bool) -> None:
+    """Print what has come of a search; exit code 1 if no trial reached a value."""
+    from tensight.cli import FOUND
+    from tensight.search.results import read_result
+
+    result = read_result(configuration, study)
+    if json:
+        from tensight.cli.output import print_json
+
+        print_json(result.as_data())
+    else:
+        from tensight.cli.search_report import print_result
+
+        print_result(result)
+    if not result.best:
+        raise typer.Exit(FOUND)

@@ -1,0 +1,75 @@
+"""What MindSpore's SummaryCollector notes of a training as a whole: its last loss, and the metrics of its evaluation.
+
+A file of lineage is written as an event file is. Of an event are read: the lineage of the training (field 6), of it the
+algorithm (3), of that the loss (2); and the lineage of the evaluation (7), of it the metrics as JSON (2).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING
+
+from tensight.curves.event_files import DamageError, events
+from tensight.errors import CurveError
+from tensight.graph.protobuf_fields import LENGTH_DELIMITED, ProtobufFormatError, fields
+
+if TYPE_CHECKING:
+    import os
+
+ENDING = "_MS_lineage"
+LOSS = "loss"
+_FIXED32 = 5
+_TRAIN, _ALGORITHM, _LOSS = 6, 3, 2
+_EVALUATION, _METRICS = 7, 2
+
+
+def read_lineage(path: str | os.PathLike[str]) -> dict[str, float]:
+    """Return the last loss and the last metrics in a file of lineage, by name.
+
+    Raises
+    ------
+    CurveError
+        The file cannot be read. One that is damaged is read up to there.
+    """
+    values: dict[str, float] = {}
+    try:
+        with open(path, "rb") as file:
+            for event in events(file):
+                values |= _values(event)
+    except OSError as error:
+        raise CurveError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (DamageError, ProtobufFormatError):
+        """What was complete before counts."""
+    return values
+
+
+def _values(event: bytes) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for training in _parts(event, _TRAIN):
+        for algorithm in _parts(training, _ALGORITHM):
+            for number, wire_type, content in fields(algorithm):
+                if (number, wire_type) == (_LOSS, _FIXED32) and isinstance(content, memoryview):
+                    values[LOSS] = struct.unpack("<f", content)[0]
+    for evaluation in _parts(event, _EVALUATION):
+        for metrics in _parts(evaluation, _METRICS):
+            values |= _numbers(bytes(metrics))
+    return values
+
+
+def _parts(message: bytes | memoryview, wanted: int) -> list[memoryview]:
+    return [
+        content
+        for number, wire_type, content in fields(message)
+        if number == wanted and wire_type == LENGTH_DELIMITED and isinstance(content, memoryview)
+    ]
+
+
+def _numbers(text: bytes) -> dict[str, float]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    return {str(name): float(value) for name, value in data.items() if isinstance(value, int | float)}

@@ -1,0 +1,41 @@
+"""The command line of a trial."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from tensight.search.configuration import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def command_words(command: str, values: Mapping[str, object]) -> list[str]:
+    """Return the words of a command with the values of a trial.
+
+    A word that needs a value which the trial does not have is left out; if it is nothing but that value, so is the
+    option before it.
+
+    Parameters
+    ----------
+    command : str
+        As a person types it, with placeholders.
+    values : mapping of str to value
+    """
+    words: list[str] = []
+    for word in shlex.split(command):
+        filled = fill(word, values)
+        if filled is not None:
+            words.append(filled)
+        elif PLACEHOLDER.fullmatch(word) and words and words[-1].startswith("-"):
+            words.pop()
+    return words
+
+
+def fill(text: str, values: Mapping[str, object]) -> str | None:
+    """Return a text with its placeholders replaced, ``{{name}}`` by ``{name}``; None if a value is missing."""
+    named = [match["name"] for match in PLACEHOLDER.finditer(text) if match["name"]]
+    if any(name not in values for name in named):
+        return None
+    return PLACEHOLDER.sub(lambda match: str(values[match["name"]]) if match["name"] else match[0][1:-1], text)

@@ -1,0 +1,233 @@
+"""The run of a search: asks for trials, runs some at a time, and keeps what came of each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tensight.search import guard
+from tensight.search.studies import BEAT_EVERY_S, Outcome
+from tensight.search.trials import TrialProcess
+from tensight.search.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tensight.client import Server
+    from tensight.search.configuration import Configuration
+    from tensight.search.studies import Study, Suggestion
+    from tensight.search.targets import Reading
+
+LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True)
+class Debugger:
+    """The debug server of a search.
+
+    Attributes
+    ----------
+    server : Server
+    host, port : str, int
+        Where trainings attach.
+    process_group : int or None
+        Of the server, if it is the search's own.
+    """
+
+    server: Server
+    host: str
+    port: int
+    process_group: int | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial that has ended.
+
+    Attributes
+    ----------
+    suggestion : Suggestion
+    outcome : Outcome
+    duration_s : float
+    """
+
+    suggestion: Suggestion
+    outcome: Outcome
+    duration_s: float
+
+
+class Search:
+    """Runs trials of a study until there are as many as wanted.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    study : Study
+    base : Path
+        Folder of the search.
+    resolve : callable
+        Makes a program with its arguments out of the words of a command.
+    debugger : Debugger or None
+        None without.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        study: Study,
+        base: Path,
+        resolve: Callable[[list[str]], list[str]],
+        debugger: Debugger | None,
+    ) -> None:
+        self._configuration = configuration
+        self._study = study
+        self._base = base
+        self._resolve = resolve
+        self._debugger = debugger
+        self._active: list[tuple[TrialProcess, float]] = []
+        self._next_beat = 0.0
+
+    def run(self, most: int, jobs: int, ended: Callable[[Ended], None]) -> None:
+        """Run trials until the study has as many as wanted.
+
+        Parameters
+        ----------
+        most : int
+            How many it shall have in all, those of other workers and of earlier runs included.
+        jobs : int
+            How many run at a time.
+        ended : callable
+            Told of each trial that has ended.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The person has stopped it; what ran has been ended, and will be tried again.
+        """
+        self._study.fill_grid()
+        pause = threading.Event()
+        server = None if self._debugger is None else self._debugger.process_group
+        with _guard() as guarded:
+            guarded.add(server)
+            try:
+                while True:
+                    self._begin(most, jobs, guarded, ended)
+                    if not self._active:
+                        return
+                    self._look(guarded, ended)
+                    self._beat()
+                    pause.wait(LOOK_EVERY_S)
+            finally:
+                self._stop()
+                guarded.remove(server)
+
+    def _begin(self, most: int, jobs: int, guarded: _Guarded, ended: Callable[[Ended], None]) -> None:
+        while len(self._active) < jobs:
+            suggestion = self._study.ask(most)
+            if suggestion is None:
+                return
+            try:
+                trial = self._process(suggestion)
+            except OSError as error:
+                # One command that cannot be started is one result, as any other failure.
+                outcome = Outcome(reason=f"it cannot be started: {error.strerror or error}")
+                self._study.tell(suggestion, outcome)
+                ended(Ended(suggestion, outcome, 0.0))
+                continue
+            except BaseException:
+                self._study.set_aside(suggestion.number, "it could not be started", again=True)
+                raise
+            guarded.add(trial.process_group)
+            self._active.append((trial, time.monotonic()))
+
+    def _process(self, suggestion: Suggestion) -> TrialProcess:
+        watch = None
+        if self._debugger is not None:
+            watch = Watch(
+                self._debugger.server,
+                f"{self._configuration.study_name}-{suggestion.number}",
+                self._debugger.host,
+                self._debugger.port,
+                prunes=self._configuration.watch == "prune",
+                record=self._configuration.record,
+            )
+        return TrialProcess(suggestion, self._configuration, self._base, self._resolve, watch)
+
+    def _look(self, guarded: _Guarded, ended: Callable[[Ended], None]) -> None:
+        for active in list(self._active):
+            trial, began = active
+            suggestion = trial.suggestion
+            outcome = trial.look(partial(self._judge, suggestion))
+            if outcome is not None:
+                self._study.tell(suggestion, outcome)
+                self._active.remove(active)
+                guarded.remove(trial.process_group)
+                ended(Ended(suggestion, outcome, time.monotonic() - began))
+
+    def _judge(self, suggestion: Suggestion, readings: list[Reading]) -> str:
+        """Report intermediate values, and return why they prune the trial; empty if they do not."""
+        for reading in readings:
+            if self._study.report(suggestion, reading.step, reading.value):
+                name = self._configuration.all_targets[0].name
+                pruner = self._configuration.pruner.name
+                return f"{pruner}: {name} {reading.value:.5g} at step {reading.step} is worse than that of others"
+        return ""
+
+    def _beat(self) -> None:
+        if time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + BEAT_EVERY_S
+            self._study.beat([trial.suggestion for trial, _ in self._active])
+
+    def _stop(self) -> None:
+        """End what still runs, and have it tried again."""
+        for trial, _ in self._active:
+            trial.end()
+            self._study.set_aside(trial.suggestion.number, "the search was stopped", again=True)
+        self._active.clear()
+
+
+class _Guarded:
+    """What is told to the process that ends trials when the search is killed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def add(self, group: int | None) -> None:
+        self._tell("add", group)
+
+    def remove(self, group: int | None) -> None:
+        self._tell("remove", group)
+
+    def _tell(self, word: str, group: int | None) -> None:
+        if group is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(f"{word} {group}\n")
+                self._process.stdin.flush()
+
+
+@contextlib.contextmanager
+def _guard() -> Iterator[_Guarded]:
+    process = subprocess.Popen(  # noqa: S603 - ourselves
+        [sys.executable, "-I", "-S", str(Path(guard.__file__))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={"PATH": os.environ.get("PATH", "")},
+    )
+    try:
+        yield _Guarded(process)
+    finally:
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()

@@ -1,0 +1,368 @@
+"""The study of a search in its storage: which trial is next, what came of each, and whose worker has died.
+
+Several workers, on several machines, may work on one study. Each trial is given to one of them by the storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import warnings
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tensight.errors import TensightError
+from tensight.search.samplers import make_pruner, make_sampler
+from tensight.search.spaces import combinations, suggest
+from tensight.sessions.online.presence import beginning_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import optuna
+    from optuna.trial import FrozenTrial
+
+    from tensight.search.configuration import Configuration, Value
+
+BEAT_EVERY_S = 10
+GRACE_S = 120
+"""A trial of another machine of which nothing was heard for so long counts as lost."""
+
+MOST_ATTEMPTS = 3
+"""A trial whose worker died is tried so often."""
+
+WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASIDE, ATTEMPT, GRID = (
+    "worker",
+    "reason",
+    "illness",
+    "warnings",
+    "summary_dir",
+    "command",
+    "exit_code",
+    "session",
+    "set_aside",
+    "attempt",
+    "grid",
+)
+"""Attributes of trials in the storage; the last one is of a study."""
+
+_LONGEST_TEXT = 2000
+"""Characters of an attribute that every database takes."""
+
+
+class StorageError(TensightError):
+    """The storage of a search cannot be opened or does not fit."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A trial that is to be run.
+
+    Attributes
+    ----------
+    trial : optuna.Trial
+    values : dict of str to value
+        Of its parameters.
+    """
+
+    trial: optuna.Trial
+    values: dict[str, Value]
+
+    @property
+    def number(self) -> int:
+        """The number of the trial in its study, from 0."""
+        return self.trial.number
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Of the targets; empty if it was pruned, or has failed.
+    is_pruned : bool
+        Whether it was ended because it was bad; otherwise, without values, it has failed.
+    reason : str
+        Why it was pruned or has failed.
+    attributes : dict of str to value
+        What else is kept of it.
+    """
+
+    values: tuple[float, ...] = ()
+    is_pruned: bool = False
+    reason: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class Study:
+    """A study of Optuna, made or opened.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    url : str
+        Of the storage, as SQLAlchemy names databases.
+    must_exist : bool
+        Whether a study that is not there is an error.
+
+    Raises
+    ------
+    StorageError
+        The storage cannot be opened, or holds another study of this name.
+    """
+
+    def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
+        self._configuration = configuration
+        self.url = url
+        self._storage = _open_storage(url)
+        self._study = self._open(must_exist=must_exist)
+
+    def _open(self, *, must_exist: bool) -> optuna.Study:
+        import optuna
+
+        name = self._configuration.study_name
+        directions = [target.direction for target in self._configuration.all_targets]
+        pruner = make_pruner(self._configuration.pruner)
+        is_new = False
+        if not must_exist:
+            with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
+                optuna.create_study(storage=self._storage, study_name=name, directions=directions)
+                is_new = True
+        try:
+            study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
+        except KeyError:
+            raise StorageError(
+                f"{self.shown_url}: there is no study {name!r}; `tensight search --config` makes one"
+            ) from None
+        if [direction.name.lower() for direction in study.directions] != directions:
+            raise StorageError(
+                f"{self.shown_url}: the study {name!r} has other targets; write another `name` into the configuration"
+            )
+        study.sampler = make_sampler(self._configuration.tuner, self._seed(study, is_new=is_new))
+        return study
+
+    def _seed(self, study: optuna.Study, *, is_new: bool) -> int | None:
+        """Return the seed for this worker: that of the configuration, if it begins the study, and else another one."""
+        seed = self._configuration.tuner.args.seed
+        if seed is None or is_new:
+            return seed
+        return (seed + 1 + 1_000_003 * len(study.trials) + os.getpid()) % 2**32
+
+    @property
+    def shown_url(self) -> str:
+        """The URL of the storage without its password."""
+        return _without_password(self.url)
+
+    # --- which trial is next ---
+
+    def fill_grid(self) -> None:
+        """Put all combinations of a grid into the storage, unless they are there."""
+        if self._configuration.tuner.name != "grid" or self._study.user_attrs.get(GRID):
+            return
+        for values in combinations(self._configuration.parameters):
+            self._study.enqueue_trial(values, skip_if_exists=True)
+        self._study.set_user_attr(GRID, True)
+
+    def ask(self, most: int) -> Suggestion | None:
+        """Return the next trial; None if there are as many as wanted, or a grid has no more.
+
+        Parameters
+        ----------
+        most : int
+            How many trials the study shall have in all.
+        """
+        import optuna
+
+        self.give_up_lost()
+        trials = self._study.get_trials(deepcopy=False)
+        waiting = [trial for trial in trials if trial.state == optuna.trial.TrialState.WAITING]
+        if _counted(trials) >= most or (self._configuration.tuner.name == "grid" and not waiting):
+            return None
+        with warnings.catch_warnings():
+            # We record heartbeats ourselves.
+            warnings.simplefilter("ignore")
+            trial = self._study.ask()
+            self._storage.record_heartbeat(trial._trial_id)
+            trial.set_user_attr(WORKER, _this_worker())
+            try:
+                values = suggest(trial, self._configuration.parameters)
+            except ValueError as error:
+                self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                raise StorageError(
+                    f"{self.shown_url}: the parameters are others than those of the study"
+                    f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
+                ) from None
+        if self._place_of(trial.number) >= most:
+            self.set_aside(trial.number, "as many trials as wanted were begun by others")
+            return None
+        return Suggestion(trial, values)
+
+    def _place_of(self, number: int) -> int:
+        """Return how many trials that count are before a trial."""
+        return _counted([trial for trial in self._study.get_trials(deepcopy=False) if trial.number < number])
+
+    def counted(self) -> int:
+        """Return how many trials there are that have ended, or run."""
+        return _counted(self._study.get_trials(deepcopy=False))
+
+    # --- what came of it ---
+
+    def note(self, number: int, name: str, value: Any) -> None:
+        """Keep an attribute of a trial that runs."""
+        trial = self._running(number)
+        if trial is not None:
+            self._storage.set_trial_user_attr(trial._trial_id, name, _short(value))
+
+    def report(self, suggestion: Suggestion, step: int, value: float) -> bool:
+        """Report an intermediate value, and return whether the trial should be pruned."""
+        if len(self._configuration.all_targets) > 1:
+            return False
+        with warnings.catch_warnings():
+            # A step that is reported twice keeps its first value.
+            warnings.simplefilter("ignore")
+            suggestion.trial.report(value, step)
+            return suggestion.trial.should_prune()
+
+    def tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
+        """Keep what came of a trial; if its worker was thought to be dead, and it was tried again, nothing is kept."""
+        from optuna.trial import TrialState
+
+        for name, value in {**outcome.attributes, REASON: outcome.reason}.items():
+            self.note(suggestion.number, name, value)
+        state = TrialState.COMPLETE if outcome.values else TrialState.PRUNED if outcome.is_pruned else TrialState.FAIL
+        with contextlib.suppress(ValueError):
+            self._study.tell(suggestion.trial, list(outcome.values) or None, state=state)
+
+    def set_aside(self, number: int, reason: str, *, again: bool = False) -> None:
+        """Mark a trial that runs as one that does not count; two that do so at once do it once.
+
+        Parameters
+        ----------
+        number : int
+        reason : str
+        again : bool
+            Have its values tried once more.
+        """
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        trial = self._running(number)
+        if trial is None:
+            return
+        try:
+            self._storage.set_trial_user_attr(trial._trial_id, SET_ASIDE, True)
+            self._storage.set_trial_user_attr(trial._trial_id, REASON, reason)
+            self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        except UpdateFinishedTrialError:
+            return
+        attempt = int(trial.user_attrs.get(ATTEMPT, 1))
+        if again and trial.params and attempt < MOST_ATTEMPTS:
+            self._study.enqueue_trial(trial.params, user_attrs={ATTEMPT: attempt + 1})
+
+    def _running(self, number: int) -> FrozenTrial | None:
+        from optuna.trial import TrialState
+
+        trial = next((one for one in self._study.get_trials(deepcopy=False) if one.number == number), None)
+        return trial if trial is not None and trial.state == TrialState.RUNNING else None
+
+    # --- workers ---
+
+    def beat(self, suggestions: Sequence[Suggestion]) -> None:
+        """Let other machines know that trials are still being run."""
+        for suggestion in suggestions:
+            self._storage.record_heartbeat(suggestion.trial._trial_id)
+
+    def give_up_lost(self) -> None:
+        """Have trials tried again whose worker has died: on this machine at once, on others after a while."""
+        from optuna.trial import TrialState
+
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if _is_lost(trial, self._silent()):
+                self.set_aside(trial.number, "its worker has died", again=True)
+
+    def _silent(self) -> set[int]:
+        """Return the ids of trials that have sent no heartbeat for too long."""
+        return set(self._storage._get_stale_trial_ids(self._study._study_id))
+
+    # --- results ---
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return the trials that count, in the order of their numbers."""
+        return [trial for trial in self._study.get_trials(deepcopy=False) if not trial.user_attrs.get(SET_ASIDE)]
+
+    def best(self) -> list[FrozenTrial]:
+        """Return the best trial; of several targets, those than which no other is better in all."""
+        try:
+            return self._study.best_trials if len(self._study.directions) > 1 else [self._study.best_trial]
+        except ValueError:
+            return []
+
+    def importance(self) -> dict[str, float]:
+        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials."""
+        from optuna.importance import get_param_importances
+        from optuna.trial import TrialState
+
+        if len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) < 4:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # What cannot be estimated, as of parameters that never changed, is not said.
+            with contextlib.suppress(ValueError, RuntimeError):
+                return dict(get_param_importances(self._study))
+        return {}
+
+
+def _open_storage(url: str) -> optuna.storages.RDBStorage:
+    import optuna
+    import sqlalchemy
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    # Several workers write to a file of SQLite in turn.
+    engine = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return optuna.storages.RDBStorage(
+                url, engine_kwargs=engine, heartbeat_interval=BEAT_EVERY_S, grace_period=GRACE_S
+            )
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
+        what = str(error).splitlines()[0][:300]
+        raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
+
+
+def _without_password(url: str) -> str:
+    import sqlalchemy
+
+    try:
+        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return url
+
+
+def _counted(trials: Sequence[FrozenTrial]) -> int:
+    from optuna.trial import TrialState
+
+    return sum(trial.state != TrialState.WAITING and not trial.user_attrs.get(SET_ASIDE) for trial in trials)
+
+
+def _this_worker() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "began": beginning_of(os.getpid())}
+
+
+def _is_lost(trial: FrozenTrial, silent: set[int]) -> bool:
+    worker = trial.user_attrs.get(WORKER)
+    if worker is None:
+        # Killed between the first two things that are kept of a trial.
+        begun = trial.datetime_start
+        return begun is not None and datetime.now() - begun > timedelta(seconds=GRACE_S)
+    if worker["host"] == socket.gethostname():
+        return beginning_of(int(worker["pid"])) != str(worker["began"])
+    return trial._trial_id in silent
+
+
+def _short(value: Any) -> Any:
+    return value[: _LONGEST_TEXT - 1] + "…" if isinstance(value, str) and len(value) > _LONGEST_TEXT else value

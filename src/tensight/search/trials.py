@@ -1,0 +1,220 @@
+"""One trial: a process group of its own, what it prints, what it reaches, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shlex
+import signal
+import subprocess
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from tensight.search.commands import command_words, fill
+from tensight.search.configuration import SYSTEM_PARAMETERS
+from tensight.search.hyper_config import VARIABLE, hyper_config_text
+from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, WARNINGS, Outcome
+from tensight.search.targets import make_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tensight.search.configuration import Configuration
+    from tensight.search.studies import Suggestion
+    from tensight.search.targets import Reading
+    from tensight.search.watching import Watch
+
+OUTPUT = "output.log"
+"""In the folder of a trial: what it printed."""
+
+RECORDING = "recording"
+"""In the folder of a trial: the steps that were recorded."""
+
+END_WITHIN_S = 5.0
+"""After SIGTERM; then it is killed."""
+
+LINES_KEPT = 8
+_TAIL_BYTES = 8192
+
+
+class TrialProcess:
+    """A trial that runs.
+
+    Parameters
+    ----------
+    suggestion : Suggestion
+    configuration : Configuration
+    base : Path
+        Folder of the search.
+    resolve : callable
+        Makes a program with its arguments out of the words of a command.
+    watch : Watch or None
+        The debugger's view; None without the debugger.
+
+    Raises
+    ------
+    OSError
+        The command cannot be started.
+    InputError
+        There is no such command.
+    """
+
+    def __init__(
+        self,
+        suggestion: Suggestion,
+        configuration: Configuration,
+        base: Path,
+        resolve: Callable[[list[str]], list[str]],
+        watch: Watch | None,
+    ) -> None:
+        self.suggestion = suggestion
+        self.folder = base / f"train_{uuid.uuid4().hex}"
+        self.watch = watch
+        self._configuration = configuration
+        self._ending: tuple[Outcome, float] | None = None
+        self.folder.mkdir(parents=True)
+        values = {**suggestion.values, "summary_dir": str(self.folder), "trial": suggestion.number}
+        words = command_words(configuration.command, values)
+        self._command = shlex.join(words)
+        self._readers = [
+            make_reader(target, self.folder, self.output, lambda text: fill(text, values) or text, self._losses)
+            for target in configuration.all_targets
+        ]
+        self._began = time.monotonic()
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - what the person asked for
+                resolve(words),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # It is ended with all that it starts, and Ctrl-C is for the search.
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> Path:
+        """The file of what it prints."""
+        return self.folder / OUTPUT
+
+    @property
+    def process_group(self) -> int:
+        """The id of its process group."""
+        return self._process.pid
+
+    def _environment(self) -> dict[str, str]:
+        values = self.suggestion.values
+        lineage = {name: value for name, value in values.items() if name not in SYSTEM_PARAMETERS}
+        # What it prints is read while it runs.
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ}
+        environment[VARIABLE] = hyper_config_text(values, str(self.folder), lineage)
+        if self.watch is not None:
+            environment |= self.watch.variables(str(self.folder / RECORDING))
+        return environment
+
+    def _losses(self) -> Any:
+        return [] if self.watch is None else self.watch.losses()
+
+    def look(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
+        """See how it goes; return what came of it when it has ended.
+
+        Parameters
+        ----------
+        judge : callable
+            Takes new values of the first target, and returns why they prune the trial, or an empty text.
+        """
+        exit_code = self._process.poll()
+        if self._ending is not None:
+            return self._ended_by_us(exit_code, *self._ending)
+        if exit_code is not None:
+            return self._ended_by_itself(exit_code)
+        outcome = self._lost(judge)
+        if outcome is not None:
+            self._ending = outcome, time.monotonic() + END_WITHIN_S
+            self._signal(signal.SIGTERM)
+        return None
+
+    def _lost(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
+        """Return what comes of a trial that is not worth going on with."""
+        if self.watch is not None:
+            self.watch.look()
+            if self.watch.illness is not None:
+                return Outcome(is_pruned=True, reason=self.watch.illness.sentence)
+        limit_s = self._configuration.timeout_s
+        if limit_s is not None and time.monotonic() - self._began > limit_s:
+            return Outcome(reason=f"it ran longer than timeout_s, {limit_s:g} s")
+        if self._configuration.pruner.name == "none":
+            return None
+        reason = judge(self._readers[0].new())
+        return Outcome(is_pruned=True, reason=reason) if reason else None
+
+    def _ended_by_us(self, exit_code: int | None, outcome: Outcome, patience: float) -> Outcome | None:
+        if exit_code is None:
+            if time.monotonic() > patience:
+                self._signal(signal.SIGKILL)
+            return None
+        self._signal(signal.SIGKILL)
+        return self._closed(outcome)
+
+    def _ended_by_itself(self, exit_code: int) -> Outcome:
+        # What it has started, and not waited for, ends with it.
+        self._signal(signal.SIGKILL)
+        if exit_code != 0:
+            said = "\n".join(self.last_lines())
+            how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+            return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
+        return self._closed(self._reached(), exit_code)
+
+    def _reached(self) -> Outcome:
+        """Return the outcome of a trial that has done its work."""
+        values = []
+        for target, reader in zip(self._configuration.all_targets, self._readers, strict=True):
+            reader.new(ended=True)
+            value = reader.result(target)
+            if value is None:
+                return Outcome(reason=f"no value of {target.name}: {reader.where}")
+            if not math.isfinite(value):
+                return Outcome(is_pruned=True, reason=f"{target.name} is {value}")
+            values.append(value)
+        return Outcome(tuple(values))
+
+    def _closed(self, outcome: Outcome, exit_code: int | None = None) -> Outcome:
+        attributes: dict[str, Any] = {FOLDER: str(self.folder), COMMAND: self._command}
+        if exit_code is not None:
+            attributes[EXIT_CODE] = exit_code
+        if self.watch is not None:
+            attributes[WARNINGS] = [warning.as_data() for warning in self.watch.warnings]
+            if self.watch.illness is not None:
+                attributes[ILLNESS] = self.watch.illness.as_data()
+            if self.watch.session_id:
+                attributes[SESSION] = self.watch.session_id
+            self.watch.close()
+        return Outcome(outcome.values, outcome.is_pruned, outcome.reason, attributes)
+
+    def last_lines(self) -> list[str]:
+        """Return the last lines that it printed."""
+        try:
+            with self.output.open("rb") as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return []
+        return [line.rstrip() for line in text.splitlines() if line.strip()][-LINES_KEPT:]
+
+    def end(self) -> None:
+        """End it, and wait for that: politely first."""
+        for number, patience_s in ((signal.SIGTERM, END_WITHIN_S), (signal.SIGKILL, END_WITHIN_S)):
+            self._signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+                break
+        self._signal(signal.SIGKILL)
+        if self.watch is not None:
+            self.watch.close()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)

@@ -1,0 +1,223 @@
+"""Trials under the debugger: what its recommended watchpoints hit, and whether the trial is lost.
+
+A trial that is hit stands still until it is looked at: it goes on at once after a warning, and is ended after an error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.settings import as_variables
+from tensight.client.errors import UnreachableError
+from tensight.errors import TensightError
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.client import Server, Session
+    from tensight.sessions.records import HitRecord, NodeHits
+
+NOTHING_MOVES = "weight_not_changed"
+"""A warning where it hits some weights; where it hits all that are watched, nothing is trained."""
+
+MOST_KEPT = 20
+"""Warnings of a trial."""
+
+
+@dataclass(frozen=True)
+class Illness:
+    """What the debugger found in a trial.
+
+    Attributes
+    ----------
+    condition : str
+        Id of the condition that hit.
+    severity : str
+        "error" or "warning".
+    node : str
+        The first in the order of execution on which it hit.
+    step : int
+    line : str
+        ``file:line`` of the person's code; empty if it is not known.
+    tensors : int
+        On how many it hit in the same step.
+    """
+
+    condition: str
+    severity: str
+    node: str
+    step: int
+    line: str
+    tensors: int
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in one line."""
+        where = f" ({self.line})" if self.line else ""
+        more = f" and {self.tensors - 1} more" if self.tensors > 1 else ""
+        return f"{self.condition} at step {self.step}: {self.node}{more}{where}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it for the storage."""
+        return {
+            "condition": self.condition,
+            "severity": self.severity,
+            "node": self.node[:500],
+            "step": self.step,
+            "line": self.line[:500],
+            "tensors": self.tensors,
+        }
+
+
+@dataclass
+class Watch:
+    """The debugger's view of one trial.
+
+    Parameters
+    ----------
+    server : Server
+        Where the training attaches.
+    job : str
+        The name under which it does.
+    host, port : str, int
+        Where the server listens for trainings.
+    prunes : bool
+        Whether an error ends the trial.
+    record : str
+        What is recorded, as `tensight run --record` takes it; empty for nothing.
+
+    Attributes
+    ----------
+    is_attached : bool
+        Whether the training has come.
+    warnings : list of Illness
+        What was found and does not end the trial.
+    illness : Illness or None
+        What ends it.
+    """
+
+    server: Server
+    job: str
+    host: str
+    port: int
+    prunes: bool
+    record: str = ""
+    warnings: list[Illness] = field(default_factory=list)
+    illness: Illness | None = None
+    _session: Session | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the training has come."""
+        return self._session is not None
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session on the server; empty if the training has not come."""
+        return "" if self._session is None else self._session.id
+
+    def variables(self, folder: str) -> dict[str, str]:
+        """Return the environment that puts a training under the debugger.
+
+        Parameters
+        ----------
+        folder : str
+            Where to record.
+        """
+        chosen = {
+            "host": self.host,
+            "port": self.port,
+            "job": self.job,
+            "run": self.job,
+            "break_at_start": True,
+            "recommended": True,
+            "quiet": True,
+            "record": self.record or None,
+            "record_folder": folder if self.record else None,
+        }
+        return {"TENSIGHT_DEBUG": "1", **as_variables(chosen)}
+
+    def look(self) -> None:
+        """See whether the training stands at a hit; note it, and let it go on unless it is lost."""
+        if self.illness is not None:
+            return
+        try:
+            self._session = self._session or self._find()
+            if self._session is None:
+                return
+            record = self._session.summary
+            if record.state is State.PAUSED:
+                self._judge(self._session, record.hits)
+        except (NotFoundError, UnreachableError):
+            """It has ended, or the server has; its exit code tells what came of it."""
+
+    def _find(self) -> Session | None:
+        return next((session for session in self.server.sessions() if session.name == self.job), None)
+
+    def _judge(self, session: Session, hits: int) -> None:
+        if hits:
+            watched = {point.id: point.nodes for point in session.watchpoints()}
+            for found in _illnesses(list(session.hits()), watched):
+                if found.severity == "error" and self.prunes:
+                    self.illness = found
+                    return
+                if len(self.warnings) < MOST_KEPT:
+                    self.warnings.append(found)
+        session.continue_()
+
+    def losses(self) -> Sequence[tuple[int, float]]:
+        """Return steps and losses as far as they are known; NaN where a loss is not finite."""
+        if self._session is None:
+            return []
+        try:
+            curves = self._session.curves(points=2000).curves
+        except TensightError:
+            return []
+        return [
+            (step, math.nan if value is None else value)
+            for curve in curves
+            if curve.name == "loss" and curve.slot == 0
+            for step, value in zip(curve.steps, curve.values, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Have the server forget the session; the training has ended."""
+        if self._session is None:
+            return
+        try:
+            self._session.close()
+        except TensightError:
+            """The server has forgotten it already, or notices by itself that the process is gone."""
+
+
+def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illness]:
+    """Return one for each watchpoint that hit, errors first.
+
+    Parameters
+    ----------
+    nodes : sequence of NodeHits
+        In the order of execution.
+    watched : dict of int to int
+        How many nodes each watchpoint watches.
+    """
+    firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
+    tensors: dict[int, int] = {}
+    hit_nodes: dict[int, int] = {}
+    for node in nodes:
+        found = [hit for tensor in node.tensors for hit in tensor.hits if hit.hit]
+        for hit in found:
+            firsts.setdefault(hit.watchpoint, (node, hit))
+            tensors[hit.watchpoint] = tensors.get(hit.watchpoint, 0) + 1
+        for point in {hit.watchpoint for hit in found}:
+            hit_nodes[point] = hit_nodes.get(point, 0) + 1
+    illnesses = []
+    for point, (node, hit) in firsts.items():
+        nothing_moves = hit.condition == NOTHING_MOVES and hit_nodes[point] >= watched.get(point, 0)
+        line = "" if node.line is None else f"{node.line.file}:{node.line.line}"
+        severity = "error" if nothing_moves else hit.severity
+        illnesses.append(Illness(hit.condition, severity, node.node, node.step, line, tensors[point]))
+    return sorted(illnesses, key=lambda illness: illness.severity != "error")
