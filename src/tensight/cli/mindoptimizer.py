@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tensight.cli import stoppable_main
+from tensight.cli.app import stoppable, version
 
 ITERATIONS = 1
 """The original's default."""
@@ -20,8 +21,6 @@ def main() -> None:
 
 
 def _run() -> None:
-    from tensight.cli.app import stoppable, version
-
     app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 import warnings
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 BEAT_EVERY_S = 10
 GRACE_S = 120
 """A trial of another machine of which nothing was heard for so long counts as lost."""
+
+OPENED_WITHIN = 5
+"""Attempts to open a database."""
 
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
@@ -321,17 +325,29 @@ def _open_storage(url: str) -> optuna.storages.RDBStorage:
     import sqlalchemy
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    for attempt in range(1, OPENED_WITHIN + 1):
+        try:
+            return _new_storage(url)
+        except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
+            # Of workers that begin at once, one makes the tables, and others find them half made.
+            if isinstance(error, sqlalchemy.exc.DBAPIError) and attempt < OPENED_WITHIN:
+                time.sleep(attempt * 0.1)
+                continue
+            what = str(error).splitlines()[0][:300]
+            raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
+    raise AssertionError("unreachable")
+
+
+def _new_storage(url: str) -> optuna.storages.RDBStorage:
+    import optuna
+
     # Several workers write to a file of SQLite in turn.
     engine = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {"pool_pre_ping": True}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return optuna.storages.RDBStorage(
-                url, engine_kwargs=engine, heartbeat_interval=BEAT_EVERY_S, grace_period=GRACE_S
-            )
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
-        what = str(error).splitlines()[0][:300]
-        raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return optuna.storages.RDBStorage(
+            url, engine_kwargs=engine, heartbeat_interval=BEAT_EVERY_S, grace_period=GRACE_S
+        )
 
 
 def _without_password(url: str) -> str:

@@ -130,7 +130,7 @@ class TrialProcess:
         if self._ending is not None:
             return self._ended_by_us(exit_code, *self._ending)
         if exit_code is not None:
-            return self._ended_by_itself(exit_code)
+            return self._ended_by_itself(exit_code, judge)
         outcome = self._lost(judge)
         if outcome is not None:
             self._ending = outcome, time.monotonic() + END_WITHIN_S
@@ -159,13 +159,16 @@ class TrialProcess:
         self._signal(signal.SIGKILL)
         return self._closed(outcome)
 
-    def _ended_by_itself(self, exit_code: int) -> Outcome:
+    def _ended_by_itself(self, exit_code: int, judge: Callable[[list[Reading]], str]) -> Outcome:
         # What it has started, and not waited for, ends with it.
         self._signal(signal.SIGKILL)
         if exit_code != 0:
             said = "\n".join(self.last_lines())
             how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
             return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
+        if self._configuration.pruner.name != "none":
+            # Others are compared with it; it has done its work, whatever is said of it.
+            judge(self._readers[0].new(ended=True))
         return self._closed(self._reached(), exit_code)
 
     def _reached(self) -> Outcome:

@@ -1,0 +1,69 @@
+"""Searches in processes of their own, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 120.0
+
+QUADRATIC = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--x", type=float)
+parser.add_argument("--kind", default="plain")
+parser.add_argument("--extra", type=float, default=0.0)
+arguments = parser.parse_args()
+print("loss", (arguments.x - 1) ** 2 + arguments.extra)
+"""
+"""A training of one number."""
+
+CONFIGURATION = """
+command: train.py --x {x}
+summary_base_dir: runs
+watch: off
+tuner: {name: random, args: {seed: 1}}
+target: {name: loss, goal: minimize, from: {pattern: 'loss (\\S+)'}}
+parameters:
+  x: {bounds: [-2.0, 3.0], type: float}
+"""
+
+
+def prepare(folder: Path, script: str = QUADRATIC, configuration: str = CONFIGURATION) -> None:
+    """Write the training and the configuration of a search."""
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text(textwrap.dedent(script))
+    (folder / "search.yaml").write_text(textwrap.dedent(configuration))
+
+
+def start(folder: Path, *options: str, name: str = "search.yaml") -> subprocess.Popen[str]:
+    """Start a search."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tensight", "search", "--config", name, *options],
+        cwd=folder,
+        env={**inherited, "OMP_NUM_THREADS": "1", "TENSIGHT_CACHE_DIR": str(folder / "cache")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome_of(search: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Return exit code, stdout and stderr of a search, when it has ended."""
+    out, err = search.communicate(timeout=PATIENCE_S)
+    return search.returncode, out, err
+
+
+def search(folder: Path, *options: str) -> dict[str, Any]:
+    """Run a search, and return what `--json` prints."""
+    code, out, err = outcome_of(start(folder, "--json", *options))
+    assert code in (0, 1), err
+    result: dict[str, Any] = json.loads(out)
+    return result
