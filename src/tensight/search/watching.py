@@ -27,6 +27,9 @@ NOTHING_MOVES = "weight_not_changed"
 MOST_KEPT = 20
 """Warnings of a trial."""
 
+MOST_POINTS = 1000
+"""Of a loss curve; the server gives no more."""
+
 
 @dataclass(frozen=True)
 class Illness:
@@ -174,8 +177,8 @@ class Watch:
         if self._session is None:
             return []
         try:
-            curves = self._session.curves(points=2000).curves
-        except TensightError:
+            curves = self._session.curves(points=MOST_POINTS).curves
+        except (NotFoundError, UnreachableError):
             return []
         return [
             (step, math.nan if value is None else value)
