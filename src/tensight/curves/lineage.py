@@ -17,7 +17,7 @@ from tensight.graph.protobuf_fields import LENGTH_DELIMITED, ProtobufFormatError
 if TYPE_CHECKING:
     import os
 
-ENDING = "_MS_lineage"
+ENDING = "_lineage"
 LOSS = "loss"
 _FIXED32 = 5
 _TRAIN, _ALGORITHM, _LOSS = 6, 3, 2
