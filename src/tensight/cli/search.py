@@ -43,11 +43,7 @@ def search(
     configuration = read(config)
     study = open_study(configuration, storage, must_exist=results)
     if not results:
-        if trials is None and configuration.tuner.name == "grid":
-            from tensight.search.spaces import MOST_COMBINATIONS
-
-            trials = configuration.trials or MOST_COMBINATIONS
-        most = trials or configuration.trials or DEFAULT_TRIALS
+        most = trials or configuration.trials or default_trials(configuration)
         run_trials(configuration, study, most, jobs=jobs, quiet=quiet)
     report(configuration, study, json=json)
 
@@ -68,6 +64,15 @@ def read(config: Path) -> Configuration:
     from tensight.search.configuration import read_configuration
 
     return read_configuration(config)
+
+
+def default_trials(configuration: Configuration) -> int:
+    """Return how many trials a search has of which nothing is said: of a grid, all combinations."""
+    if configuration.tuner.name != "grid":
+        return DEFAULT_TRIALS
+    from tensight.search.spaces import combinations
+
+    return len(combinations(configuration.parameters))
 
 
 def folder_of(configuration: Configuration) -> Path:

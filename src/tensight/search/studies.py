@@ -34,6 +34,9 @@ GRACE_S = 120
 OPENED_WITHIN = 5
 """Attempts to open a database."""
 
+AGAIN_AFTER_S = 0.2
+"""Between two of them."""
+
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
 
@@ -320,22 +323,20 @@ class Study:
         return {}
 
 
-def _open_storage(url: str) -> optuna.storages.RDBStorage:
+def _open_storage(url: str, attempts: int = OPENED_WITHIN) -> optuna.storages.RDBStorage:
     import optuna
     import sqlalchemy
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    for attempt in range(1, OPENED_WITHIN + 1):
-        try:
-            return _new_storage(url)
-        except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
-            # Of workers that begin at once, one makes the tables, and others find them half made.
-            if isinstance(error, sqlalchemy.exc.DBAPIError) and attempt < OPENED_WITHIN:
-                time.sleep(attempt * 0.1)
-                continue
-            what = str(error).splitlines()[0][:300]
-            raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
-    raise AssertionError("unreachable")
+    try:
+        return _new_storage(url)
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
+        # Of workers that begin at once, one makes the tables, and others find them half made.
+        if isinstance(error, sqlalchemy.exc.DBAPIError) and attempts > 1:
+            time.sleep(AGAIN_AFTER_S)
+            return _open_storage(url, attempts - 1)
+        what = str(error).splitlines()[0][:300]
+        raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
 
 
 def _new_storage(url: str) -> optuna.storages.RDBStorage:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.agents.settings import as_variables
 from tensight.client.errors import UnreachableError
 from tensight.errors import TensightError
-from tensight.sessions.errors import NotFoundError
+from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class Watch:
             record = self._session.summary
             if record.state is State.PAUSED:
                 self._judge(self._session, record.hits)
-        except (NotFoundError, UnreachableError):
-            """It has ended, or the server has; its exit code tells what came of it."""
+        except (NotFoundError, StateError, UnreachableError):
+            """It has ended meanwhile, or the server has; its exit code tells what came of it."""
 
     def _find(self) -> Session | None:
         return next((session for session in self.server.sessions() if session.name == self.job), None)
