@@ -408,7 +408,6 @@ class Agent:
 
     def _step_done(self, program: Program, scaled_skip: bool) -> None:
         captured = self.capturing
-        self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take())
         self.step += 1
         self._background.step = self.step
         is_new = self._programs.learn(program)
@@ -421,13 +420,14 @@ class Agent:
             hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
             hits += self._hits_within
             self._record(program)
+        stops = any(hit.is_new for hit in hits)
+        self._telemetry.offer_scalars(self.columns.current_iteration, self.scalars.take(stops=stops or differs))
         self._hits_within = []
         self._stops.count_step()
         self._follow_the_server()
         if self._attachment.is_attached:
             wants_stop = self._background.wants_stop and captured and self._needs.shows_all
             wants_stop = wants_stop or self._background.wants_exit
-            stops = any(hit.is_new for hit in hits)
             if differs:
                 self._ask_to_stop()
             if stops or differs or is_new or wants_stop or self._stops.is_due:
@@ -499,7 +499,8 @@ class Agent:
         self.capturing = looks_at_all or watches or self.recorder.is_on or self.tracer.is_on or compares
         at_nodes = (attached and self._stops.order.at_nodes) or compares
         self.stops_at_nodes = at_nodes and self._cursor is None
-        self.scalars.begin(is_reported=attached and self._introduction.is_ours, is_shown=looks_at_all)
+        is_reported = attached and self._introduction.is_ours
+        self.scalars.begin(is_reported=is_reported, is_shown=looks_at_all, may_stop=watches or compares)
         self._lasting.look()
         self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
         if self.capturing:

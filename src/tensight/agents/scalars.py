@@ -1,6 +1,7 @@
 """A few numbers of a training, watched or not: its loss, its learning rates, the norm of its gradients.
 
-They are taken of some steps only, so rarely that taking them costs no more than a hundredth of the training's time.
+They are taken of some steps only, so rarely that taking them costs no more than a hundredth of the training's time; the
+loss of a step at which a watchpoint stops is taken in any case.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class Scalars:
     ----------
     is_wanted : bool
         Whether they are taken of this step.
+    notes_losses : bool
+        Whether the loss is to be noted, because they are taken or may be, if the training stops.
     """
 
     def __init__(self, reader: TensorReader, columns: StatisticsColumns) -> None:
-        self.is_wanted = False
+        self.is_wanted = self.notes_losses = False
         self._reader = reader
         self._others = columns
         self._columns: StatisticsColumns | None = None
@@ -58,7 +61,7 @@ class Scalars:
         self._began_s = time.monotonic()
         self._next_s = self._cost_s = 0.0
 
-    def begin(self, *, is_reported: bool, is_shown: bool) -> None:
+    def begin(self, *, is_reported: bool, is_shown: bool, may_stop: bool) -> None:
         """Decide whether they are taken of the step that comes.
 
         Parameters
@@ -67,8 +70,11 @@ class Scalars:
             Whether there is a server that understands them.
         is_shown : bool
             Whether somebody will look at the step.
+        may_stop : bool
+            Whether somebody may, though nobody knows yet.
         """
         self.is_wanted = is_reported and (is_shown or time.monotonic() >= self._next_s)
+        self.notes_losses = self.is_wanted or (is_reported and may_stop)
         self._losses.clear()
         self._updates.clear()
         self._cost_s = 0.0
@@ -123,13 +129,21 @@ class Scalars:
         self._reader.settle(columns)
         return columns.take(np.arange(amount))
 
-    def take(self) -> list[Scalar]:
-        """Return the numbers of the step, which has ended, and decide when the next ones are due."""
-        if not self.is_wanted or not (self._losses or self._updates):
+    def take(self, *, stops: bool) -> list[Scalar]:
+        """Return the numbers of the step, which has ended, and decide when the next ones are due.
+
+        Parameters
+        ----------
+        stops : bool
+            Whether the training stops after it.
+        """
+        if not (self.is_wanted or stops) or not (self._losses or self._updates):
             return []
         began = time.monotonic()
         found = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
         self._losses.clear()
+        if not self.is_wanted:
+            return found
         rates = [rate for rates, _ in self._updates.values() for rate in rates]
         found += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
         squares = [squares for _, squares in self._updates.values() if squares is not None]

@@ -117,6 +117,21 @@ def test_the_loss_the_learning_rates_and_the_norm_of_the_gradients_are_those_of_
     assert not any("detach" in name or "norm" in name for name in nodes), "what is read leaves no trace in the graph"
 
 
+def test_the_loss_of_the_step_at_which_a_watchpoint_stops_is_told(torch_server: RunningServer) -> None:
+    """Of steps of a millisecond one in hundreds has its numbers taken; nobody knew that this one would be looked at."""
+    training = Training(nan_at=23)
+
+    def look(session: Session) -> tuple[int, dict[str, dict[int, float | None]]]:
+        session.watch("tensor_overflow", on="gradients")
+        session.continue_().wait(PATIENCE_S)
+        return session.summary.step, curves_of(torch_server, session)
+
+    step, found = debugged(torch_server, "stops-unforeseen", training, 50, look)
+    assert step == 23
+    assert found["loss 0"][23] is None, "NaN"
+    assert len(found["learning_rate 0"]) < 23, "the others are taken of some steps only"
+
+
 def test_a_training_that_only_runs_tells_its_curves_and_is_watched_from_the_next_step_on(
     torch_server: RunningServer,
 ) -> None:

@@ -345,7 +345,7 @@ class CellCapture:
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
         """Notice from which tensor a backward pass will begin: it may be computed by no cell."""
-        if _thread() == self._thread and (self._sees or self._agent.scalars.is_wanted) and not self._is_quiet:
+        if _thread() == self._thread and (self._sees or self._agent.scalars.notes_losses) and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
             if root is not None and self._sees:
@@ -358,7 +358,7 @@ class CellCapture:
         self._guarded(self._oversights.backward_pass)
         root = None if self._root is None else self._root()
         self._root = None
-        if root is not None and self._agent.scalars.is_wanted:
+        if root is not None and self._agent.scalars.notes_losses:
             self._guarded(self._tell_loss, root)
         if self._sees and root is not None:
             self._guarded(self._builder.backward, root)

@@ -392,7 +392,7 @@ class Debugger(TrainingDebugger):
             self._gradients.backward_begins()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
-        if are_tensors and self._agent is not None and self._agent.scalars.is_wanted:
+        if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
