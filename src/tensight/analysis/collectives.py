@@ -46,10 +46,10 @@ def _is_behind_collective(origin: Origin) -> bool:
     PyTorch's operators return before the tensor that they were given has been filled. A sum is zero only if what all
     ranks brought is.
     """
-    if _is_collective(origin.op_type):
+    if is_collective(origin.op_type):
         return True
     hidden = (_type_in(name) for name in origin.candidates if name != origin.operator)
-    return origin.anomaly is not Anomaly.ALL_ZERO and any(map(_is_collective, hidden))
+    return origin.anomaly is not Anomaly.ALL_ZERO and any(map(is_collective, hidden))
 
 
 def _type_in(name: str) -> str:
@@ -57,7 +57,8 @@ def _type_in(name: str) -> str:
     return name.rpartition("/")[2].rpartition("-op")[0]
 
 
-def _is_collective(op_type: str) -> bool:
+def is_collective(op_type: str) -> bool:
+    """Whether other ranks contribute to what operators of a type return."""
     library, _, kind = op_type.rpartition(".")
     name = plain_type(kind)
     if library:

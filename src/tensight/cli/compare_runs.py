@@ -62,8 +62,8 @@ def runs(
 
     Ends with 0 if the runs are the same, 1 if they differ, 2 if they cannot be compared.
     """
-    from tensight.compare import Verdict, mapping_files
-    from tensight.compare.runs import Tolerance, compare_runs, noise_floor
+    from tensight.compare import mapping_files
+    from tensight.compare.runs import Tolerance, compare_runs, first_of_all, noise_floor
 
     chosen_ranks, chosen_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
     overrides = dict(map(_override, tolerance or ()))
@@ -94,12 +94,13 @@ def runs(
         print_json(comparison_data(one, other, results))
     else:
         out = console()
+        shown: set[tuple[object, ...]] = set()
         for result in results:
-            print_comparison(out, result, several=len(results) > 1)
+            what = result.finding, result.step, None if result.first is None else result.first.pair.a.name
+            print_comparison(out, result, several=len(results) > 1, in_detail=what not in shown)
+            shown.add(what)
         print_problems([*one.problems, *other.problems])
-    verdicts = {result.verdict for result in results}
-    worst = next(one for one in (Verdict.DIFFERENT, Verdict.NOT_COMPARABLE, Verdict.SAME) if one in verdicts)
-    raise typer.Exit(worst.exit_code)
+    raise typer.Exit(first_of_all(results).verdict.exit_code)
 
 
 def _override(text: str) -> tuple[str, float]:
@@ -123,22 +124,34 @@ def _mapped(result: RunComparison) -> Iterator[str]:
             yield mapping_line(pair.a.name, pair.b.name, pair.rule.value)
 
 
-def print_comparison(out: Console, result: RunComparison, *, several: bool) -> None:
-    """Print the verdict on one rank, what it rests on, and the operators around the first divergence."""
+def print_comparison(out: Console, result: RunComparison, *, several: bool, in_detail: bool = True) -> None:
+    """Print the verdict on one rank, what it rests on, and the operators around the first divergence.
+
+    Parameters
+    ----------
+    out : Console
+    result : RunComparison
+    several : bool
+        Whether there are other ranks.
+    in_detail : bool
+        Whether no other rank has shown the same operators.
+    """
     from rich.markup import escape
 
     from tensight.compare import Verdict
+    from tensight.compare.runs import Finding
     from tensight.compare.runs.words import notes, sentence
 
     colour = {Verdict.SAME: "green", Verdict.DIFFERENT: "red", Verdict.NOT_COMPARABLE: "yellow"}[result.verdict]
     rank = f"Rank {result.rank}: " if several else ""
     out.print(f"[bold {colour}]● {rank}{escape(sentence(result))}[/]")
-    if result.first is not None:
+    in_detail = in_detail and result.finding is not Finding.ANOTHER_RANK
+    if result.first is not None and in_detail:
         _print_operator(out, result.first)
     for note in notes(result):
         out.print(f"  {escape(note)}")
     _print_proof(out, result)
-    if result.first is not None:
+    if result.first is not None and in_detail:
         _print_around(out, result)
     out.print()
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from tensight.analysis import Analysis
 from tensight.compare.losses import compare_losses
-from tensight.compare.runs import Tolerance, compare_runs
+from tensight.compare.runs import Tolerance, compare_runs, first_of_all
 from tensight.compare.setups import compare_setups
 from tensight.errors import CurveError, TensightError
 from tensight.graph.steps import step_of
 from tensight.sessions.compared_tensors import ComparedTensors
 from tensight.sessions.comparison_errors import StepErrors
-from tensight.sessions.comparison_records import ComparisonRecords, loss_record, setup_record, worst_of
+from tensight.sessions.comparison_records import ComparisonRecords, loss_record, setup_record
 from tensight.sessions.dump_session import give_memory_back
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.graph_views import require_page
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from tensight.compare.runs import Compared, RunComparison
-    from tensight.compare.runs.comparison import ComparedTensor
+    from tensight.compare.runs.result import ComparedTensor
     from tensight.dumps import Dump
     from tensight.graph import TensorAddress
     from tensight.sessions.compared_tensors import ComparedView
@@ -177,8 +177,8 @@ class Comparison:
     def record(self) -> ComparisonRecord:
         """Return the comparison at a glance."""
         what, done, total = self._progress if self.state.is_unfinished else ("", 0, 0)
-        worst = worst_of(list(self._results.values())) if self._results else None
-        rank = next((one for one in self._ranks if worst is not None and one.rank == worst.rank), None)
+        first = first_of_all(list(self._results.values())) if self._results else None
+        rank = next((one for one in self._ranks if first is not None and one.rank == first.rank), None)
         return ComparisonRecord(
             id=self.id,
             created=self._created,

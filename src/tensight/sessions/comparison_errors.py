@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tensight.compare.runs import Compared
-    from tensight.compare.runs.comparison import ComparedTensor
     from tensight.compare.runs.matching import Matching
+    from tensight.compare.runs.result import ComparedTensor
     from tensight.compare.runs.steps import Operation
     from tensight.sessions.records.comparing import Side
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from tensight.compare.runs.steps import NO_ROW
 from tensight.compare.runs.words import difference_text, notes, sentence
-from tensight.compare.verdict import Verdict
 from tensight.graph.steps import step_of
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import (
@@ -27,12 +26,10 @@ from tensight.sessions.records.comparing import ComparisonVerdict
 from tensight.sessions.sources import user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tensight.analysis import Analysis
     from tensight.compare.losses import LossComparison
     from tensight.compare.runs import Compared, RunComparison, TensorDifference
-    from tensight.compare.runs.comparison import ComparedTensor
+    from tensight.compare.runs.result import ComparedTensor
     from tensight.compare.runs.steps import Slot
     from tensight.compare.setups import SetupComparison
 
@@ -42,7 +39,6 @@ MOST_TENSORS = 100
 MOST_STEPS = 1000
 """Steps that are listed of a rank at a glance."""
 
-_WORST_FIRST = (Verdict.DIFFERENT, Verdict.NOT_COMPARABLE, Verdict.SAME)
 _VERDICTS: tuple[ComparisonVerdict, ...] = get_args(ComparisonVerdict)
 
 
@@ -152,6 +148,7 @@ class ComparisonRecords:
             "steps": tuple(compared if steps is None else compared[-steps:]),
             "steps_only_a": result.only_steps_a[:steps],
             "steps_only_b": result.only_steps_b[:steps],
+            "from_rank": result.from_rank,
         }
 
     def _slot(self, slot: Slot, found: TensorDifference) -> ComparedSlot:
@@ -192,11 +189,6 @@ def _difference_fields(found: TensorDifference) -> dict[str, Any]:
         "dtypes": found.dtypes,
         "layout": found.layout,
     }
-
-
-def worst_of(results: Sequence[RunComparison]) -> RunComparison:
-    """Return the result of the rank whose verdict is the worst; the first of several."""
-    return min(results, key=lambda result: _WORST_FIRST.index(result.verdict))
 
 
 def loss_record(comparison: LossComparison, points: int) -> ComparedLosses:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tensight.compare.runs.comparison import ComparedTensor, Finding, RunComparison, compare_runs, noise_floor
+from tensight.compare.runs.comparison import compare_runs, noise_floor
 from tensight.compare.runs.divergence import Compared, StepComparison
 from tensight.compare.runs.matching import Matching, Pair, Rule
 from tensight.compare.runs.measures import TensorDifference
+from tensight.compare.runs.ranks import first_of_all
+from tensight.compare.runs.result import ComparedTensor, Finding, RunComparison
 from tensight.compare.runs.tolerance import Tolerance
 
 __all__ = [
@@ -20,5 +22,6 @@ __all__ = [
     "TensorDifference",
     "Tolerance",
     "compare_runs",
+    "first_of_all",
     "noise_floor",
 ]

@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING
 
 from tensight.analysis import user_frame
-from tensight.compare.runs.comparison import Finding
+from tensight.compare.runs.result import Finding
 from tensight.compare.runs.steps import Operation, Phase
 from tensight.compare.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.compare.runs.comparison import ComparedTensor, RunComparison
     from tensight.compare.runs.divergence import Compared
     from tensight.compare.runs.measures import TensorDifference
+    from tensight.compare.runs.result import ComparedTensor, RunComparison
 
 _MOST_NAMED = 3
 _OF_WEIGHTS = "AccumulateGrad"
@@ -36,6 +36,8 @@ def sentence(result: RunComparison) -> str:
 
 def notes(result: RunComparison) -> list[str]:
     """Return what else a person must know to read the verdict, a sentence each."""
+    if result.finding is Finding.ANOTHER_RANK:
+        return []
     found = []
     if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
         found.append("The inputs of the network were not recorded in both runs, so that they are equal is not proven.")
@@ -98,7 +100,8 @@ def _scaled_gradients(result: RunComparison) -> Iterator[str]:
     gradients = [one for one in result.steps[-1].compared if one.pair.a.type == _OF_WEIGHTS]
     ratios = [one.worst[1].norm_ratio for one in gradients if one.worst is not None and not one.is_bit_equal]
     low, high = min(ratios, default=math.nan), max(ratios, default=math.nan)
-    if len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients) and 0 < high < low * (1 + _SAME_FACTOR):
+    is_one_number = 0 < high < low * (1 + _SAME_FACTOR) and not math.isclose(low, 1, rel_tol=_SAME_FACTOR)
+    if is_one_number and len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients):
         yield (
             f"All {len(ratios)} gradients of weights in B are {number_text(low)} times those of A: as after clipping,"
             " with another scale of the loss, or where gradients of several batches are summed in one run and averaged"
@@ -205,6 +208,15 @@ def _diverges(result: RunComparison) -> str:
     )
 
 
+def _from_another_rank(result: RunComparison) -> str:
+    first = result.first
+    what = "" if first is None else f", {first.pair.a.phase.value}: {operator_text(first.pair.a)}"
+    return (
+        f"Step {result.step}{what} differs because rank {result.from_rank} does, which contributes to it: see there. On"
+        " this rank everything before it agrees."
+    )
+
+
 def _output_text(first: Compared) -> str:
     worst = first.worst
     if worst is None:
@@ -231,4 +243,5 @@ _SENTENCES = {
     Finding.FORWARD: _diverges,
     Finding.BACKWARD: _diverges,
     Finding.UPDATE: _diverges,
+    Finding.ANOTHER_RANK: _from_another_rank,
 }

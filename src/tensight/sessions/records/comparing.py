@@ -197,6 +197,7 @@ class RankComparison(Record):
         "forward",
         "backward",
         "update",
+        "another rank",
     ]
     sentence: str
     notes: tuple[str, ...] = ()
@@ -221,6 +222,8 @@ class RankComparison(Record):
     steps_only_a: tuple[int, ...] = ()
     """Steps that the other run does not have, the first ones of many."""
     steps_only_b: tuple[int, ...] = ()
+    from_rank: int | None = None
+    """The rank that differs before this one, and contributes to the first operator that differs on this one."""
 
 
 class RankComparisonDetail(RankComparison):

@@ -1,0 +1,61 @@
+"""What differs on a rank because it came from another one that differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensight.analysis.collectives import is_collective
+from tensight.compare.runs.result import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.compare.runs.result import RunComparison
+
+_ORDER = (
+    Finding.INITIAL_WEIGHTS,
+    Finding.BETWEEN_STEPS,
+    Finding.DATA,
+    Finding.FORWARD,
+    Finding.BACKWARD,
+    Finding.UPDATE,
+)
+"""Findings in the order in which a step comes to them."""
+
+
+def across_ranks(results: Sequence[RunComparison]) -> None:
+    """Have results say that an operator to which all ranks contribute differs because another rank does.
+
+    The operator's inputs on its own rank agree, so it seems to be the first that differs. Where no rank differs before,
+    it is: the ranks themselves may be put together in another way.
+
+    Parameters
+    ----------
+    results : sequence of RunComparison
+        Of ranks of the same two runs; they are changed.
+    """
+    own = [one for one in results if one.finding in _ORDER and not _is_put_together(one)]
+    for result in results:
+        if not _is_put_together(result):
+            continue
+        earlier = [one for one in own if one.rank != result.rank and _place(one) <= _place(result)]
+        if earlier:
+            origin = min(earlier, key=_place)
+            result.verdict, result.finding, result.from_rank = origin.verdict, Finding.ANOTHER_RANK, origin.rank
+
+
+def first_of_all(results: Sequence[RunComparison]) -> RunComparison:
+    """Return the result that a person is to read first: of the verdicts the worst, of several the earliest."""
+    return min(
+        results, key=lambda one: (one.verdict.severity, one.finding is Finding.ANOTHER_RANK, _place(one), one.rank)
+    )
+
+
+def _is_put_together(result: RunComparison) -> bool:
+    return result.first is not None and is_collective(result.first.pair.a.type)
+
+
+def _place(result: RunComparison) -> tuple[int, int]:
+    """Return when a result found something: step, and place within it."""
+    place = _ORDER.index(result.finding) if result.finding in _ORDER else len(_ORDER)
+    return result.step or 0, place
