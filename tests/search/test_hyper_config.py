@@ -15,6 +15,7 @@ def test_a_trial_reads_what_was_chosen_for_it(monkeypatch: pytest.MonkeyPatch) -
 
     assert (config.params.learning_rate, config.params.opt) == (0.5, "sgd")
     assert (config.summary_dir, config.custom_lineage_data) == ("runs/train_1", {"a": 1})
+    assert (config.params["opt"], dict(config.params)) == ("sgd", {"learning_rate": 0.5, "opt": "sgd"})
     with pytest.raises(AttributeError, match="no hyper-parameter 'momentum'; it has: learning_rate, opt"):
         _ = config.params.momentum
 

@@ -16,6 +16,7 @@ from tensight.search.configuration import (
     parse_configuration,
     read_configuration,
 )
+from tensight.search.samplers import notices_about
 
 ORIGINALS = """
 # As "Use Mindoptimizer to Tune Hyperparameters" of MindInsight 2.0 has it.
@@ -81,6 +82,16 @@ def test_the_originals_configuration_is_read_as_it_is() -> None:
     assert configuration.watch == "prune"
 
 
+def test_a_metric_without_a_goal_is_minimized_and_that_is_said() -> None:
+    text = ORIGINALS.replace("    goal: maximize\n", "")
+    configuration = parse_configuration(text, "config.yaml")
+
+    (target,) = configuration.all_targets
+    assert target.direction == "minimize"
+    assert [notice.partition(":")[0] for notice in notices_about(configuration)] == ["tuner.args.method", "Accuracy"]
+    assert notices_about(parse_configuration(OURS, "config.yaml")) == []
+
+
 def test_what_goes_beyond_the_original_is_read() -> None:
     configuration = parse_configuration(OURS, "config.yaml")
 
@@ -122,7 +133,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"target": None, "targets": [{"name": "loss"}, {"name": "size", "goal": "minimize"}]},
         "pruner.name: Optuna prunes",
     ),
-    "no goal": ({"target__goal": None}, "target: goal is missing"),
     "an unknown goal": ({"target__goal": "max"}, "target.goal: is 'max'; choose one of minimize or maximize"),
     "a metric that is system-defined": ({"target__group": "system_defined"}, "target: 'accuracy' is not system"),
     "an unknown group": ({"target__group": "mine"}, "target.group: is 'mine'"),

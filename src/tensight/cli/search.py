@@ -100,10 +100,11 @@ def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: i
     from tensight.cli.search_report import search_progress
     from tensight.cli.starting import command_line
     from tensight.search.running import Search
-    from tensight.search.samplers import notice_about
+    from tensight.search.samplers import notices_about
 
     with search_progress(configuration, study, most, jobs=jobs, quiet=quiet) as progress:
-        progress.say(notice_about(configuration.tuner))
+        for notice in notices_about(configuration):
+            progress.say(notice)
         with _debugger(configuration) as debugger:
             Search(configuration, study, folder_of(configuration), command_line, debugger).run(
                 most, jobs, progress.ended

@@ -54,8 +54,8 @@ class SearchProgress:
         self.bar: tuple[Progress, Any] | None = None
 
     def say(self, notice: str) -> None:
-        """Print something that a person must know; nothing if it is empty."""
-        if notice and self._out is not None:
+        """Print something that a person must know."""
+        if self._out is not None:
             self._out.print(f"[yellow]{escape(notice)}[/]")
 
     def ended(self, ended: Ended) -> None:

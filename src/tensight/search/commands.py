@@ -35,7 +35,11 @@ def command_words(command: str, values: Mapping[str, object]) -> list[str]:
 
 def fill(text: str, values: Mapping[str, object]) -> str | None:
     """Return a text with its placeholders replaced, ``{{name}}`` by ``{name}``; None if a value is missing."""
-    named = [match["name"] for match in PLACEHOLDER.finditer(text) if match["name"]]
-    if any(name not in values for name in named):
+    if not names_in(text) <= set(values):
         return None
     return PLACEHOLDER.sub(lambda match: str(values[match["name"]]) if match["name"] else match[0][1:-1], text)
+
+
+def names_in(text: str) -> set[str]:
+    """Return the names of the placeholders in a text."""
+    return {match["name"] for match in PLACEHOLDER.finditer(text) if match["name"]}

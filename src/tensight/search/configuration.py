@@ -213,7 +213,7 @@ class Target(_Part):
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     goal: Literal["minimize", "maximize"] | None = None
-    """By default a loss is minimized; anything else must say."""
+    """By default what is measured is minimized, as the original does."""
     group: Literal["system_defined", "metric"] | None = None
     """The original's; by default decided by the name."""
     source: From | None = Field(default=None, alias="from")
@@ -230,8 +230,6 @@ class Target(_Part):
     def _is_possible(self) -> Target:
         if self.group == "system_defined" and self.name != "loss":
             _wrong(f"{_short(self.name)} is not system-defined, only loss is; write `group: metric`")
-        if self.goal is None and self.name != "loss":
-            _wrong("goal is missing; write minimize or maximize")
         return self
 
     @property

@@ -18,29 +18,24 @@ LARGEST = 100_000
 PARAMS, SUMMARY_DIR, LINEAGE = "params", "summary_dir", "custom_lineage_data"
 
 
-class Params:
-    """The hyper-parameters of a trial as attributes.
+class Params(dict[str, Any]):
+    """The hyper-parameters of a trial, by attribute and, as the original's, by key.
 
-    Parameters
-    ----------
-    values : mapping of str to value
-
-    Raises
-    ------
-    AttributeError
-        When a parameter is asked for that the trial does not have.
+    A parameter that is called like a method of `dict`, such as ``values``, is there by key only.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
     def __getattr__(self, name: str) -> Any:
-        given = ", ".join(sorted(vars(self))) or "none"
-        raise AttributeError(f"this trial has no hyper-parameter {name!r}; it has: {given}")
+        """Return a parameter.
 
-    def __repr__(self) -> str:
-        """Return the parameters as the arguments of a call."""
-        return f"Params({', '.join(f'{name}={value!r}' for name, value in sorted(vars(self).items()))})"
+        Raises
+        ------
+        AttributeError
+            The trial does not have it.
+        """
+        if name in self:
+            return self[name]
+        given = ", ".join(sorted(self)) or "none"
+        raise AttributeError(f"this trial has no hyper-parameter {name!r}; it has: {given}")
 
 
 class HyperConfig:
@@ -51,7 +46,7 @@ class HyperConfig:
     Attributes
     ----------
     params : Params
-        The values by name: ``HyperConfig().params.learning_rate``.
+        The values by name: ``HyperConfig().params.learning_rate``, or ``HyperConfig().params["learning_rate"]``.
     summary_dir : str or None
         The folder of the trial.
     custom_lineage_data : dict or None

@@ -6,8 +6,10 @@ import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tensight.search.commands import command_words
+from tensight.search.commands import command_words, names_in
+from tensight.search.hyper_config import VARIABLE, hyper_config_text
 from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, REASON, SESSION, WARNINGS
+from tensight.search.trials import custom_lineage
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -134,6 +136,14 @@ def _trial_result(trial: FrozenTrial) -> TrialResult:
 
 
 def _command(configuration: Configuration, trial: FrozenTrial) -> str:
-    """Return the command of a trial; the folder is the one that it had."""
-    values = {**trial.params, "trial": trial.number, "summary_dir": trial.user_attrs.get(FOLDER, "")}
-    return shlex.join(command_words(configuration.command, values))
+    """Return the command of a trial; the folder is the one that it had.
+
+    What the command does not name is in the environment, for scripts that ask `HyperConfig`.
+    """
+    folder = trial.user_attrs.get(FOLDER, "")
+    values = {**trial.params, "trial": trial.number, "summary_dir": folder}
+    command = shlex.join(command_words(configuration.command, values))
+    if set(trial.params) <= names_in(configuration.command):
+        return command
+    lineage = custom_lineage(trial.params)
+    return f"{VARIABLE}={shlex.quote(hyper_config_text(trial.params, folder, lineage))} {command}"

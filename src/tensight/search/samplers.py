@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import optuna
 
-    from tensight.search.configuration import Pruner, Tuner
+    from tensight.search.configuration import Configuration, Pruner, Tuner
 
-NO_TORCH = "the tuner gp of Optuna needs PyTorch, which is not installed here; tpe is used instead"
+NO_TORCH = "tuner.name: gp of Optuna needs PyTorch, which is not installed here; tpe is used instead"
 
 
-def notice_about(tuner: Tuner) -> str:
-    """Return what a person must know of the tuner that was asked for; empty if it is used as it is."""
-    if tuner.name == "gp" and importlib.util.find_spec("torch") is None:
-        return NO_TORCH
-    return ""
+def notices_about(configuration: Configuration) -> list[str]:
+    """Return what a person must know of a search that is not done as they may think, one line each."""
+    tuner = configuration.tuner
+    notices = [NO_TORCH] if _is_replaced(tuner) else []
+    if tuner.args.method is not None:
+        notices.append(
+            f"tuner.args.method: {tuner.args.method} changes nothing; gp of Optuna uses the expected improvement"
+        )
+    notices += [
+        f"{target.name}: no goal is given, so small values count as good; write `goal: maximize` if large ones are"
+        for target in configuration.all_targets
+        if target.goal is None and target.name != "loss"
+    ]
+    return notices
+
+
+def _is_replaced(tuner: Tuner) -> bool:
+    return tuner.name == "gp" and importlib.util.find_spec("torch") is None
 
 
 def make_sampler(tuner: Tuner, seed: int | None) -> optuna.samplers.BaseSampler:
@@ -31,7 +44,7 @@ def make_sampler(tuner: Tuner, seed: int | None) -> optuna.samplers.BaseSampler:
     """
     from optuna import samplers
 
-    name = "tpe" if notice_about(tuner) else tuner.name
+    name = "tpe" if _is_replaced(tuner) else tuner.name
     startup: dict[str, Any] = (
         {} if tuner.args.startup_trials is None else {"n_startup_trials": tuner.args.startup_trials}
     )

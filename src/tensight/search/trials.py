@@ -19,10 +19,10 @@ from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION
 from tensight.search.targets import make_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tensight.search.configuration import Configuration
+    from tensight.search.configuration import Configuration, Value
     from tensight.search.studies import Suggestion
     from tensight.search.targets import Reading
     from tensight.search.watching import Watch
@@ -38,6 +38,11 @@ END_WITHIN_S = 5.0
 
 LINES_KEPT = 8
 _TAIL_BYTES = 8192
+
+
+def custom_lineage(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the values that SummaryCollector is to note, because it does not know them itself."""
+    return {name: value for name, value in values.items() if name not in SYSTEM_PARAMETERS}
 
 
 class TrialProcess:
@@ -107,10 +112,9 @@ class TrialProcess:
 
     def _environment(self) -> dict[str, str]:
         values = self.suggestion.values
-        lineage = {name: value for name, value in values.items() if name not in SYSTEM_PARAMETERS}
         # What it prints is read while it runs.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ}
-        environment[VARIABLE] = hyper_config_text(values, str(self.folder), lineage)
+        environment[VARIABLE] = hyper_config_text(values, str(self.folder), custom_lineage(values))
         if self.watch is not None:
             environment |= self.watch.variables(str(self.folder / RECORDING))
         return environment
