@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from tensight.cli.options import Json, Quiet
 
 if TYPE_CHECKING:
     from tensight.search.configuration import Configuration
-    from tensight.search.running import Debugger
+    from tensight.search.running import Debugger, Guard
     from tensight.search.studies import Study
 
 DEFAULT_TRIALS = 20
@@ -99,20 +98,19 @@ def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: i
     """Run trials until a study has as many as wanted, and show how it goes."""
     from tensight.cli.search_report import search_progress
     from tensight.cli.starting import command_line
-    from tensight.search.running import Search
+    from tensight.search.running import Search, guarded
     from tensight.search.samplers import notices_about
 
     with search_progress(configuration, study, most, jobs=jobs, quiet=quiet) as progress:
         for notice in notices_about(configuration):
             progress.say(notice)
-        with _debugger(configuration) as debugger:
-            Search(configuration, study, folder_of(configuration), command_line, debugger).run(
-                most, jobs, progress.ended
-            )
+        with guarded() as guard, _debugger(configuration, guard) as debugger:
+            search = Search(configuration, study, folder_of(configuration), command_line, debugger, guard)
+            search.run(most, jobs, progress.ended, progress.say)
 
 
 @contextlib.contextmanager
-def _debugger(configuration: Configuration) -> Iterator[Debugger | None]:
+def _debugger(configuration: Configuration, guard: Guard) -> Iterator[Debugger | None]:
     """Start a debug server for the search."""
     if configuration.watch == "off":
         yield None
@@ -121,10 +119,11 @@ def _debugger(configuration: Configuration) -> Iterator[Debugger | None]:
     from tensight.cli.own_server import own_server
     from tensight.search.running import Debugger
 
-    with tempfile.TemporaryDirectory(prefix="tensight-search-") as folder, own_server(Path(folder)) as record:
-        host, _, port = (record.debugger or "").rpartition(":")
-        with tensight.connect(record.http) as server:
-            yield Debugger(server, host, int(port), os.getpgid(record.pid))
+    with tempfile.TemporaryDirectory(prefix="tensight-search-") as folder:
+        guard.add_folder(Path(folder))
+        with own_server(Path(folder)) as record, tensight.connect(record.http) as server:
+            host, _, port = (record.debugger or "").rpartition(":")
+            yield Debugger(server, host, int(port))
 
 
 def report(configuration: Configuration, study: Study, *, json: bool) -> None:

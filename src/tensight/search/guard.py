@@ -1,32 +1,70 @@
 """Ends what a search has started when the search itself is killed; run as a script, by any Python.
 
-The search writes a line ``add PID`` for each process group, and ``remove PID`` when that has ended. When the search
-goes away, in whatever manner, the end of the input is read, and the groups that are left are ended.
+The search writes a line ``add PID`` for each process group, ``remove PID`` when that has ended, ``folder PATH`` for a
+temporary folder, and ``end`` when it has ended everything itself. When it goes away before that, in whatever manner,
+the end of the input is read, and what is left is ended: the groups, and every process that has inherited the mark of
+the search, its first argument, in the environment variable `MARK`. A child of the search holds its end of the pipe
+until it is a program of its own, so none is missed between its start and the line that names it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
 
+MARK = "TENSIGHT_SEARCH_MARK"
+"""Variable of all processes that a search starts."""
+
 GRACE_S = 5.0
 
 
-def guard() -> None:
-    """Read until the search has gone, then end what it has left."""
+def guard(mark: str) -> None:
+    """Read until the search has gone, then end what it has left.
+
+    Parameters
+    ----------
+    mark : str
+        What the processes of the search have in the variable `MARK`.
+    """
     groups: set[int] = set()
+    folders: set[str] = set()
     for line in sys.stdin:
-        word, _, number = line.partition(" ")
-        (groups.add if word == "add" else groups.discard)(int(number))
+        word, _, rest = line.rstrip("\n").partition(" ")
+        if word == "end":
+            return
+        if word == "folder":
+            folders.add(rest)
+        elif word == "add":
+            groups.add(int(rest))
+        else:
+            groups.discard(int(rest))
+    groups |= _marked(mark)
     _signal(groups, signal.SIGTERM)
     end = time.monotonic() + GRACE_S
     while groups and time.monotonic() < end:
         time.sleep(0.05)
         groups = {group for group in groups if _is_there(group)}
-    _signal(groups, signal.SIGKILL)
+    _signal(groups | _marked(mark), signal.SIGKILL)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _marked(mark: str) -> set[int]:
+    """Return the process groups of all processes that have inherited the mark; none where there is no /proc."""
+    wanted = f"{MARK}={mark}".encode()
+    groups: set[int] = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError):
+                process = int(name)
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0"):
+                        groups.add(os.getpgid(process))
+    return groups
 
 
 def _signal(groups: set[int], number: int) -> None:
@@ -48,4 +86,4 @@ def _is_there(group: int) -> bool:
 if __name__ == "__main__":
     # Ctrl-C is for the search, which ends its trials itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    guard()
+    guard(sys.argv[1])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from tensight.search.targets import Reading
 
 LOOK_EVERY_S = 0.05
+ASK_AGAIN_EVERY_S = 1.0
+"""Whether a trial is to be tried again, of which none was left."""
+
+OTHERS_RUN = "other workers run the last trials; waiting, in case one of them dies (Ctrl-C ends this one)"
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,11 @@ class Debugger:
     server : Server
     host, port : str, int
         Where trainings attach.
-    process_group : int or None
-        Of the server, if it is the search's own.
     """
 
     server: Server
     host: str
     port: int
-    process_group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Search:
         Makes a program with its arguments out of the words of a command.
     debugger : Debugger or None
         None without.
+    guard : Guard
+        What ends trials when the search is killed.
     """
 
     def __init__(
@@ -86,16 +90,19 @@ class Search:
         base: Path,
         resolve: Callable[[list[str]], list[str]],
         debugger: Debugger | None,
+        guard: Guard,
     ) -> None:
         self._configuration = configuration
         self._study = study
         self._base = base
         self._resolve = resolve
         self._debugger = debugger
+        self._guard = guard
         self._active: list[tuple[TrialProcess, float]] = []
         self._next_beat = 0.0
+        self._next_ask = 0.0
 
-    def run(self, most: int, jobs: int, ended: Callable[[Ended], None]) -> None:
+    def run(self, most: int, jobs: int, ended: Callable[[Ended], None], say: Callable[[str], None]) -> None:
         """Run trials until the study has as many as wanted.
 
         Parameters
@@ -106,6 +113,8 @@ class Search:
             How many run at a time.
         ended : callable
             Told of each trial that has ended.
+        say : callable
+            Told what else a person must know.
 
         Raises
         ------
@@ -114,25 +123,32 @@ class Search:
         """
         self._study.fill_grid()
         pause = threading.Event()
-        server = None if self._debugger is None else self._debugger.process_group
-        with _guard() as guarded:
-            guarded.add(server)
-            try:
-                while True:
-                    self._begin(most, jobs, guarded, ended)
-                    if not self._active:
-                        return
-                    self._look(guarded, ended)
+        is_said = False
+        try:
+            while True:
+                was_idle = not self._active
+                others_run = was_idle and self._study.others_run(most)
+                self._begin(most, jobs, ended)
+                if self._active:
+                    self._look(ended)
                     self._beat()
                     pause.wait(LOOK_EVERY_S)
-            finally:
-                self._stop()
-                guarded.remove(server)
+                elif others_run:
+                    # If their worker dies, they are tried again here.
+                    if not is_said:
+                        say(OTHERS_RUN)
+                    is_said = True
+                    pause.wait(ASK_AGAIN_EVERY_S)
+                elif was_idle:
+                    return
+        finally:
+            self._stop()
 
-    def _begin(self, most: int, jobs: int, guarded: _Guarded, ended: Callable[[Ended], None]) -> None:
-        while len(self._active) < jobs:
+    def _begin(self, most: int, jobs: int, ended: Callable[[Ended], None]) -> None:
+        while len(self._active) < jobs and time.monotonic() >= self._next_ask:
             suggestion = self._study.ask(most)
             if suggestion is None:
+                self._next_ask = time.monotonic() + ASK_AGAIN_EVERY_S
                 return
             try:
                 trial = self._process(suggestion)
@@ -145,7 +161,7 @@ class Search:
             except BaseException:
                 self._study.set_aside(suggestion.number, "it could not be started", again=True)
                 raise
-            guarded.add(trial.process_group)
+            self._guard.add(trial.process_group)
             self._active.append((trial, time.monotonic()))
 
     def _process(self, suggestion: Suggestion) -> TrialProcess:
@@ -161,7 +177,7 @@ class Search:
             )
         return TrialProcess(suggestion, self._configuration, self._base, self._resolve, watch)
 
-    def _look(self, guarded: _Guarded, ended: Callable[[Ended], None]) -> None:
+    def _look(self, ended: Callable[[Ended], None]) -> None:
         for active in list(self._active):
             trial, began = active
             suggestion = trial.suggestion
@@ -169,7 +185,8 @@ class Search:
             if outcome is not None:
                 self._study.tell(suggestion, outcome)
                 self._active.remove(active)
-                guarded.remove(trial.process_group)
+                self._guard.remove(trial.process_group)
+                self._next_ask = 0.0
                 ended(Ended(suggestion, outcome, time.monotonic() - began))
 
     def _judge(self, suggestion: Suggestion, readings: list[Reading]) -> str:
@@ -194,29 +211,47 @@ class Search:
         self._active.clear()
 
 
-class _Guarded:
-    """What is told to the process that ends trials when the search is killed."""
+class Guard:
+    """A process that ends what a search has started when the search is killed.
+
+    Parameters
+    ----------
+    process : Popen
+        It reads what it is told.
+    """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def add(self, group: int | None) -> None:
-        self._tell("add", group)
+    def add(self, group: int) -> None:
+        """Have a process group ended with the search."""
+        self._tell(f"add {group}")
 
-    def remove(self, group: int | None) -> None:
-        self._tell("remove", group)
+    def remove(self, group: int) -> None:
+        """Leave a process group alone, which has ended."""
+        self._tell(f"remove {group}")
 
-    def _tell(self, word: str, group: int | None) -> None:
-        if group is not None and self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(f"{word} {group}\n")
-                self._process.stdin.flush()
+    def add_folder(self, folder: Path) -> None:
+        """Have a temporary folder removed with the search."""
+        self._tell(f"folder {folder}")
+
+    def end(self) -> None:
+        """Leave everything alone: the search has ended."""
+        self._tell("end")
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
 
 
 @contextlib.contextmanager
-def _guard() -> Iterator[_Guarded]:
+def guarded() -> Iterator[Guard]:
+    """Have processes that are started within the context ended when this process is killed."""
+    mark = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603 - ourselves
-        [sys.executable, "-I", "-S", str(Path(guard.__file__))],
+        [sys.executable, "-I", "-S", str(Path(guard.__file__)), mark],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -224,9 +259,17 @@ def _guard() -> Iterator[_Guarded]:
         start_new_session=True,
         env={"PATH": os.environ.get("PATH", "")},
     )
+    before = os.environ.get(guard.MARK)
+    os.environ[guard.MARK] = mark
+    watching = Guard(process)
     try:
-        yield _Guarded(process)
+        yield watching
+        watching.end()
     finally:
+        if before is None:
+            del os.environ[guard.MARK]
+        else:
+            os.environ[guard.MARK] = before
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()

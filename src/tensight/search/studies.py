@@ -40,7 +40,7 @@ AGAIN_AFTER_S = 0.2
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
 
-WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASIDE, ATTEMPT, GRID = (
+WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASIDE, ATTEMPT, COMBINATION = (
     "worker",
     "reason",
     "illness",
@@ -51,9 +51,9 @@ WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASID
     "session",
     "set_aside",
     "attempt",
-    "grid",
+    "combination",
 )
-"""Attributes of trials in the storage; the last one is of a study."""
+"""Attributes of trials in the storage."""
 
 _LONGEST_TEXT = 2000
 """Characters of an attribute that every database takes."""
@@ -167,12 +167,21 @@ class Study:
     # --- which trial is next ---
 
     def fill_grid(self) -> None:
-        """Put all combinations of a grid into the storage, unless they are there."""
-        if self._configuration.tuner.name != "grid" or self._study.user_attrs.get(GRID):
+        """Have each combination of a grid wait for its trial, unless it has one, or was lost too often."""
+        if self._configuration.tuner.name != "grid":
             return
-        for values in combinations(self._configuration.parameters):
-            self._study.enqueue_trial(values, skip_if_exists=True)
-        self._study.set_user_attr(GRID, True)
+        # Another worker may do the same at the same time: of two trials of a combination the later one is never run.
+        present: set[int | None] = set()
+        attempts: dict[int | None, int] = {}
+        for trial in self._study.get_trials(deepcopy=False):
+            combination = trial.user_attrs.get(COMBINATION)
+            if not trial.user_attrs.get(SET_ASIDE):
+                present.add(combination)
+            elif trial.params:
+                attempts[combination] = attempts.get(combination, 0) + 1
+        for index, values in enumerate(combinations(self._configuration.parameters)):
+            if index not in present and attempts.get(index, 0) < MOST_ATTEMPTS:
+                self._study.enqueue_trial(values, user_attrs={COMBINATION: index})
 
     def ask(self, most: int) -> Suggestion | None:
         """Return the next trial; None if there are as many as wanted, or a grid has no more.
@@ -182,35 +191,70 @@ class Study:
         most : int
             How many trials the study shall have in all.
         """
-        import optuna
+        from optuna.trial import TrialState
 
         self.give_up_lost()
-        trials = self._study.get_trials(deepcopy=False)
-        waiting = [trial for trial in trials if trial.state == optuna.trial.TrialState.WAITING]
-        if _counted(trials) >= most or (self._configuration.tuner.name == "grid" and not waiting):
-            return None
+        while True:
+            trials = self._study.get_trials(deepcopy=False)
+            waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
+            if _counted(trials) >= most or (self._configuration.tuner.name == "grid" and not waiting):
+                return None
+            trial = self._begin()
+            reason = self._superfluous(trial.number, most)
+            if not reason:
+                return Suggestion(trial, self._suggest(trial))
+            self.set_aside(trial.number, reason)
+
+    def _begin(self) -> optuna.Trial:
         with warnings.catch_warnings():
             # We record heartbeats ourselves.
             warnings.simplefilter("ignore")
             trial = self._study.ask()
-            self._storage.record_heartbeat(trial._trial_id)
-            trial.set_user_attr(WORKER, _this_worker())
-            try:
-                values = suggest(trial, self._configuration.parameters)
-            except ValueError as error:
-                self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-                raise StorageError(
-                    f"{self.shown_url}: the parameters are others than those of the study"
-                    f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
-                ) from None
-        if self._place_of(trial.number) >= most:
-            self.set_aside(trial.number, "as many trials as wanted were begun by others")
-            return None
-        return Suggestion(trial, values)
+        self._storage.record_heartbeat(self._id_of(trial.number))
+        trial.set_user_attr(WORKER, _this_worker())
+        return trial
 
-    def _place_of(self, number: int) -> int:
-        """Return how many trials that count are before a trial."""
-        return _counted([trial for trial in self._study.get_trials(deepcopy=False) if trial.number < number])
+    def _superfluous(self, number: int, most: int) -> str:
+        """Return why a trial that was begun is not wanted, because of other workers; empty if it is."""
+        *earlier, trial = self._study.get_trials(deepcopy=False)[: number + 1]
+        if _counted(earlier) >= most:
+            return "as many trials as wanted were begun by others"
+        if self._configuration.tuner.name != "grid":
+            return ""
+        combination = trial.user_attrs.get(COMBINATION)
+        if combination is None:
+            return "all combinations of the grid were begun by others"
+        others = [one for one in earlier if one.user_attrs.get(COMBINATION) == combination]
+        if all(one.user_attrs.get(SET_ASIDE) for one in others):
+            return ""
+        return "another trial has this combination of the grid"
+
+    def _suggest(self, trial: optuna.Trial) -> dict[str, Value]:
+        from optuna.trial import TrialState
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return suggest(trial, self._configuration.parameters)
+        except ValueError as error:
+            self._study.tell(trial, state=TrialState.FAIL)
+            raise StorageError(
+                f"{self.shown_url}: the parameters are others than those of the study"
+                f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
+            ) from None
+
+    def others_run(self, most: int) -> bool:
+        """Whether other workers run trials of the wanted ones, which would be tried again if those workers died."""
+        from optuna.trial import TrialState
+
+        trials = self._study.get_trials(deepcopy=False)
+        running = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
+        return any(_counted(trials[:number]) < most for number in running)
+
+    def _id_of(self, number: int) -> int:
+        """Return the id of a trial in the storage."""
+        study = self._storage.get_study_id_from_name(self._study.study_name)
+        return self._storage.get_trial_id_from_study_id_trial_number(study, number)
 
     def counted(self) -> int:
         """Return how many trials there are that have ended, or run."""
@@ -220,9 +264,8 @@ class Study:
 
     def note(self, number: int, name: str, value: Any) -> None:
         """Keep an attribute of a trial that runs."""
-        trial = self._running(number)
-        if trial is not None:
-            self._storage.set_trial_user_attr(trial._trial_id, name, _short(value))
+        if self._running(number) is not None:
+            self._storage.set_trial_user_attr(self._id_of(number), name, _short(value))
 
     def report(self, suggestion: Suggestion, step: int, value: float) -> bool:
         """Report an intermediate value, and return whether the trial should be pruned."""
@@ -261,13 +304,16 @@ class Study:
         if trial is None:
             return
         try:
-            self._storage.set_trial_user_attr(trial._trial_id, SET_ASIDE, True)
-            self._storage.set_trial_user_attr(trial._trial_id, REASON, reason)
-            self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            trial_id = self._id_of(number)
+            self._storage.set_trial_user_attr(trial_id, SET_ASIDE, True)
+            self._storage.set_trial_user_attr(trial_id, REASON, reason)
+            self._storage.set_trial_state_values(trial_id, TrialState.FAIL)
         except UpdateFinishedTrialError:
             return
         attempt = int(trial.user_attrs.get(ATTEMPT, 1))
-        if again and trial.params and attempt < MOST_ATTEMPTS:
+        if again and COMBINATION in trial.user_attrs:
+            self.fill_grid()
+        elif again and trial.params and attempt < MOST_ATTEMPTS:
             self._study.enqueue_trial(trial.params, user_attrs={ATTEMPT: attempt + 1})
 
     def _running(self, number: int) -> FrozenTrial | None:
@@ -281,19 +327,24 @@ class Study:
     def beat(self, suggestions: Sequence[Suggestion]) -> None:
         """Let other machines know that trials are still being run."""
         for suggestion in suggestions:
-            self._storage.record_heartbeat(suggestion.trial._trial_id)
+            self._storage.record_heartbeat(self._id_of(suggestion.number))
 
     def give_up_lost(self) -> None:
         """Have trials tried again whose worker has died: on this machine at once, on others after a while."""
         from optuna.trial import TrialState
 
-        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if _is_lost(trial, self._silent()):
+        running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        silent = self._silent() if running else set()
+        for trial in running:
+            if _is_lost(trial, silent):
                 self.set_aside(trial.number, "its worker has died", again=True)
 
     def _silent(self) -> set[int]:
-        """Return the ids of trials that have sent no heartbeat for too long."""
-        return set(self._storage._get_stale_trial_ids(self._study._study_id))
+        """Return the numbers of trials that have sent no heartbeat for too long, by the clock of the database."""
+        study = self._storage.get_study_id_from_name(self._study.study_name)
+        # The public function of Optuna ends them itself, those of this machine that are there, too.
+        stale = self._storage._get_stale_trial_ids(study)
+        return {self._storage.get_trial_number_from_id(trial) for trial in stale}
 
     # --- results ---
 
@@ -378,7 +429,7 @@ def _is_lost(trial: FrozenTrial, silent: set[int]) -> bool:
         return begun is not None and datetime.now() - begun > timedelta(seconds=GRACE_S)
     if worker["host"] == socket.gethostname():
         return beginning_of(int(worker["pid"])) != str(worker["began"])
-    return trial._trial_id in silent
+    return trial.number in silent
 
 
 def _short(value: Any) -> Any:
