@@ -33,6 +33,21 @@ parameters:
   x: {bounds: [-2.0, 3.0], type: float}
 """
 
+BLOCKING = """
+import os, sys
+number, x = sys.argv[1:]
+with open("begun", "a") as begun:
+    begun.write(f"{number} {x} {os.getpid()}\\n")
+if number == "1" and os.path.exists("gate"):
+    with open("ready", "w") as ready:
+        ready.write("here")
+    open("gate").read()
+print("loss", float(x) ** 2)
+"""
+"""The second trial waits for a pipe that nobody writes to, while there is one."""
+
+BLOCKED = CONFIGURATION.replace("train.py --x {x}", "train.py {trial} {x}")
+
 
 def prepare(folder: Path, script: str = QUADRATIC, configuration: str = CONFIGURATION) -> None:
     """Write the training and the configuration of a search."""

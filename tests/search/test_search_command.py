@@ -13,22 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from searches import CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
-
-BLOCKING = """
-import os, sys
-number, x = sys.argv[1:]
-with open("begun", "a") as begun:
-    begun.write(f"{number} {x} {os.getpid()}\\n")
-if number == "1" and os.path.exists("gate"):
-    with open("ready", "w") as ready:
-        ready.write("here")
-    open("gate").read()
-print("loss", float(x) ** 2)
-"""
-"""The second trial waits for a pipe that nobody writes to, while there is one."""
-
-BLOCKED = CONFIGURATION.replace("train.py --x {x}", "train.py {trial} {x}")
+from searches import BLOCKED, BLOCKING, CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
 
 
 def test_the_best_is_found_and_can_be_run_again(tmp_path: Path) -> None:

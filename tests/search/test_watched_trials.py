@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from searches import prepare, search
 
+from tensight.dumps import open_dump, read_tensor
+
 TRAINING = """
 import itertools, sys, time
 import torch
@@ -88,6 +90,21 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
     assert steps["frozen"] <= 11
     assert trials["nan"]["reason"].startswith("unintended_overflow at step 4: ")
     assert "train.py:" in trials["nan"]["illness"]["line"]
+
+
+def test_an_error_may_be_noted_only_and_the_last_steps_are_recorded(tmp_path: Path) -> None:
+    text = ONLY_PRINTED.replace("[healthy, half frozen, nan, explodes, frozen]", "[frozen]")
+    prepare(tmp_path, TRAINING, text + "watch: note\nrecord: ring:3\n")
+
+    (trial,) = search(tmp_path)["trials"]
+
+    assert (trial["state"], trial["illness"]) == ("complete", None)
+    assert "weight_not_changed" in [warning["condition"] for warning in trial["warnings"]]
+    folder = Path(trial["summary_dir"])
+    assert (folder / "steps").read_text() == "20"
+    dump = open_dump(folder / "recording")
+    assert len(dump.iterations()) == 3
+    assert {read_tensor(file).dtype.kind for file in dump.tensors() if file.iteration == dump.iterations()[-1]} >= {"f"}
 
 
 def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TRIALS = 20
 DATABASE = "search.db"
-NEEDED = ("optuna", "yaml")
+NEEDED = ("optuna", "yaml", "cmaes", "scipy")
+"""Modules of the extra `search`."""
 
 
 def search(
@@ -59,7 +60,8 @@ def read(config: Path) -> Configuration:
 
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"{' and '.join(missing)} is not installed; run pip install 'tensight[search]'")
+        are_missing = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        raise InputError(f"{are_missing}; run pip install 'tensight[search]'")
     from tensight.search.configuration import read_configuration
 
     return read_configuration(config)

@@ -1,0 +1,177 @@
+"""Studies in a real database that several workers share: lost trials, grids that are filled twice, and pruners."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import optuna
+from agent_stage import until
+from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
+
+from tensight.search.configuration import parse_configuration
+from tensight.search.studies import COMBINATION, GRACE_S, WORKER, Outcome, Study, Suggestion
+
+RANDOM = """
+command: train.py {x}
+summary_base_dir: runs
+watch: off
+tuner: {name: random}
+target: {name: loss}
+parameters:
+  x: {bounds: [0.0, 1.0], type: float}
+"""
+GRID = RANDOM.replace("random", "grid").replace("bounds: [0.0, 1.0], type: float", "choice: [1, 2, 3]")
+ELSEWHERE = {"host": "another machine", "pid": 1, "began": "0"}
+
+
+def open_study(folder: Path, text: str) -> Study:
+    return Study(parse_configuration(text, "search.yaml"), f"sqlite:///{folder}/search.db")
+
+
+def begun(study: Study) -> Suggestion:
+    suggestion = study.ask(100)
+    assert suggestion is not None
+    return suggestion
+
+
+def make_silent(folder: Path, seconds: int) -> None:
+    """Move the last heartbeats back."""
+    with sqlite3.connect(folder / "search.db") as database:
+        database.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, ?)", (f"-{seconds} seconds",))
+
+
+def states(study: Study) -> dict[int, str]:
+    """Return the states of the trials that count, by number."""
+    return {trial.number: trial.state.name for trial in study.trials()}
+
+
+def test_a_trial_of_another_machine_is_lost_when_nothing_was_heard_of_it_for_long(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    lost = begun(study)
+    study.note(lost.number, WORKER, ELSEWHERE)
+
+    make_silent(tmp_path, GRACE_S - 30)
+    study.give_up_lost()
+    assert states(study) == {0: "RUNNING"}
+    study.beat([lost])
+    make_silent(tmp_path, GRACE_S - 30)
+    study.give_up_lost()
+    assert states(study) == {0: "RUNNING"}, "its last heartbeat counts, not the first one"
+    make_silent(tmp_path, 60)
+    study.give_up_lost()
+    assert states(study) == {1: "WAITING"}
+
+    again = begun(study)
+    assert (again.number, again.values) == (1, lost.values)
+    study.tell(lost, Outcome((0.0,)))
+    study.tell(again, Outcome((1.0,)))
+    assert states(study) == {1: "COMPLETE"}, "what the lost one says later is not kept"
+
+
+def test_a_trial_that_is_lost_three_times_is_given_up(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    for _ in range(3):
+        study.set_aside(begun(study).number, "its worker has died", again=True)
+
+    assert states(study) == {}
+
+
+def test_two_workers_run_a_lost_trial_once(tmp_path: Path) -> None:
+    script = "import sys\nopen('../begun', 'a').write(f'{sys.argv[1]} {sys.argv[2]}\\n')\nprint('loss', 1.0)"
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        prepare(folder, script, BLOCKED)
+    study = Study(parse_configuration(BLOCKED, "search.yaml"), f"sqlite:///{tmp_path}/search.db")
+    lost = begun(study)
+    study.note(lost.number, WORKER, ELSEWHERE)
+    make_silent(tmp_path, GRACE_S + 1)
+
+    options = ("--storage", study.url, "--trials", "4", "--json")
+    ended = [outcome_of(worker) for worker in [start(folder, *options) for folder in folders]]
+
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    lines = [line.split() for line in (tmp_path / "begun").read_text().splitlines()]
+    assert sorted(int(number) for number, _ in lines) == [1, 2, 3, 4]
+    assert [x for _, x in lines].count(str(lost.values["x"])) == 1
+
+
+def test_the_last_trial_of_a_worker_that_dies_is_tried_again_by_the_others(tmp_path: Path) -> None:
+    prepare(tmp_path, BLOCKING, BLOCKED)
+    os.mkfifo(tmp_path / "gate")
+    os.mkfifo(tmp_path / "ready")
+    dying = start(tmp_path, "--trials", "3")
+    assert (tmp_path / "ready").read_text() == "here"
+    other = start(tmp_path, "--trials", "3", "--json")
+    assert other.stderr is not None
+    until(lambda: "other workers run the last trials" in other.stderr.readline(), "it waits")
+    (tmp_path / "gate").unlink()
+    dying.kill()
+    outcome_of(dying)
+    code, out, err = outcome_of(other)
+
+    assert code == 0, err
+    trials = json.loads(out)["trials"]
+    assert [trial["state"] for trial in trials] == ["complete"] * 3
+    begun_x = [line.split()[1] for line in (tmp_path / "begun").read_text().splitlines()]
+    assert begun_x[-1] == begun_x[1]
+
+
+def test_a_grid_that_two_workers_fill_at_once_is_run_once(tmp_path: Path) -> None:
+    study = open_study(tmp_path, GRID)
+    study.fill_grid()
+    # As if the other one had looked before this one wrote.
+    storage = optuna.storages.RDBStorage(study.url)
+    for index in range(3):
+        optuna.load_study(study_name="search", storage=storage).enqueue_trial(
+            {"x": index + 1}, user_attrs={COMBINATION: index}
+        )
+
+    seen = []
+    while suggestion := study.ask(100):
+        seen.append(suggestion.values["x"])
+        study.tell(suggestion, Outcome((1.0,)))
+
+    assert seen == [1, 2, 3]
+    assert states(study) == {0: "COMPLETE", 1: "COMPLETE", 2: "COMPLETE"}
+
+
+def test_a_grid_has_no_more_trials_than_combinations(tmp_path: Path) -> None:
+    study, other = open_study(tmp_path, GRID), open_study(tmp_path, GRID)
+    study.fill_grid()
+    seen = [begun(worker).values["x"] for worker in (study, other, study)]
+
+    assert (sorted(seen), study.ask(100), other.ask(100)) == ([1, 2, 3], None, None)
+
+
+def test_a_combination_whose_worker_was_killed_before_it_could_say_so_is_tried_again(tmp_path: Path) -> None:
+    study = open_study(tmp_path, GRID)
+    study.fill_grid()
+    lost = begun(study)
+    # Killed between the end of the lost trial and the next attempt: nothing waits for it.
+    study.set_aside(lost.number, "its worker has died")
+    assert lost.values["x"] not in [begun(study).values["x"] for _ in range(2)]
+
+    study.fill_grid()
+
+    assert begun(study).values == lost.values
+
+
+def test_hyperband_ends_bad_trials_and_no_good_one(tmp_path: Path) -> None:
+    text = RANDOM + "pruner: {name: hyperband, min_steps: 1, max_steps: 9, reduction: 3}\n"
+    study = open_study(tmp_path, text)
+    ended: dict[int, int] = {}
+    for number in range(12):
+        suggestion = begun(study)
+        value = 1.0 if number % 4 == 0 else 10.0 + number
+        for step in range(1, 10):
+            if study.report(suggestion, step, value / step):
+                ended[number] = step
+                break
+        study.tell(suggestion, Outcome(is_pruned=True) if number in ended else Outcome((value,)))
+
+    assert ended
+    assert all(number % 4 for number in ended), "a good one was ended"
+    assert set(ended.values()) <= {1, 3}, "others are compared at the rungs only"
