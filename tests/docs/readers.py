@@ -38,6 +38,32 @@ columns = {"data": numpy.random.randn(40, 4).astype("float32"), "label": numpy.o
 dataset = mindspore.dataset.NumpySlicesDataset(columns).batch(8)
 
 """
+A_SEARCHED_TRAINING = """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--optimizer")
+parser.add_argument("--momentum", type=float, default=0.9)
+arguments = parser.parse_args()
+for step in range(1, 4):
+    print("step", step, "accuracy", 1 - abs(arguments.lr - 0.1) / step)
+"""
+A_TRAINING_OF_MINDSPORE_INSIGHT = f"""
+import shutil
+
+config = HyperConfig()
+print(config.params.learning_rate)
+shutil.copy({str(ROOT / "tests/fixtures/curves/events.summary.mindspore-2.10.0_MS")!r}, config.summary_dir)
+"""
+A_CONFIGURATION_OF_MINDSPORE_INSIGHT = """
+command: python train.py
+summary_base_dir: ./summaries
+tuner: {name: gp, args: {method: ei}}
+target: {name: loss}
+parameters:
+  learning_rate: {bounds: [0.0001, 0.1], type: float}
+"""
 BATCHES = """
 import lightning
 import tensight

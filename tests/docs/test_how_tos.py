@@ -7,7 +7,15 @@ import shutil
 from typing import TYPE_CHECKING
 
 from blocks import ROOT
-from readers import BATCHES, CELLS, use_mindspore, write_lenet
+from readers import (
+    A_CONFIGURATION_OF_MINDSPORE_INSIGHT,
+    A_SEARCHED_TRAINING,
+    A_TRAINING_OF_MINDSPORE_INSIGHT,
+    BATCHES,
+    CELLS,
+    use_mindspore,
+    write_lenet,
+)
 
 from tensight.watchpoints import condition, recommended_watchpoints
 
@@ -106,6 +114,25 @@ def test_debug_on_another_machine(follow: Follow) -> None:
         walk.terminal()
         walk.terminal()
         assert re.findall(r"^(\S+) finished 55$", walk.cell(), re.MULTILINE)
+
+
+def test_search_hyper_parameters(follow: Follow) -> None:
+    with follow("docs/how-to/search-hyper-parameters.md") as walk:
+        (walk.folder / "train.py").write_text(A_SEARCHED_TRAINING)
+        walk.file("search.yaml", "yaml")
+        shown = walk.terminal()
+        assert "20 of 20; best accuracy" in walk.errors
+        assert "Best: trial" in shown
+        assert "python train.py --lr " in shown
+        assert walk.terminal() == shown
+        walk.file("train.py", "python")
+        with (walk.folder / "train.py").open("a") as script:
+            script.write(A_TRAINING_OF_MINDSPORE_INSIGHT)
+        (walk.folder / "config.yaml").write_text(A_CONFIGURATION_OF_MINDSPORE_INSIGHT)
+        shown = walk.terminal()
+        assert "20 of 20; best loss 0.5 in trial 0" in walk.errors
+        *_, best_command = shown.splitlines()
+        assert f"learning_rate: {walk.run(best_command).strip()}\n" in shown
 
 
 def test_check_in_ci(follow: Follow) -> None:
