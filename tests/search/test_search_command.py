@@ -9,10 +9,12 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
+from postgresql import postgresql
 from searches import BLOCKED, BLOCKING, CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
 
 
@@ -132,23 +134,23 @@ def test_a_search_that_is_killed_goes_on_where_it_was(tmp_path: Path, kill: sign
     assert number == "1"
 
 
-def test_two_workers_never_run_the_same_trial(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'shared.db'}"
-    folders = [tmp_path / "a", tmp_path / "b"]
-    script = (
-        f"import sys\nopen({str(tmp_path / 'begun')!r}, 'a').write(sys.argv[1] + '\\n')\nprint('loss', sys.argv[2])"
-    )
-    for folder in folders:
-        prepare(folder, script, BLOCKED)
-    workers = [start(folder, "--storage", url, "--trials", "10", "--jobs", "2", "--json") for folder in folders]
-    ended = [outcome_of(worker) for worker in workers]
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_two_workers_never_run_the_same_trial(database: str, tmp_path: Path) -> None:
+    with nullcontext(f"sqlite:///{tmp_path / 'shared.db'}") if database == "sqlite" else postgresql() as url:
+        folders = [tmp_path / "a", tmp_path / "b"]
+        script = "import sys\nopen('../begun', 'a').write(sys.argv[1] + '\\n')\nprint('loss', sys.argv[2])"
+        for folder in folders:
+            prepare(folder, script, BLOCKED)
+        workers = [start(folder, "--storage", url, "--trials", "10", "--jobs", "2", "--json") for folder in folders]
+        ended = [outcome_of(worker) for worker in workers]
+        result = search(folders[0], "--storage", url, "--results")
 
     assert [code for code, _, _ in ended] == [0, 0], ended
     begun = (tmp_path / "begun").read_text().splitlines()
     assert len(begun) == len(set(begun)) == 10
-    result = search(folders[0], "--storage", url, "--results")
     assert len(result["trials"]) == 10
     assert len({trial["params"]["x"] for trial in result["trials"]}) == 10
+    assert "secret" not in json.dumps(result)
     homes = {Path(trial["summary_dir"]).parent for trial in result["trials"]}
     assert homes <= {folder / "runs" for folder in folders}
 
