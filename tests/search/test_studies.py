@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import optuna
@@ -69,6 +71,43 @@ def test_a_trial_of_another_machine_is_lost_when_nothing_was_heard_of_it_for_lon
     study.tell(lost, Outcome((0.0,)))
     study.tell(again, Outcome((1.0,)))
     assert states(study) == {1: "COMPLETE"}, "what the lost one says later is not kept"
+
+
+def test_workers_that_notice_a_lost_trial_in_the_same_moment_have_it_tried_again_once(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    for _ in range(3):
+        study.note(begun(study).number, WORKER, ELSEWHERE)
+    make_silent(tmp_path, GRACE_S + 1)
+    workers = [open_study(tmp_path, RANDOM) for _ in range(4)]
+    together = threading.Barrier(len(workers))
+
+    def notice(worker: Study) -> None:
+        together.wait()
+        worker.give_up_lost()
+
+    with ThreadPoolExecutor(len(workers)) as threads:
+        list(threads.map(notice, workers))
+
+    assert states(study) == {3: "WAITING", 4: "WAITING", 5: "WAITING"}
+
+
+def test_workers_that_ask_in_the_same_moment_get_trials_of_their_own(tmp_path: Path) -> None:
+    text = GRID.replace("[1, 2, 3]", str(list(range(40))))
+    workers = [open_study(tmp_path, text) for _ in range(4)]
+    workers[0].fill_grid()
+    together = threading.Barrier(len(workers))
+
+    def ask_for_all(worker: Study) -> list[int]:
+        together.wait()
+        numbers = []
+        while suggestion := worker.ask(100):
+            numbers.append(suggestion.number)
+        return numbers
+
+    with ThreadPoolExecutor(len(workers)) as threads:
+        given = [number for numbers in threads.map(ask_for_all, workers) for number in numbers]
+
+    assert sorted(given) == list(range(40))
 
 
 def test_a_trial_that_is_lost_three_times_is_given_up(tmp_path: Path) -> None:

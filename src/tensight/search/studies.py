@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import optuna
+    import sqlalchemy
     from optuna.trial import FrozenTrial
 
     from tensight.search.configuration import Configuration, Value
@@ -397,9 +398,32 @@ def _new_storage(url: str) -> optuna.storages.RDBStorage:
     engine = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return optuna.storages.RDBStorage(
+        storage = optuna.storages.RDBStorage(
             url, engine_kwargs=engine, heartbeat_interval=BEAT_EVERY_S, grace_period=GRACE_S
         )
+    if url.startswith("sqlite") and storage.engine.url.database not in (None, "", ":memory:"):
+        _lock_before_reading(storage.engine)
+    return storage
+
+
+def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
+    """Have each transaction of SQLite lock the database when it begins.
+
+    Optuna gives a trial to a worker by reading its state FOR UPDATE, which SQLite does not know: of two workers both
+    would read that it waits, and both would run it.
+    """
+    from sqlalchemy import event
+
+    def leave_beginning_to_us(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+
+    def begin(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", leave_beginning_to_us)
+    event.listen(engine, "begin", begin)
+    # Those that are open already began as Python does.
+    engine.dispose()
 
 
 def _without_password(url: str) -> str:
