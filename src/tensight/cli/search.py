@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Iterator
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from tensight.search.studies import Study
 
 DEFAULT_TRIALS = 20
-DATABASE = "search.db"
-NEEDED = ("optuna", "yaml")
 
 
 def search(
@@ -56,11 +53,9 @@ def read(config: Path) -> Configuration:
     InputError
         It cannot be used, or what a search needs is not installed.
     """
-    from tensight.errors import InputError
+    from tensight.search.recorded import require_search
 
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"{' and '.join(missing)} is not installed; run pip install 'tensight[search]'")
+    require_search()
     from tensight.search.configuration import read_configuration
 
     return read_configuration(config)
@@ -83,15 +78,16 @@ def folder_of(configuration: Configuration) -> Path:
 def open_study(configuration: Configuration, storage: str | None, *, must_exist: bool = False) -> Study:
     """Open the study of a search, or begin it."""
     from tensight.search.studies import Study
+    from tensight.sessions.discovery import SEARCH_DATABASE
 
     base = folder_of(configuration)
-    url = storage or f"sqlite:///{base / DATABASE}"
+    url = storage or f"sqlite:///{base / SEARCH_DATABASE}"
     if not must_exist:
         base.mkdir(parents=True, exist_ok=True)
-    elif storage is None and not (base / DATABASE).is_file():
+    elif storage is None and not (base / SEARCH_DATABASE).is_file():
         from tensight.errors import InputError
 
-        raise InputError(f"{base / DATABASE}: there is none, so nothing has been tried yet; leave --results out")
+        raise InputError(f"{base / SEARCH_DATABASE}: there is none, so nothing has been tried yet; leave --results out")
     return Study(configuration, url, must_exist=must_exist)
 
 
