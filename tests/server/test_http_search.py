@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("searched") / "base ?100%"
+    folder = tmp_path_factory.mktemp("searched") / "base 100%"
     make_search(folder)
     return folder
 

@@ -37,7 +37,10 @@ export function SearchTable({ searches }: { searches: SearchRecord[] }) {
                   {one.name}
                 </div>
                 {one.problem && (
-                  <div className={`${classes['problem'] ?? ''} ${classes['short'] ?? ''}`} title={one.problem}>
+                  <div
+                    className={`${classes['problem'] ?? ''} ${classes['short'] ?? ''}`}
+                    title={one.problem}
+                  >
                     <IconAlertTriangle size={12} aria-hidden /> {one.problem}
                   </div>
                 )}

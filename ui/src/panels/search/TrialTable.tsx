@@ -54,9 +54,7 @@ export function TrialTable({ result, trials }: { result: SearchResult; trials: r
               <th
                 key={id}
                 scope="col"
-                aria-sort={
-                  order.column === id ? (order.descending ? 'descending' : 'ascending') : undefined
-                }
+                aria-sort={order.column === id ? (order.descending ? 'descending' : 'ascending') : undefined}
               >
                 <UnstyledButton
                   aria-label={t('sortBy', { name })}
@@ -136,9 +134,7 @@ function Row(props: { trial: Trial; result: SearchResult; isBest: boolean; open:
       {result.parameters.map(({ name }) => (
         <td key={name}>{valueText(trial.params[name])}</td>
       ))}
-      <td>
-        {typeof trial.duration_s === 'number' ? t('seconds', { time: short(trial.duration_s) }) : ''}
-      </td>
+      <td>{typeof trial.duration_s === 'number' ? t('seconds', { time: short(trial.duration_s) }) : ''}</td>
       <td className={classes['remark']} title={remark(trial)}>
         {remark(trial)}
       </td>

@@ -48,7 +48,8 @@ function Shown({ name, result }: { name: string; result: SearchResult }) {
     [t],
   )
   const onRange = useCallback(
-    (axis: string, intervals: [number, number][]) => setRanges((before) => ({ ...before, [axis]: intervals })),
+    (axis: string, intervals: [number, number][]) =>
+      setRanges((before) => ({ ...before, [axis]: intervals })),
     [],
   )
   const trials = result.trials.filter(
@@ -115,7 +116,9 @@ function Shown({ name, result }: { name: string; result: SearchResult }) {
                 theme={theme}
                 words={words}
                 label={
-                  kind === 'parallel' ? t('parallelLabel', { count: result.trials.length }) : t('historyLabel')
+                  kind === 'parallel'
+                    ? t('parallelLabel', { count: result.trials.length })
+                    : t('historyLabel')
                 }
                 onRange={onRange}
               />
