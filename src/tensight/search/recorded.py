@@ -142,7 +142,7 @@ def _opened(folder: Path) -> Iterator[optuna.storages.RDBStorage]:
                 url, engine_kwargs={"connect_args": {"timeout": LOCKED_FOR_S}}, skip_table_creation=True
             )
             yield storage
-    except (sqlalchemy.exc.SQLAlchemyError, RuntimeError, ValueError, AssertionError) as error:
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError, ValueError) as error:
         what = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         raise StorageError(f"{path}: it cannot be read as the database of a search: {what}") from None
     finally:
