@@ -1,4 +1,5 @@
-import { useCallback, useEffect, useRef } from 'react'
+import { Skeleton } from '@mantine/core'
+import { lazy, Suspense, useCallback, useEffect, useRef } from 'react'
 import { useConnection } from './api/connection'
 import { useSession } from './api/queries'
 import { useFollowing } from './api/useFollowing'
@@ -14,9 +15,12 @@ import { useHotkeys } from './state/useHotkeys'
 import { useView } from './state/store'
 import { Workspace } from './Workspace'
 
+const Search = lazy(() => import('./panels/search'))
+
 /** The page: the list of runs, or one run with everything around it. */
 export function App() {
   const run = useView((view) => view.run)
+  const search = useView((view) => view.search)
   const gone = useConnection((connection) => connection.gone)
   const { data: session, error, refetch } = useSession()
   useFollowing(run, told)
@@ -28,7 +32,8 @@ export function App() {
   const again = useCallback(() => void refetch(), [refetch])
 
   let content
-  if (run === '' || gone?.run === run) content = <Runs />
+  if (run === '' && search !== '') content = <Searched />
+  else if (run === '' || gone?.run === run) content = <Runs />
   else if (!session && error) content = <Failure error={error} retry={again} />
   else if (session?.state === 'failed') content = <NotOpened session={session} />
   else if (session && isEmpty(session)) content = <Opening session={session} />
@@ -41,6 +46,14 @@ export function App() {
       <Foot />
       <Dialogs />
     </div>
+  )
+}
+
+function Searched() {
+  return (
+    <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
+      <Search />
+    </Suspense>
   )
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from tensight.search.studies import Study
 
 DEFAULT_TRIALS = 20
-DATABASE = "search.db"
-NEEDED = ("optuna", "yaml", "cmaes", "scipy")
-"""Modules of the extra `search`."""
 
 
 def search(
@@ -56,12 +52,9 @@ def read(config: Path) -> Configuration:
     InputError
         It cannot be used, or what a search needs is not installed.
     """
-    from tensight.errors import InputError
+    from tensight.search.recorded import require_search
 
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        are_missing = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise InputError(f"{are_missing}; run pip install 'tensight[search]'")
+    require_search("cmaes", "scipy")
     from tensight.search.configuration import read_configuration
 
     return read_configuration(config)
@@ -84,15 +77,16 @@ def folder_of(configuration: Configuration) -> Path:
 def open_study(configuration: Configuration, storage: str | None, *, must_exist: bool = False) -> Study:
     """Open the study of a search, or begin it."""
     from tensight.search.studies import Study
+    from tensight.sessions.discovery import SEARCH_DATABASE
 
     base = folder_of(configuration)
-    url = storage or f"sqlite:///{base / DATABASE}"
+    url = storage or f"sqlite:///{base / SEARCH_DATABASE}"
     if not must_exist:
         base.mkdir(parents=True, exist_ok=True)
-    elif storage is None and not (base / DATABASE).is_file():
+    elif storage is None and not (base / SEARCH_DATABASE).is_file():
         from tensight.errors import InputError
 
-        raise InputError(f"{base / DATABASE}: there is none, so nothing has been tried yet; leave --results out")
+        raise InputError(f"{base / SEARCH_DATABASE}: there is none, so nothing has been tried yet; leave --results out")
     return Study(configuration, url, must_exist=must_exist)
 
 

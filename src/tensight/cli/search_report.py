@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tensight.search.configuration import Configuration, Value
-    from tensight.search.results import SearchResult, TrialResult
     from tensight.search.running import Ended
     from tensight.search.studies import Study
+    from tensight.sessions.records import SearchResult, TrialResult
 
 MOST_ROWS = 20
 """Trials in the table: the best ones, and what fell ill last."""
@@ -116,7 +116,7 @@ def search_progress(
 def print_result(result: SearchResult) -> None:
     """Print the best trials, what fell ill, what matters, and how to run the best one."""
     out = console()
-    names = [target["name"] for target in result.targets]
+    names = [target.name for target in result.targets]
     ordered = _in_order(result)
     rows = table("trial", "state", *names, "parameters", "remarks", right=("trial", *names))
     for trial in ordered[:MOST_ROWS]:
@@ -144,13 +144,14 @@ def _print_causes(out: Console, result: SearchResult) -> None:
     conditions: dict[str, list[TrialResult]] = {}
     for trial in ill:
         assert trial.illness is not None  # noqa: S101 - chosen so
-        conditions.setdefault(trial.illness["condition"], []).append(trial)
+        conditions.setdefault(trial.illness.condition, []).append(trial)
     if not conditions:
         return
     out.print(f"[bold]What fell ill[/] [dim]({count(len(ill), 'trial')} ended by the debugger)[/]")
     for condition, trials in sorted(conditions.items(), key=lambda item: -len(item[1])):
-        first = trials[0].illness or {}
-        where = f"{first['node']} at step {first['step']}" + (f" ({first['line']})" if first["line"] else "")
+        first = trials[0].illness
+        assert first is not None  # noqa: S101 - chosen so
+        where = f"{first.node} at step {first.step}" + (f" ({first.line})" if first.line else "")
         out.print(f"  {count(len(trials), 'trial')}: [red]{escape(condition)}[/], first {escape(where)}")
     out.print()
 
@@ -163,20 +164,13 @@ def _print_best(out: Console, result: SearchResult) -> None:
         out.print(f"[bold]None is better in all targets than trials {', '.join(map(str, result.best))}.[/] The first:")
     best = result.trial(result.best[0])
     out.print(f"[bold]Best: trial {best.number}[/]")
-    out.print(escape(yaml_text(best.params)), soft_wrap=True)
+    out.print(escape(result.best_yaml), soft_wrap=True)
     out.print(escape(result.best_command), soft_wrap=True)
-
-
-def yaml_text(params: dict[str, Value]) -> str:
-    """Return parameters as YAML."""
-    import yaml
-
-    return str(yaml.safe_dump(params, sort_keys=False, allow_unicode=True))
 
 
 def _in_order(result: SearchResult) -> list[TrialResult]:
     """Return the trials, the best first, then those without a value, the newest first."""
-    sign = -1 if result.targets[0]["goal"] == "maximize" else 1
+    sign = -1 if result.targets[0].goal == "maximize" else 1
     complete = [trial for trial in result.trials if trial.values]
     others = [trial for trial in result.trials if not trial.values]
     return [
@@ -189,7 +183,7 @@ def _remark(trial: TrialResult) -> str:
     """Return why a trial ended, or what the debugger warned of."""
     if trial.reason:
         return _one_line(trial.reason)
-    return ", ".join(dict.fromkeys(warning["condition"] for warning in trial.warnings))
+    return ", ".join(dict.fromkeys(warning.condition for warning in trial.warnings))
 
 
 def _one_line(reason: str) -> str:

@@ -23,6 +23,8 @@ from tensight.sessions.records import (
     ComparisonRecord,
     ConditionRecord,
     DumpRecord,
+    SearchRecord,
+    SearchResult,
     SessionRecord,
     State,
 )
@@ -350,6 +352,31 @@ class Server:
         """
         records = self._connection.get(list[ComparisonRecord], "/comparisons")
         return [Comparison(self._connection, record) for record in records]
+
+    def searches(self, *, refresh: bool = False) -> list[SearchRecord]:
+        """Return the searches for hyper-parameters below the server's base directory.
+
+        Parameters
+        ----------
+        refresh : bool
+            Have the server look at the disk, even if it did so just now.
+        """
+        return self._connection.get(list[SearchRecord], "/searches", refresh=refresh)
+
+    def search(self, name: str) -> SearchResult:
+        """Return what has come of a search so far.
+
+        Parameters
+        ----------
+        name : str
+            As `searches` lists it.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such search.
+        """
+        return self._connection.get(SearchResult, "/searches/result", name=name)
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
         """Return what happens to the sessions of the server, event by event.

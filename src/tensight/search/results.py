@@ -3,129 +3,82 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from tensight.search.commands import command_words, names_in
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
 from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, REASON, SESSION, WARNINGS
 from tensight.search.trials import custom_lineage
+from tensight.sessions.records import SearchParameter, SearchResult, SearchTarget, TrialIllness, TrialResult
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from tensight.search.configuration import Configuration, Value
-    from tensight.search.studies import Study
+    from tensight.search.configuration import Configuration, Parameter, Value
+    from tensight.search.studies import StudyReading
+    from tensight.sessions.records import TrialState
 
 
-@dataclass(frozen=True)
-class TrialResult:
-    """A trial of a study.
-
-    Attributes
-    ----------
-    number : int
-        From 0.
-    state : str
-        "complete", "pruned", "failed", "running" or "waiting".
-    params : dict of str to value
-    values : tuple of float
-        Of the targets; empty unless it is complete.
-    reason : str
-        Why it was pruned or has failed.
-    illness : dict or None
-        What the debugger found that ended it: condition, severity, node, step, line, tensors.
-    warnings : list of dict
-        What the debugger found and did not end it for.
-    duration_s : float or None
-    exit_code : int or None
-    summary_dir : str
-        Its folder.
-    command : str
-        As it was run.
-    session : str
-        On the debug server of the search.
-    intermediate : dict of int to float
-        Values of the first target by step, as they were reported to the pruner.
-    """
-
-    number: int
-    state: str
-    params: dict[str, Value]
-    values: tuple[float, ...] = ()
-    reason: str = ""
-    illness: dict[str, Any] | None = None
-    warnings: list[dict[str, Any]] = field(default_factory=list)
-    duration_s: float | None = None
-    exit_code: int | None = None
-    summary_dir: str = ""
-    command: str = ""
-    session: str = ""
-    intermediate: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What came of a search.
-
-    Attributes
-    ----------
-    study : str
-    storage : str
-        Its URL.
-    targets : list of dict
-        Name and goal of each.
-    trials : list of TrialResult
-    best : list of int
-        Numbers of the best trials: one, or of several targets those than which no other is better in all.
-    best_command : str
-        What runs the best trial once more; empty if there is none.
-    importance : dict of str to float
-        Of each parameter to the target, the sum being 1; empty if it cannot be told yet.
-    """
-
-    study: str
-    storage: str
-    targets: list[dict[str, str]]
-    trials: list[TrialResult]
-    best: list[int]
-    best_command: str
-    importance: dict[str, float]
-
-    def as_data(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return asdict(self)
-
-    def trial(self, number: int) -> TrialResult:
-        """Return a trial by its number."""
-        return next(trial for trial in self.trials if trial.number == number)
-
-
-def read_result(configuration: Configuration, study: Study) -> SearchResult:
+def read_result(configuration: Configuration, study: StudyReading) -> SearchResult:
     """Return what has come of a study so far."""
     best = study.best()
     return SearchResult(
         study=configuration.study_name,
         storage=study.shown_url,
-        targets=[{"name": target.name, "goal": target.direction} for target in configuration.all_targets],
-        trials=[_trial_result(trial) for trial in study.trials()],
-        best=[trial.number for trial in best],
+        parameters=tuple(_parameter(name, parameter) for name, parameter in configuration.parameters.items()),
+        targets=target_records(configuration),
+        trials=tuple(_trial_result(trial) for trial in study.trials()),
+        best=tuple(trial.number for trial in best),
         best_command=_command(configuration, best[0]) if best else "",
+        best_yaml=yaml_text(best[0].params) if best else "",
         importance=study.importance(),
     )
 
 
+def target_records(configuration: Configuration) -> tuple[SearchTarget, ...]:
+    """Return the targets of a search."""
+    return tuple(SearchTarget(name=target.name, goal=target.direction) for target in configuration.all_targets)
+
+
+def yaml_text(params: dict[str, Value]) -> str:
+    """Return parameters as YAML."""
+    import yaml
+
+    return str(yaml.safe_dump(params, sort_keys=False, allow_unicode=True))
+
+
+def state_of(trial: FrozenTrial) -> TrialState:
+    """Return what has become of a trial, in our words."""
+    name = trial.state.name.lower()
+    return cast("TrialState", "failed" if name == "fail" else name)
+
+
+def _parameter(name: str, parameter: Parameter) -> SearchParameter:
+    low, high = parameter.bounds or (None, None)
+    return SearchParameter(
+        name=name,
+        kind="choice" if parameter.choice is not None else parameter.type or "float",
+        low=low,
+        high=high,
+        log=parameter.log,
+        choices=parameter.choice or (),
+        when=parameter.when,
+    )
+
+
 def _trial_result(trial: FrozenTrial) -> TrialResult:
-    state = trial.state.name.lower()
+    state = state_of(trial)
     kept = trial.user_attrs
+    ill = kept.get(ILLNESS)
     return TrialResult(
         number=trial.number,
-        state="failed" if state == "fail" else state,
+        state=state,
         params=dict(trial.params),
         values=tuple(trial.values) if state == "complete" else (),
         reason=kept.get(REASON, ""),
-        illness=kept.get(ILLNESS),
-        warnings=list(kept.get(WARNINGS, ())),
+        illness=None if ill is None else TrialIllness(**ill),
+        warnings=tuple(TrialIllness(**one) for one in kept.get(WARNINGS, ())),
+        began=None if trial.datetime_start is None else trial.datetime_start.timestamp(),
         duration_s=None if trial.duration is None else trial.duration.total_seconds(),
         exit_code=kept.get(EXIT_CODE),
         summary_dir=kept.get(FOLDER, ""),

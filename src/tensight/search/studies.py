@@ -41,7 +41,20 @@ AGAIN_AFTER_S = 0.2
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
 
-WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASIDE, ATTEMPT, COMBINATION = (
+(
+    WORKER,
+    REASON,
+    ILLNESS,
+    WARNINGS,
+    FOLDER,
+    COMMAND,
+    EXIT_CODE,
+    SESSION,
+    SET_ASIDE,
+    ATTEMPT,
+    COMBINATION,
+    CONFIGURATION,
+) = (
     "worker",
     "reason",
     "illness",
@@ -53,8 +66,9 @@ WORKER, REASON, ILLNESS, WARNINGS, FOLDER, COMMAND, EXIT_CODE, SESSION, SET_ASID
     "set_aside",
     "attempt",
     "combination",
+    "configuration",
 )
-"""Attributes of trials in the storage."""
+"""Attributes of trials in the storage; the last one is of a study."""
 
 _LONGEST_TEXT = 2000
 """Characters of an attribute that every database takes."""
@@ -106,7 +120,54 @@ class Outcome:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Study:
+class StudyReading:
+    """What a study of Optuna holds; nothing is written.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    url : str
+        Of the storage.
+    study : optuna.Study
+    """
+
+    def __init__(self, configuration: Configuration, url: str, study: optuna.Study) -> None:
+        self._configuration = configuration
+        self.url = url
+        self._study = study
+
+    @property
+    def shown_url(self) -> str:
+        """The URL of the storage without its password."""
+        return _without_password(self.url)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return the trials that count, in the order of their numbers."""
+        return [trial for trial in self._study.get_trials(deepcopy=False) if not trial.user_attrs.get(SET_ASIDE)]
+
+    def best(self) -> list[FrozenTrial]:
+        """Return the best trial; of several targets, those than which no other is better in all."""
+        try:
+            return self._study.best_trials if len(self._study.directions) > 1 else [self._study.best_trial]
+        except ValueError:
+            return []
+
+    def importance(self) -> dict[str, float]:
+        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials."""
+        from optuna.importance import get_param_importances
+        from optuna.trial import TrialState
+
+        if len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) < 4:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # What cannot be estimated, as of parameters that never changed, is not said.
+            with contextlib.suppress(ValueError, RuntimeError):
+                return dict(get_param_importances(self._study))
+        return {}
+
+
+class Study(StudyReading):
     """A study of Optuna, made or opened.
 
     Parameters
@@ -124,17 +185,15 @@ class Study:
     """
 
     def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
-        self._configuration = configuration
-        self.url = url
         self._storage = _open_storage(url)
-        self._study = self._open(must_exist=must_exist)
+        super().__init__(configuration, url, self._open(configuration, url, must_exist=must_exist))
 
-    def _open(self, *, must_exist: bool) -> optuna.Study:
+    def _open(self, configuration: Configuration, url: str, *, must_exist: bool) -> optuna.Study:
         import optuna
 
-        name = self._configuration.study_name
-        directions = [target.direction for target in self._configuration.all_targets]
-        pruner = make_pruner(self._configuration.pruner)
+        name = configuration.study_name
+        directions = [target.direction for target in configuration.all_targets]
+        pruner = make_pruner(configuration.pruner)
         is_new = False
         if not must_exist:
             with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
@@ -144,26 +203,20 @@ class Study:
             study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
         except KeyError:
             raise StorageError(
-                f"{self.shown_url}: there is no study {name!r}; `tensight search --config` makes one"
+                f"{_without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
             ) from None
         if [direction.name.lower() for direction in study.directions] != directions:
             raise StorageError(
-                f"{self.shown_url}: the study {name!r} has other targets; write another `name` into the configuration"
+                f"{_without_password(url)}: the study {name!r} has other targets;"
+                " write another `name` into the configuration"
             )
-        study.sampler = make_sampler(self._configuration.tuner, self._seed(study, is_new=is_new))
+        if not must_exist:
+            # Who looks at it elsewhere has no file of the configuration.
+            written = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            if study.user_attrs.get(CONFIGURATION) != written:
+                study.set_user_attr(CONFIGURATION, written)
+        study.sampler = make_sampler(configuration.tuner, _seed(configuration, study, is_new=is_new))
         return study
-
-    def _seed(self, study: optuna.Study, *, is_new: bool) -> int | None:
-        """Return the seed for this worker: that of the configuration, if it begins the study, and else another one."""
-        seed = self._configuration.tuner.args.seed
-        if seed is None or is_new:
-            return seed
-        return (seed + 1 + 1_000_003 * len(study.trials) + os.getpid()) % 2**32
-
-    @property
-    def shown_url(self) -> str:
-        """The URL of the storage without its password."""
-        return _without_password(self.url)
 
     # --- which trial is next ---
 
@@ -347,32 +400,13 @@ class Study:
         stale = self._storage._get_stale_trial_ids(study)
         return {self._storage.get_trial_number_from_id(trial) for trial in stale}
 
-    # --- results ---
 
-    def trials(self) -> list[FrozenTrial]:
-        """Return the trials that count, in the order of their numbers."""
-        return [trial for trial in self._study.get_trials(deepcopy=False) if not trial.user_attrs.get(SET_ASIDE)]
-
-    def best(self) -> list[FrozenTrial]:
-        """Return the best trial; of several targets, those than which no other is better in all."""
-        try:
-            return self._study.best_trials if len(self._study.directions) > 1 else [self._study.best_trial]
-        except ValueError:
-            return []
-
-    def importance(self) -> dict[str, float]:
-        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials."""
-        from optuna.importance import get_param_importances
-        from optuna.trial import TrialState
-
-        if len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) < 4:
-            return {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # What cannot be estimated, as of parameters that never changed, is not said.
-            with contextlib.suppress(ValueError, RuntimeError):
-                return dict(get_param_importances(self._study))
-        return {}
+def _seed(configuration: Configuration, study: optuna.Study, *, is_new: bool) -> int | None:
+    """Return the seed for this worker: that of the configuration, if it begins the study, and else another one."""
+    seed = configuration.tuner.args.seed
+    if seed is None or is_new:
+        return seed
+    return (seed + 1 + 1_000_003 * len(study.trials) + os.getpid()) % 2**32
 
 
 def _open_storage(url: str, attempts: int = OPENED_WITHIN) -> optuna.storages.RDBStorage:

@@ -422,6 +422,52 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "measures": _DIFFERENCE,
         },
     ),
+    "list_searches": (
+        None,
+        [
+            {
+                "name": "lenet/search",
+                "study": "search",
+                "targets": [{"name": "accuracy", "goal": "maximize"}],
+                "trials": 40,
+                "complete": 12,
+                "pruned": 27,
+                "failed": 1,
+                "best": [0.98],
+                "modified": 1700000000.0,
+            }
+        ],
+    ),
+    "get_search": (
+        None,
+        {
+            "study": "search",
+            "storage": "sqlite:////data/lenet/search.db",
+            "parameters": [{"name": "lr", "kind": "float", "low": 1e-05, "high": 1.0, "log": True}],
+            "targets": [{"name": "accuracy", "goal": "maximize"}],
+            "trials": [
+                {"number": 0, "state": "complete", "params": {"lr": 0.01}, "values": [0.98], "duration_s": 8.5},
+                {
+                    "number": 1,
+                    "state": "pruned",
+                    "params": {"lr": 0.9},
+                    "reason": "tensor_overflow at step 3: Default/fc/Dense-op0 (train.py:12)",
+                    "illness": {
+                        "condition": "tensor_overflow",
+                        "severity": "error",
+                        "node": "Default/fc/Dense-op0",
+                        "step": 3,
+                        "line": "train.py:12",
+                    },
+                    "recording": "lenet/train_0/recording",
+                },
+            ],
+            "best": [0],
+            "best_command": "python train.py --lr 0.01",
+            "best_yaml": "lr: 0.01\n",
+            "importance": {"lr": 1.0},
+        },
+    ),
     "list_server_events": (None, _EVENTS),
     "list_events": (None, _EVENTS),
 }

@@ -13,7 +13,7 @@ from tensight.errors import InputError
 from tensight.server import errors, openapi
 from tensight.server.access import Access, AccessRules
 from tensight.server.event_stream import EventStreams
-from tensight.server.routes import comparisons, events, graphs, overview, sessions, tensors, watchpoints
+from tensight.server.routes import comparisons, events, graphs, overview, searches, sessions, tensors, watchpoints
 from tensight.server.routes.page import BUILT_PAGE, page_routes
 from tensight.server.routes.parameters import ServerContext
 from tensight.sessions.registry import Sessions
@@ -98,7 +98,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
         started=time.time(),
     )
     errors.install(app)
-    for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, events):
+    for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, searches, events):
         app.include_router(subject.router, prefix=prefix)
     app.router.routes.extend(page_routes(settings.url_path_prefix, settings.page_folder))
     openapi.complete(app, needs_token=settings.token is not None)

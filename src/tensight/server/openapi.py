@@ -45,6 +45,7 @@ TAGS = [
     {"name": "hits", "description": "Where watchpoints hit, and where anomalies began."},
     {"name": "tensors", "description": "What the values are."},
     {"name": "comparisons", "description": "What differs between two runs, and where it begins."},
+    {"name": "searches", "description": "Searches for hyper-parameters, and what came of their trials."},
     {"name": "events", "description": "What happens, as it happens."},
 ]
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 RUNS = "runs"
 """What the names of recorded runs begin with. A folder of this name in the base directory is called ``./runs``."""
 
+SEARCH_DATABASE = "search.db"
+"""In the folder of a search: its trials."""
+
 LEVELS = 2
 """How many levels below the base directory are looked into."""
 
@@ -68,6 +71,21 @@ class FoundDump:
     title: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FoundSearch:
+    """A folder that holds the database of a search.
+
+    Attributes
+    ----------
+    name : str
+        Path relative to the base directory; ``.`` for itself.
+    path : Path
+    """
+
+    name: str
+    path: Path
+
+
 class Discovery:
     """Looks for dumps now and then; people name what they want to open by the names found here, never by a path.
 
@@ -76,7 +94,8 @@ class Discovery:
     Parameters
     ----------
     base_dir : Path, optional
-        Where dumps are looked for, itself and two levels below; None for nowhere.
+        Where dumps and searches are looked for, itself and two levels below, and two levels below a search for what
+        its trials recorded; None for nowhere.
     runs : Path, optional
         Where runs are recorded, one folder for each session.
     title_of : callable, optional
@@ -99,6 +118,7 @@ class Discovery:
         self._interval_s = reload_interval_s
         self._search = asyncio.Lock()
         self._found: dict[str, FoundDump] = {}
+        self._searches: list[FoundSearch] = []
         self._searched: float | None = None
         self._incomplete = False
 
@@ -110,9 +130,14 @@ class Discovery:
             fresh = self._searched is not None and self._searched >= (asked if refresh else asked - self._interval_s)
             if not fresh:
                 self._searched = time.monotonic()
-                found, self._incomplete = await asyncio.to_thread(self._look)
+                found, self._searches, self._incomplete = await asyncio.to_thread(self._look)
                 self._found = {dump.name: dump for dump in sorted(found, key=lambda dump: dump.name)}
         return list(self._found.values())
+
+    async def searches(self, refresh: bool = False) -> list[FoundSearch]:
+        """Return the searches that were found, those nearest to the base directory first; `refresh` as of `dumps`."""
+        await self.dumps(refresh)
+        return list(self._searches)
 
     async def find(self, name: str) -> FoundDump:
         """Return the dump of a name.
@@ -131,8 +156,9 @@ class Discovery:
             raise NotFoundError(f"there is no dump {name[:200]!r} {where}{more}; list the dumps to see their names")
         return found
 
-    def _look(self) -> tuple[list[FoundDump], bool]:
+    def _look(self) -> tuple[list[FoundDump], list[FoundSearch], bool]:
         found: list[FoundDump] = []
+        searches: list[FoundSearch] = []
         incomplete = False
         if self._base_dir is not None:
             search = _Search(self._base_dir)
@@ -142,6 +168,7 @@ class Discovery:
                 dump = describe(f"./{name}" if clashes else name, path)
                 if dump is not None:
                     found.append(dump)
+            searches = search.searches
             incomplete = search.incomplete
         if self._runs is not None:
             search = _Search(self._runs)
@@ -150,7 +177,7 @@ class Discovery:
                 if run is not None:
                     found.append(run if self._title_of is None else replace(run, title=self._title_of(name)))
             incomplete |= search.incomplete
-        return found, incomplete
+        return found, searches, incomplete
 
     def _is_still_inside(self, found: FoundDump) -> bool:
         top = self._runs if found.run else self._base_dir
@@ -186,6 +213,7 @@ class _Search:
         self._seen: set[str] = set()
         self._entries = 0
         self.incomplete = False
+        self.searches: list[FoundSearch] = []
 
     def folders_with_ranks(self) -> Iterator[tuple[str, Path]]:
         """Yield relative name and path of each folder with rank folders or traces, those nearest to the top first."""
@@ -197,7 +225,11 @@ class _Search:
             if real in self._seen:
                 continue
             self._seen.add(real)
-            below, has_traces = self._look(path)
+            below, has_traces, has_search = self._look(path)
+            if has_search:
+                self.searches.append(FoundSearch(name or ".", Path(path)))
+                # Its trials record further below.
+                level = 0
             if has_traces or any(map(_RANK.fullmatch, below)) or looks_like_msprobe(below):
                 yield name or ".", Path(path)
             elif level < LEVELS:
@@ -210,9 +242,12 @@ class _Search:
             if _RUN.fullmatch(name) and path.is_dir() and _is_inside(str(path), self._real_top):
                 yield name, path
 
-    def _look(self, path: str) -> tuple[list[str], bool]:
-        """Return the names of the folders in a folder, in order, as far as the bound allows, and if it holds traces."""
-        names, has_traces = [], False
+    def _look(self, path: str) -> tuple[list[str], bool, bool]:
+        """Return the names of the folders in a folder, in order, as far as the bound allows.
+
+        And whether it holds traces, and the database of a search.
+        """
+        names, has_traces, has_search = [], False, False
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -224,9 +259,11 @@ class _Search:
                         names.append(entry.name)
                     elif _TRACE.fullmatch(entry.name) and not entry.is_symlink():
                         has_traces = True
+                    elif entry.name == SEARCH_DATABASE and entry.is_file(follow_symlinks=False):
+                        has_search = True
         except OSError:
-            return [], False
-        return sorted(names), has_traces
+            return [], False, False
+        return sorted(names), has_traces, has_search
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tensight.dumps import Dump
-    from tensight.sessions.discovery import FoundDump
+    from tensight.sessions.discovery import FoundDump, FoundSearch
     from tensight.sessions.records import EventPage
     from tensight.sessions.session import Session
     from tensight.sessions.workspace import Workspace
@@ -176,6 +176,15 @@ class Sessions:
     async def dumps(self, refresh: bool = False) -> list[DumpRecord]:
         """Return the dumps that can be opened, by name; `refresh` looks at the disk even if that was done just now."""
         return [self._dump_record(found) for found in await self._discovery.dumps(refresh)]
+
+    async def searches(self, refresh: bool = False) -> list[FoundSearch]:
+        """Return the folders of searches for hyper-parameters; `refresh` as of `dumps`."""
+        return await self._discovery.searches(refresh)
+
+    async def recordings_below(self, folder: Path) -> dict[Path, str]:
+        """Return the names of the dumps below a folder that can be opened, by their folders."""
+        found = await self._discovery.dumps()
+        return {one.path: one.name for one in found if not one.problem and one.path.is_relative_to(folder)}
 
     async def open_dump(self, name: str, *, fresh: bool = False) -> Session:
         """Open a dump, or return the session that has it open.

@@ -8,6 +8,8 @@ export const keys = {
   server: ['server'] as const,
   sessions: ['sessions'] as const,
   dumps: ['dumps'] as const,
+  searches: ['searches'] as const,
+  searched: (name: string) => ['searches', name] as const,
   comparisonOf: (a: string, b: string) => ['comparison of', a, b] as const,
   comparison: (id: string, ...more: unknown[]) => ['comparison', id, ...more] as const,
   session: (id: string) => ['session', id] as const,

@@ -6,6 +6,7 @@ const STAYED_MS = 1_000
 /** What the address bar says of a view, and of the step that is shown. */
 export function toQuery(view: View, step: number | null = null): string {
   const query = new URLSearchParams()
+  if (view.search && !view.run) query.set('search', view.search)
   if (view.run) {
     query.set('run', view.run)
     if (step !== null) query.set('step', String(step))
@@ -33,7 +34,7 @@ export function toQuery(view: View, step: number | null = null): string {
 export function fromQuery(search: string): View {
   const query = new URLSearchParams(search)
   const run = query.get('run') ?? ''
-  if (!run) return emptyView
+  if (!run) return { ...emptyView, search: query.get('search') ?? '' }
   const rank = whole(query.get('rank')) ?? 0
   const graph = query.get('graph') ?? ''
   const name = query.get('node')
@@ -77,7 +78,7 @@ function isLeft(text: string): text is LeftTab {
 
 /** Whether a person would expect the back button to undo the change. */
 function isPlace(view: View, before: View): boolean {
-  return (['run', 'tab', 'node', 'part'] as const).some((name) => view[name] !== before[name])
+  return (['run', 'search', 'tab', 'node', 'part'] as const).some((name) => view[name] !== before[name])
 }
 
 let shownStep: number | null = null

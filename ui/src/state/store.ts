@@ -20,6 +20,8 @@ export interface NodeChoice {
 export interface View {
   /** Id of the session; empty: the list of runs. */
   run: string
+  /** Name of the search that is shown while no run is; empty: the list of runs. */
+  search: string
   rank: number
   /** Empty: all graphs, or the only one. */
   graph: string
@@ -46,6 +48,7 @@ export interface View {
 export interface Actions {
   set: (change: Partial<View>) => void
   openRun: (run: string) => void
+  openSearch: (search: string) => void
   selectNode: (node: NodeChoice | null, tab?: MainTab) => void
   openTensor: (address: string) => void
   closeTensor: (address: string) => void
@@ -53,6 +56,7 @@ export interface Actions {
 
 export const emptyView: View = {
   run: '',
+  search: '',
   rank: 0,
   graph: '',
   node: null,
@@ -83,6 +87,7 @@ export const useView = create<View & Actions>()((set) => ({
   ...emptyView,
   set: (change) => set(change),
   openRun: (run) => set({ ...emptyView, run }),
+  openSearch: (search) => set({ ...emptyView, search }),
   selectNode: (node, tab) =>
     set(node === null ? { node } : { node, rank: node.rank, ...(tab === undefined ? {} : { tab }) }),
   openTensor: (address) =>

@@ -63,6 +63,16 @@ from tensight.sessions.records.overview import (
     Timeline,
     TimelineStep,
 )
+from tensight.sessions.records.searching import (
+    SearchParameter,
+    SearchRecord,
+    SearchResult,
+    SearchTarget,
+    SearchValue,
+    TrialIllness,
+    TrialResult,
+    TrialState,
+)
 from tensight.sessions.records.session import (
     Capabilities,
     Command,
@@ -161,6 +171,11 @@ __all__ = [
     "RelationGraph",
     "ScopeErrors",
     "SearchPage",
+    "SearchParameter",
+    "SearchRecord",
+    "SearchResult",
+    "SearchTarget",
+    "SearchValue",
     "SessionRecord",
     "SetupDifferenceRecord",
     "Slot",
@@ -180,6 +195,9 @@ __all__ = [
     "TimelineStep",
     "TreeEntry",
     "TreePage",
+    "TrialIllness",
+    "TrialResult",
+    "TrialState",
     "UnmatchedCounts",
     "UnmatchedPage",
     "UnmatchedRow",

@@ -10,8 +10,10 @@ import { Gone } from './Gone'
 import { useDumps, useRefreshDumps } from './queries'
 import classes from './runs.module.css'
 import { SessionTable } from './SessionTable'
+import { useSearches } from '~/panels/search/queries'
 import { StartCommands } from './StartCommands'
 import { runsTexts } from './texts'
+import { SearchTable } from './SearchTable'
 import { useArrival } from './useArrival'
 
 export { NotOpened, Opening } from './Opening'
@@ -30,6 +32,7 @@ export function Runs() {
       <div className={classes['columns']}>
         <div>
           <Sessions />
+          <Searches />
           <Dumps />
         </div>
         <Start />
@@ -60,6 +63,23 @@ function Sessions() {
       ) : (
         <Skeleton h={96} />
       )}
+    </section>
+  )
+}
+
+/** Searches for hyper-parameters; where there is none, nothing is said of them. */
+function Searches() {
+  const { t } = useTranslation(runsTexts)
+  const { data: searches } = useSearches()
+  if (!searches?.length) return null
+  return (
+    <section className={classes['section']} aria-labelledby="runs-searches">
+      <div className={classes['title']}>
+        <Title order={2} size="h5" id="runs-searches">
+          {t('searches')}
+        </Title>
+      </div>
+      <SearchTable searches={searches} />
     </section>
   )
 }

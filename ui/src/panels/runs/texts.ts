@@ -5,6 +5,10 @@ export const runsTexts = texts(
   {
     open: 'Open runs',
     dumps: 'Dumps and recorded runs',
+    searches: 'Searches for hyper-parameters',
+    trials: 'Trials',
+    best: 'Best',
+    pruned: 'Pruned, failed',
     waiting: 'Waiting for a training',
     waitingText: 'Start one with a command from the right. This page shows it as soon as it attaches.',
     start: 'Start a training',
@@ -61,6 +65,10 @@ export const runsTexts = texts(
   {
     open: '已打开的训练',
     dumps: '离线数据与训练记录',
+    searches: '超参搜索',
+    trials: '试验',
+    best: '最优',
+    pruned: '剪枝、失败',
     waiting: '等待训练连接',
     waitingText: '请用右侧的命令启动训练。训练连接后会立即显示在本页。',
     start: '启动训练',

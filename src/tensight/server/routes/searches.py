@@ -1,0 +1,85 @@
+"""Searches for hyper-parameters: which there are, and what has come of one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path, PurePath
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from tensight.search.recorded import list_studies, read_study
+from tensight.search.trials import RECORDING
+from tensight.server.errors import documented
+from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes
+from tensight.server.openapi import ANY_ERRORS
+from tensight.server.routes.parameters import LONGEST_NAME, Context
+from tensight.sessions.discovery import FoundSearch
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records import SearchRecord, SearchResult, TrialResult
+
+router = APIRouter(prefix="/searches", tags=["searches"], route_class=StrictRoute, responses=ANY_ERRORS)
+
+
+@router.get("", response_model=list[SearchRecord], summary="List the searches")
+async def list_searches(
+    context: Context,
+    refresh: Annotated[bool, Query(description="Look at the disk, even if that was done just now.")] = False,
+) -> JsonResponse:
+    """Return the searches for hyper-parameters below the base directory, by name.
+
+    `tensight search` keeps one in the file `search.db` of its `summary_base_dir`; the file is only read.
+    """
+    found = await context.sessions.searches(refresh)
+    return JsonResponse(await asyncio.to_thread(_listed, found))
+
+
+@router.get(
+    "/result", response_model=SearchResult, summary="Show what came of a search", responses=documented(NotFoundError)
+)
+async def get_search(
+    context: Context,
+    name: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=LONGEST_NAME,
+            description="Its `name` in the list of searches.",
+            examples=["lenet/search"],
+        ),
+    ],
+) -> JsonResponse:
+    """Return parameters, targets, all trials, the best ones, and how much each parameter matters.
+
+    A search that goes on may be asked for again and again.
+    """
+    folder, _, study = name.rpartition("/")
+    found = next((one for one in await context.sessions.searches() if one.name == folder), None)
+    if found is None:
+        found = next((one for one in await context.sessions.searches(refresh=True) if one.name == folder), None)
+    if found is None or not study:
+        raise NotFoundError(f"there is no search {name[:200]!r}; list the searches to see their names")
+    recordings = await context.sessions.recordings_below(found.path)
+    return JsonResponse(await asyncio.to_thread(_result, found, study, recordings))
+
+
+def _name(found: FoundSearch) -> str:
+    return found.name
+
+
+def _listed(found: list[FoundSearch]) -> bytes:
+    records = [record for one in sorted(found, key=_name) for record in list_studies(one.path, one.name)]
+    return json_bytes(records)
+
+
+def _result(found: FoundSearch, study: str, recordings: dict[Path, str]) -> bytes:
+    result = read_study(found.path, study)
+    trials = tuple(_with_recording(found, trial, recordings) for trial in result.trials)
+    return json_bytes(result.model_copy(update={"trials": trials}))
+
+
+def _with_recording(found: FoundSearch, trial: TrialResult, recordings: dict[Path, str]) -> TrialResult:
+    # The folder may have been moved, or be on another machine: what counts is what lies beside the database.
+    folder = found.path / PurePath(trial.summary_dir).name / RECORDING
+    name = recordings.get(folder, "") if trial.summary_dir else ""
+    return trial.model_copy(update={"recording": name}) if name else trial

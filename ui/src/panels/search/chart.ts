@@ -1,0 +1,212 @@
+/** The charting library, as little of it as searches need. */
+import { LineChart, ParallelChart, ScatterChart } from 'echarts/charts'
+import { GridComponent, ParallelComponent, TooltipComponent } from 'echarts/components'
+import { init, use as register, type EChartsCoreOption } from 'echarts/core'
+import { CanvasRenderer } from 'echarts/renderers'
+import type { SearchResult, Trial } from '~/api/types'
+import { COLOURS } from '~/panels/curves/colours'
+import { INKS } from '~/panels/overview/inks'
+import type { Theme } from '~/panels/overview/scale'
+import { short } from '~/parts/numbers'
+import { bestSoFar } from './trials'
+
+register([
+  LineChart,
+  ParallelChart,
+  ScatterChart,
+  GridComponent,
+  ParallelComponent,
+  TooltipComponent,
+  CanvasRenderer,
+])
+
+export { init }
+
+export interface Words {
+  best: string
+  trial: (number: number) => string
+}
+
+/** A value that is there only in some trials is drawn at none of the places of an axis. */
+const MISSING = '-'
+
+/** Where on the way from the worst to the best value a trial is; null without a value. */
+function rankOf(trial: Trial, result: SearchResult, target: number): number | null {
+  const value = trial.values?.[target]
+  if (value === undefined) return null
+  const values = result.trials.flatMap((one) => one.values?.[target] ?? []).sort((a, b) => a - b)
+  const place = values.length > 1 ? values.indexOf(value) / (values.length - 1) : 1
+  return result.targets[target]?.goal === 'maximize' ? place : 1 - place
+}
+
+/** From grey-orange for the worst to strong blue for the best. */
+function colourOf(rank: number, theme: Theme): string {
+  const [from, to] =
+    theme === 'light'
+      ? [
+          [222, 160, 90],
+          [24, 100, 171],
+        ]
+      : [
+          [138, 90, 40],
+          [116, 192, 252],
+        ]
+  const mixed = (from ?? []).map((one, place) => Math.round(one + rank * ((to?.[place] ?? one) - one)))
+  return `rgb(${mixed.join(',')})`
+}
+
+export function parallelOption(
+  result: SearchResult,
+  target: number,
+  theme: Theme,
+  words: Words,
+): EChartsCoreOption {
+  const ink = INKS[theme]
+  const axis = {
+    nameTextStyle: { color: ink.text, fontSize: 11 },
+    axisLabel: { color: ink.quiet, fontSize: 10, formatter: axisText },
+    axisLine: { lineStyle: { color: ink.quiet } },
+    axisTick: { lineStyle: { color: ink.line } },
+    areaSelectStyle: { width: 16, borderColor: ink.chosen, color: ink.chosen, opacity: 0.3 },
+    nameGap: 12,
+  }
+  return {
+    animation: false,
+    parallel: { left: 60, right: 70, top: 34, bottom: 24 },
+    parallelAxis: [
+      ...result.parameters.map((parameter, dim) => ({
+        ...axis,
+        id: `param:${parameter.name}`,
+        dim,
+        name: parameter.name,
+        ...(parameter.kind === 'choice'
+          ? { type: 'category', data: (parameter.choices ?? []).map(String) }
+          : { type: parameter.log ? 'log' : 'value', min: parameter.low, max: parameter.high }),
+      })),
+      ...result.targets.map(({ name }, place) => ({
+        ...axis,
+        id: `target:${name}`,
+        dim: result.parameters.length + place,
+        name,
+        type: 'value',
+        scale: true,
+      })),
+    ],
+    tooltip: tooltip(theme),
+    series: [
+      {
+        type: 'parallel',
+        inactiveOpacity: 0.06,
+        activeOpacity: 1,
+        tooltip: { formatter: ({ name }: { name: string }) => name },
+        data: [...result.trials]
+          .map((trial) => ({ trial, rank: rankOf(trial, result, target) }))
+          // The best are drawn over the others.
+          .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1))
+          .map(({ trial, rank }) => ({
+            name: words.trial(trial.number),
+            value: [
+              ...result.parameters.map(({ name, kind }) => {
+                const value = trial.params[name]
+                return value === undefined ? MISSING : kind === 'choice' ? String(value) : value
+              }),
+              ...result.targets.map((_, place) => trial.values?.[place] ?? MISSING),
+            ],
+            lineStyle:
+              rank === null
+                ? { color: ink.quiet, type: 'dashed', width: 1, opacity: 0.45 }
+                : { color: colourOf(rank, theme), width: 1 + rank, opacity: 0.9 },
+          })),
+      },
+    ],
+  }
+}
+
+function axisText(value: number | string): string {
+  return typeof value === 'number' ? short(value) : value
+}
+
+function tooltip(theme: Theme) {
+  const ink = INKS[theme]
+  return {
+    // Drawn: the page's policy allows no markup with styles.
+    renderMode: 'richText',
+    confine: true,
+    backgroundColor: ink.back,
+    borderColor: ink.line,
+    textStyle: { color: ink.text, fontSize: 12 },
+  }
+}
+
+export function historyOption(
+  result: SearchResult,
+  target: number,
+  theme: Theme,
+  words: Words,
+): EChartsCoreOption {
+  const ink = INKS[theme]
+  const text = { color: ink.quiet, fontSize: 11 }
+  const name = result.targets[target]?.name ?? ''
+  const points = result.trials.flatMap((trial) => {
+    const value = trial.values?.[target]
+    return value === undefined ? [] : [[trial.number, value]]
+  })
+  const ill = result.trials.filter(({ state }) => state === 'pruned' || state === 'failed')
+  const bottom = Math.min(...points.map(([, value]) => value ?? 0))
+  return {
+    animation: false,
+    grid: { left: 70, right: 20, top: 28, bottom: 28 },
+    xAxis: {
+      type: 'value',
+      minInterval: 1,
+      min: 0,
+      max: Math.max(1, ...result.trials.map(({ number }) => number)),
+      axisLabel: text,
+      axisLine: { lineStyle: { color: ink.line } },
+      splitLine: { show: false },
+    },
+    yAxis: {
+      type: 'value',
+      scale: true,
+      name,
+      nameTextStyle: text,
+      axisLabel: { ...text, formatter: axisText },
+      splitLine: { lineStyle: { color: ink.faint } },
+    },
+    tooltip: tooltip(theme),
+    series: [
+      {
+        type: 'line',
+        name: words.best,
+        step: 'end',
+        showSymbol: false,
+        data: bestSoFar(result, target),
+        lineStyle: { color: COLOURS[theme][1], width: 1.6 },
+        itemStyle: { color: COLOURS[theme][1] },
+      },
+      {
+        type: 'scatter',
+        name,
+        symbolSize: 8,
+        data: points,
+        itemStyle: { color: COLOURS[theme][0] },
+        tooltip: {
+          formatter: ({ value }: { value: [number, number] }) =>
+            `${words.trial(value[0])}\n${name} ${short(value[1])}`,
+        },
+      },
+      {
+        type: 'scatter',
+        symbol: 'triangle',
+        symbolSize: 8,
+        // Without a value there is no height: at the foot.
+        data: ill.map(({ number }) => [number, Number.isFinite(bottom) ? bottom : 0]),
+        itemStyle: { color: 'transparent', borderColor: ink.hit, borderWidth: 1.2 },
+        tooltip: {
+          formatter: ({ dataIndex }: { dataIndex: number }) =>
+            `${words.trial(ill[dataIndex]?.number ?? 0)}\n${(ill[dataIndex]?.reason ?? '').slice(0, 100)}`,
+        },
+      },
+    ],
+  }
+}

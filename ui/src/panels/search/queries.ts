@@ -1,0 +1,30 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { get } from '~/api/client'
+import { keys } from '~/api/queries'
+import type { SearchRecord, SearchResult } from '~/api/types'
+
+/** While trials run, or may be begun by a worker elsewhere, somebody has to look. */
+const LOOK_AGAIN_MS = 4_000
+
+/** The searches below the server's base directory. */
+export function useSearches() {
+  return useQuery({
+    queryKey: keys.searches,
+    queryFn: ({ signal }) => get<SearchRecord[]>('searches', {}, signal),
+    staleTime: 3_000,
+    refetchOnMount: true,
+  })
+}
+
+/** What has come of a search so far; of one with trials that run it is read again and again. */
+export function useSearchResult(name: string) {
+  return useQuery({
+    queryKey: keys.searched(name),
+    queryFn: ({ signal }) => get<SearchResult>('searches/result', { name }, signal),
+    enabled: name !== '',
+    placeholderData: keepPreviousData,
+    refetchOnMount: true,
+    refetchInterval: (query) =>
+      query.state.data?.trials.some(({ state }) => state === 'running') === true ? LOOK_AGAIN_MS : false,
+  })
+}

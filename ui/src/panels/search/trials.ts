@@ -1,0 +1,79 @@
+import type { SearchResult, Trial } from '~/api/types'
+import { short } from '~/parts/numbers'
+
+export type Order = { column: string; descending: boolean }
+
+export function valueText(value: boolean | number | string | undefined): string {
+  if (value === undefined) return ''
+  return typeof value === 'number' ? short(value) : String(value)
+}
+
+/** What a trial is sorted by in a column; undefined where it has nothing there. */
+function sortKey(trial: Trial, column: string, targets: readonly string[]): number | string | undefined {
+  const [kind, ...rest] = column.split(':')
+  const name = rest.join(':')
+  if (kind === 'target') return trial.values?.[targets.indexOf(name)]
+  if (kind === 'param') {
+    const value = trial.params[name]
+    return typeof value === 'boolean' ? String(value) : value
+  }
+  if (kind === 'state') return trial.state
+  if (kind === 'duration') return trial.duration_s ?? undefined
+  if (kind === 'remark') return remark(trial) || undefined
+  return trial.number
+}
+
+/** Trials in the order of a column; those that have nothing there come last in any case. */
+export function sorted(trials: readonly Trial[], order: Order, targets: readonly string[]): Trial[] {
+  const sign = order.descending ? -1 : 1
+  return [...trials].sort((one, other) => {
+    const a = sortKey(one, order.column, targets)
+    const b = sortKey(other, order.column, targets)
+    if (a === undefined || b === undefined) return Number(a === undefined) - Number(b === undefined)
+    if (a === b) return one.number - other.number
+    return sign * (typeof a === 'number' && typeof b === 'number' ? a - b : String(a) < String(b) ? -1 : 1)
+  })
+}
+
+/** Why a trial ended, or what the debugger warned of. */
+export function remark(trial: Trial): string {
+  if (trial.reason) return trial.reason
+  return [...new Set((trial.warnings ?? []).map(({ condition }) => condition))].join(', ')
+}
+
+/** The best value of a target so far, at each complete trial in the order of their numbers. */
+export function bestSoFar(result: SearchResult, target: number): [number, number][] {
+  const isBetter = (a: number, b: number) => (result.targets[target]?.goal === 'maximize' ? a > b : a < b)
+  let best: number | undefined
+  return result.trials.flatMap((trial) => {
+    const value = trial.values?.[target]
+    if (value === undefined) return []
+    if (best === undefined || isBetter(value, best)) best = value
+    return [[trial.number, best] as [number, number]]
+  })
+}
+
+export interface Cause {
+  /** Id of the condition; or what else ended trials. */
+  condition: string
+  isWarning: boolean
+  trials: Trial[]
+}
+
+/** What ended trials, and what was only noted, by condition; what hit most trials first. */
+export function causes(trials: readonly Trial[]): Cause[] {
+  const found = new Map<string, Cause>()
+  const add = (condition: string, isWarning: boolean, trial: Trial) => {
+    const key = `${String(isWarning)} ${condition}`
+    const cause = found.get(key) ?? { condition, isWarning, trials: [] }
+    if (!cause.trials.includes(trial)) cause.trials.push(trial)
+    found.set(key, cause)
+  }
+  for (const trial of trials) {
+    if (trial.illness) add(trial.illness.condition, false, trial)
+    for (const { condition } of trial.warnings ?? []) add(condition, true, trial)
+  }
+  return [...found.values()].sort(
+    (a, b) => Number(a.isWarning) - Number(b.isWarning) || b.trials.length - a.trials.length,
+  )
+}
