@@ -51,7 +51,7 @@ function colourOf(rank: number, theme: Theme): string {
           [138, 90, 40],
           [116, 192, 252],
         ]
-  const mixed = from.map((one, place) => Math.round(one + rank * ((to?.[place] ?? one) - one)))
+  const mixed = from.map((one, place) => Math.round(one + rank * ((to[place] ?? one) - one)))
   return `rgb(${mixed.join(',')})`
 }
 

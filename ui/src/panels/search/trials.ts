@@ -71,7 +71,7 @@ export function causes(trials: readonly Trial[]): Cause[] {
   }
   for (const trial of trials) {
     if (trial.illness) add(trial.illness.condition, false, trial)
-    for (const { condition } of trial.warnings ?? []) add(condition, true, trial)
+    for (const { condition } of trial.warnings) add(condition, true, trial)
   }
   return [...found.values()].sort(
     (a, b) => Number(a.isWarning) - Number(b.isWarning) || b.trials.length - a.trials.length,
