@@ -8,9 +8,8 @@ import pytest
 from browsing import LARGE, SMALL, visit
 from finding import complaints
 from playwright.sync_api import expect
-from running import running_server
-
 from recorded_search import NAME, make_search
+from running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -77,7 +77,7 @@ function CauseRow({ cause, choose }: { cause: Cause; choose: () => void }) {
   const { t: words, i18n } = useTranslation(conditionTexts)
   const { condition, isWarning, trials } = cause
   const first = isWarning
-    ? trials[0]?.warnings?.find((one) => one.condition === condition)
+    ? trials[0]?.warnings.find((one) => one.condition === condition)
     : trials[0]?.illness
   const key = `conditions:labels.${condition}`
   const label = i18n.exists(key) ? words(`labels.${condition}` as 'labels.tensor_overflow') : condition

@@ -32,9 +32,9 @@ const MISSING = '-'
 
 /** Where on the way from the worst to the best value a trial is; null without a value. */
 function rankOf(trial: Trial, result: SearchResult, target: number): number | null {
-  const value = trial.values?.[target]
+  const value = trial.values[target]
   if (value === undefined) return null
-  const values = result.trials.flatMap((one) => one.values?.[target] ?? []).sort((a, b) => a - b)
+  const values = result.trials.flatMap((one) => one.values[target] ?? []).sort((a, b) => a - b)
   const place = values.length > 1 ? values.indexOf(value) / (values.length - 1) : 1
   return result.targets[target]?.goal === 'maximize' ? place : 1 - place
 }
@@ -51,7 +51,7 @@ function colourOf(rank: number, theme: Theme): string {
           [138, 90, 40],
           [116, 192, 252],
         ]
-  const mixed = (from ?? []).map((one, place) => Math.round(one + rank * ((to?.[place] ?? one) - one)))
+  const mixed = from.map((one, place) => Math.round(one + rank * ((to[place] ?? one) - one)))
   return `rgb(${mixed.join(',')})`
 }
 
@@ -80,7 +80,7 @@ export function parallelOption(
         dim,
         name: parameter.name,
         ...(parameter.kind === 'choice'
-          ? { type: 'category', data: (parameter.choices ?? []).map(String) }
+          ? { type: 'category', data: parameter.choices.map(String) }
           : { type: parameter.log ? 'log' : 'value', min: parameter.low, max: parameter.high }),
       })),
       ...result.targets.map(({ name }, place) => ({
@@ -110,7 +110,7 @@ export function parallelOption(
                 const value = trial.params[name]
                 return value === undefined ? MISSING : kind === 'choice' ? String(value) : value
               }),
-              ...result.targets.map((_, place) => trial.values?.[place] ?? MISSING),
+              ...result.targets.map((_, place) => trial.values[place] ?? MISSING),
             ],
             lineStyle:
               rank === null
@@ -148,7 +148,7 @@ export function historyOption(
   const text = { color: ink.quiet, fontSize: 11 }
   const name = result.targets[target]?.name ?? ''
   const points = result.trials.flatMap((trial) => {
-    const value = trial.values?.[target]
+    const value = trial.values[target]
     return value === undefined ? [] : [[trial.number, value]]
   })
   const ill = result.trials.filter(({ state }) => state === 'pruned' || state === 'failed')

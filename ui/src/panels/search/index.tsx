@@ -90,7 +90,7 @@ function Shown({ name, result }: { name: string; result: SearchResult }) {
                 value={kind}
                 data={(['parallel', 'history'] as const).map((value) => ({ value, label: t(value) }))}
                 onChange={(value) => {
-                  setKind(value as typeof kind)
+                  setKind(value)
                   showAll()
                 }}
               />

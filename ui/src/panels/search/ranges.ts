@@ -14,10 +14,10 @@ function placeOn(axis: string, trial: Trial, result: SearchResult): number | und
   const colon = axis.indexOf(':')
   const name = axis.slice(colon + 1)
   if (axis.startsWith('target:')) {
-    return trial.values?.[result.targets.findIndex((one) => one.name === name)]
+    return trial.values[result.targets.findIndex((one) => one.name === name)]
   }
   const value = trial.params[name]
   const parameter = result.parameters.find((one) => one.name === name)
   if (value === undefined || parameter === undefined) return undefined
-  return parameter.kind === 'choice' ? (parameter.choices ?? []).indexOf(value) : Number(value)
+  return parameter.kind === 'choice' ? parameter.choices.indexOf(value) : Number(value)
 }

@@ -12,7 +12,7 @@ export function valueText(value: boolean | number | string | undefined): string 
 function sortKey(trial: Trial, column: string, targets: readonly string[]): number | string | undefined {
   const [kind, ...rest] = column.split(':')
   const name = rest.join(':')
-  if (kind === 'target') return trial.values?.[targets.indexOf(name)]
+  if (kind === 'target') return trial.values[targets.indexOf(name)]
   if (kind === 'param') {
     const value = trial.params[name]
     return typeof value === 'boolean' ? String(value) : value
@@ -38,7 +38,7 @@ export function sorted(trials: readonly Trial[], order: Order, targets: readonly
 /** Why a trial ended, or what the debugger warned of. */
 export function remark(trial: Trial): string {
   if (trial.reason) return trial.reason
-  return [...new Set((trial.warnings ?? []).map(({ condition }) => condition))].join(', ')
+  return [...new Set(trial.warnings.map(({ condition }) => condition))].join(', ')
 }
 
 /** The best value of a target so far, at each complete trial in the order of their numbers. */
@@ -46,7 +46,7 @@ export function bestSoFar(result: SearchResult, target: number): [number, number
   const isBetter = (a: number, b: number) => (result.targets[target]?.goal === 'maximize' ? a > b : a < b)
   let best: number | undefined
   return result.trials.flatMap((trial) => {
-    const value = trial.values?.[target]
+    const value = trial.values[target]
     if (value === undefined) return []
     if (best === undefined || isBetter(value, best)) best = value
     return [[trial.number, best] as [number, number]]
@@ -71,7 +71,7 @@ export function causes(trials: readonly Trial[]): Cause[] {
   }
   for (const trial of trials) {
     if (trial.illness) add(trial.illness.condition, false, trial)
-    for (const { condition } of trial.warnings ?? []) add(condition, true, trial)
+    for (const { condition } of trial.warnings) add(condition, true, trial)
   }
   return [...found.values()].sort(
     (a, b) => Number(a.isWarning) - Number(b.isWarning) || b.trials.length - a.trials.length,
