@@ -1,7 +1,7 @@
 """A search whose trials are watched, beside plain Optuna with the same sampler: how many steps until the same target.
 
-    python benchmarks/search.py [PROBLEM ...] [--seeds 5] [--trials 20] [--sampler tpe] [--pruner none] [--workers 2]
-                                [--keep FILE]
+    python benchmarks/search.py [PROBLEM ...] [--seeds 5] [--trials 24] [--sampler tpe] [--pruner NAME]
+                                [--workers 2] [--keep FILE]
 
 Each problem (searched/*.py) is a script that takes its hyper-parameters on the command line and knows nothing of
 Tensight. Plain Optuna runs all steps of each trial; a target that is no number fails the trial. `tensight search` runs
@@ -10,7 +10,8 @@ trials. Both read the target from what the script prints. Trials count the steps
 that is ended has only those that it did.
 
 Then every trial that a watchpoint has ended is trained to its end without one: it was a good trial if it is better than
-the median of all plain trials of its problem that reached a target.
+the median of all plain trials of its problem that reached a target. Those that Optuna's pruner has ended are judged
+alike, and counted apart: to end trials that might have become good is the bargain of such a pruner.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class Pair:
     plain, watched : list of Trial
         In the order of their numbers.
     pruned_plain : list of Trial
-        Those which a watchpoint ended, trained to their end.
+        Watched ones that were ended, trained to their end.
     """
 
     problem: str
@@ -183,6 +184,11 @@ class Pair:
     plain: list[Trial]
     watched: list[Trial]
     pruned_plain: list[Trial] = field(default_factory=list)
+
+    @property
+    def pruned(self) -> list[Trial]:
+        """Watched trials that were ended."""
+        return [trial for trial in self.watched if trial.state == "pruned"]
 
 
 def steps_until(trials: list[Trial], sign: int, goal: float) -> float:
@@ -236,7 +242,7 @@ def configuration_of(problem: Problem, seed: int, folder: Path, start: list[str]
         "target": target,
         "parameters": problem.parameters,
     }
-    if chosen.pruner:
+    if chosen.pruner:  # else nothing is said of one
         configuration["pruner"] = {"name": chosen.pruner}
     path.write_text(yaml.safe_dump(configuration))
     return path
@@ -301,7 +307,7 @@ def as_trial(result: TrialResult) -> Trial:
 
 
 def run_pair(chosen: argparse.Namespace, start: list[str], both: tuple[Problem, int]) -> Pair:
-    """Do both searches of a problem from a seed, and train what a watchpoint ended to its end."""
+    """Do both searches of a problem from a seed, and train what was ended to its end."""
     problem, seed = both
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="tensight-bench-search-") as name:
@@ -310,12 +316,12 @@ def run_pair(chosen: argparse.Namespace, start: list[str], both: tuple[Problem, 
         configuration = read(config)
         plain = plain_search(problem, configuration, seed, folder, chosen)
         watched = watched_search(problem, config, best_of(plain, problem.sign), chosen)
-        pruned = [trial for trial in watched if trial.illness]
-        trained = [
+        pair = Pair(problem.name, seed, plain, watched)
+        pair.pruned_plain = [
             train(problem, configuration, trial.params, folder / f"pruned-{number}")
-            for number, trial in enumerate(pruned)
+            for number, trial in enumerate(pair.pruned)
         ]
-    return Pair(problem.name, seed, plain, watched, trained)
+    return pair
 
 
 # --- what is shown ---
@@ -360,12 +366,12 @@ def show_pair(problem: Problem, pair: Pair) -> None:
 
 
 def good_pruned(problem: Problem, pairs: list[Pair]) -> list[tuple[Trial, Trial]]:
-    """Return the trials that a watchpoint ended and that would have been good, and what they reach."""
+    """Return the trials that were ended and would have been good, and what they reach."""
     reached = median(trial.value for pair in pairs for trial in pair.plain if trial.value is not None)
     return [
         (ended, trained)
         for pair in pairs
-        for ended, trained in zip((trial for trial in pair.watched if trial.illness), pair.pruned_plain, strict=True)
+        for ended, trained in zip(pair.pruned, pair.pruned_plain, strict=True)
         if trained.value is not None and trained.value * problem.sign < reached * problem.sign
     ]
 
@@ -376,13 +382,16 @@ def show_problem(problem: Problem, pairs: list[Pair]) -> tuple[Ratios, int, int]
     ratios = Ratios(median(each.until_best for each in all_ratios), median(each.of_all for each in all_ratios))
     watched = [trial for pair in pairs for trial in pair.watched]
     rules = Counter(trial.illness for trial in watched if trial.illness)
-    good = good_pruned(problem, pairs)
+    ended_good = good_pruned(problem, pairs)
+    good = [(ended, trained) for ended, trained in ended_good if ended.illness]
+    by_pruner = sum(trial.state == "pruned" and not trial.illness for trial in watched)
     ran = sum(trial.steps for trial in watched if trial.illness)
     print(
         f"\n{problem.name}: median of {len(pairs)} seeds {ratios.until_best:.2f} of the steps until the best,"
         f" {ratios.of_all:.2f} of all steps; {len(watched)} watched trials, ended by"
         f" {', '.join(f'{name} {count}' for name, count in rules.most_common()) or 'nothing'}"
-        f" after {ran} steps in all; good ones among them: {len(good)}"
+        f" after {ran} steps in all; good ones among them: {len(good)}; ended by Optuna's pruner {by_pruner}, of which"
+        f" {len(ended_good) - len(good)} would have been good"
     )
     for ended, trained in good:
         print(f"  {ended.reason}: would have reached {trained.value:.5g}, {ended.params}")
@@ -393,7 +402,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=", ".join(each.name for each in PROBLEMS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--sampler", default="tpe", choices=["tpe", "random", "gp", "cmaes"])
     parser.add_argument("--pruner", default="", help="by default that of `tensight search`")
     parser.add_argument("--workers", type=int, default=2, help="searches at a time")

@@ -201,6 +201,39 @@ def test_a_trial_that_is_worse_than_others_is_pruned(tmp_path: Path) -> None:
     assert (bad["state"], bad["reason"]) == ("pruned", "median: loss 6 at step 1 is worse than that of others")
 
 
+def test_without_a_word_about_it_trials_are_pruned_but_not_at_their_last_value(tmp_path: Path) -> None:
+    script = """
+    import sys, time
+    x, last, gate = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    for step in range(1, last + 1):
+        print("step", step, "loss", x / step, flush=True)
+        if x > 5 and step == 1 and last > 1:
+            open(gate).read()
+    # As interpreters do that have much to tear down; it is looked at meanwhile.
+    end = time.monotonic() + (0.5 if x > 5 else 0)
+    while time.monotonic() < end:
+        pass
+    """
+    configuration = r"""
+    command: train.py {x} STEPS gate
+    summary_base_dir: runs-STEPS
+    watch: off
+    tuner: {name: grid}
+    target: {name: loss, from: {pattern: 'step (?P<step>\d+) loss (?P<value>\S+)'}}
+    parameters:
+      x: {bounds: [1, 7], type: int}
+    """
+    states = {}
+    for steps in ("1", "2"):
+        prepare(tmp_path, script, configuration.replace("STEPS", steps))
+        (tmp_path / "gate").unlink(missing_ok=True)
+        os.mkfifo(tmp_path / "gate")
+        states[steps] = {trial["params"]["x"]: trial["state"] for trial in search(tmp_path)["trials"]}
+
+    assert states["1"] == dict.fromkeys(range(1, 7), "complete")
+    assert states["2"] == {**dict.fromkeys(range(1, 6), "complete"), 6: "pruned"}
+
+
 def test_several_targets_have_several_best_trials(tmp_path: Path) -> None:
     prepare(
         tmp_path,

@@ -20,7 +20,10 @@ inputs = torch.randn(16, 4)
 targets = inputs.sum(1, keepdim=True)
 network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 first, _, last = network
-rate = 0.0 if kind == "frozen" else 0.01
+if kind == "begins small":
+    with torch.no_grad():
+        last.weight.mul_(1e-4)
+rate = {"frozen": 0.0, "begins small": 0.5}.get(kind, 0.01)
 groups = [
     {"params": first.parameters(), "lr": 0.0 if kind == "half frozen" else rate},
     {"params": last.parameters(), "lr": 1e6 if kind == "explodes" else rate},
@@ -52,7 +55,7 @@ targets:
   - {name: loss, from: agent}
   - {name: printed, goal: minimize, from: {pattern: 'loss (\\S+)'}}
 parameters:
-  kind: {choice: [healthy, half frozen, nan, explodes, frozen]}
+  kind: {choice: [healthy, half frozen, begins small, nan, explodes, frozen]}
 """
 
 ONLY_PRINTED = CONFIGURATION.replace("  - {name: loss, from: agent}\n", "")
@@ -68,6 +71,7 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
     assert {kind: trial["state"] for kind, trial in trials.items()} == {
         "healthy": "complete",
         "half frozen": "complete",
+        "begins small": "complete",
         "nan": "pruned",
         "explodes": "pruned",
         "frozen": "pruned",
@@ -75,23 +79,27 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
     assert {kind: trial["illness"] and trial["illness"]["condition"] for kind, trial in trials.items()} == {
         "healthy": None,
         "half frozen": None,
+        "begins small": None,
         "nan": "unintended_overflow",
-        "explodes": "weight_growth",
+        "explodes": "unintended_overflow",
         "frozen": "weight_not_changed",
     }
     assert trials["healthy"]["warnings"] == []
     assert "weight_not_changed" in [warning["condition"] for warning in trials["half frozen"]["warnings"]]
     assert (steps["healthy"] >= 20, steps["half frozen"]) == (True, 20)
+    # A weight that grows tenfold in a step may be on its way to its size.
+    assert "weight_growth" in [warning["condition"] for warning in trials["begins small"]["warnings"]]
+    assert "weight_growth" in [warning["condition"] for warning in trials["explodes"]["warnings"]]
     # The step in which it hits is not over when the training stands.
     assert steps["nan"] <= 4
-    assert steps["explodes"] <= 2
+    assert steps["explodes"] <= 10
     assert steps["frozen"] <= 11
     assert trials["nan"]["reason"].startswith("unintended_overflow at step 4: ")
     assert "train.py:" in trials["nan"]["illness"]["line"]
 
 
 def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:
-    only_healthy = CONFIGURATION.replace("[healthy, half frozen, nan, explodes, frozen]", "[healthy]")
+    only_healthy = CONFIGURATION.replace("[healthy, half frozen, begins small, nan, explodes, frozen]", "[healthy]")
     prepare(tmp_path, TRAINING, only_healthy)
 
     (trial,) = search(tmp_path)["trials"]

@@ -153,9 +153,9 @@ class Tuner(_Part):
 
 
 class Pruner(_Part):
-    """Who ends trials early that are worse than others were at the same step."""
+    """Who ends trials early that are worse than others were at the same step; of several targets, nobody does."""
 
-    name: Literal["median", "hyperband", "none"] = "none"
+    name: Literal["median", "hyperband", "none"] = "median"
     startup_trials: int = Field(default=5, ge=0, le=10_000)
     """``median``: trials that are not judged."""
     warmup_steps: int = Field(default=0, ge=0)
@@ -483,7 +483,8 @@ def _wrong_targets(configuration: Configuration) -> list[str]:
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
         wrong.append("targets: two have one name; give each its own")
-    if len(targets) > 1 and configuration.pruner.name != "none":
+    is_pruned = "pruner" in configuration.model_fields_set and configuration.pruner.name != "none"
+    if len(targets) > 1 and is_pruned:
         wrong.append("pruner.name: Optuna prunes searches with one target only; write none, or one target")
     if configuration.watch == "off" and any(target.source and target.source.agent for target in targets):
         wrong.append("watch: is off, but a target is read by the debugger; leave `watch` out")

@@ -232,7 +232,14 @@ class Study:
             # A step that is reported twice keeps its first value.
             warnings.simplefilter("ignore")
             suggestion.trial.report(value, step)
-            return suggestion.trial.should_prune()
+            return suggestion.trial.should_prune() and self._goes_on_after(step)
+
+    def _goes_on_after(self, step: int) -> bool:
+        """Whether a trial that has come to a step has more to do, as far as complete ones tell."""
+        from optuna.trial import TrialState
+
+        complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return any(trial.last_step is not None and trial.last_step > step for trial in complete)
 
     def tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
         """Keep what came of a trial; if its worker was thought to be dead, and it was tried again, nothing is kept."""

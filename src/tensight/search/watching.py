@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 NOTHING_MOVES = "weight_not_changed"
 """A warning where it hits some weights; where it hits all that are watched, nothing is trained."""
 
+SURVIVABLE = frozenset({"weight_growth"})
+"""Errors that do not end a trial.
+
+In a training that somebody looks after, a weight that grows tenfold in one step is worth a stop. Between wide bounds,
+good trials do it in their first steps: weights that begin small, before a normalisation or in two networks against each
+other, grow to their size at once. If it is an explosion, an overflow follows, or the target shows it.
+"""
+
 MOST_KEPT = 20
 """Warnings of a trial."""
 
@@ -165,7 +173,7 @@ class Watch:
         if hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
             for found in _illnesses(list(session.hits()), watched):
-                if found.severity == "error" and self.prunes:
+                if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
                     self.illness = found
                     return
                 if len(self.warnings) < MOST_KEPT:
