@@ -12,7 +12,7 @@ that is ended has only those that it did.
 Then every trial that a watchpoint has ended is trained to its end without one: it was a good trial if it is better than
 the median of all plain trials of its problem that reached a target. Those that Optuna's pruner has ended are judged
 alike, and counted apart: to end trials that might have become good is the bargain of such a pruner. All of it takes
-half an hour on two idle cores.
+about half an hour on two cores that others use, too.
 """
 
 from __future__ import annotations
