@@ -188,7 +188,7 @@ def test_a_trial_that_is_worse_than_others_is_pruned(tmp_path: Path) -> None:
     assert (bad["state"], bad["reason"]) == ("pruned", "median: loss 6 at step 1 is worse than that of others")
 
 
-def test_without_a_word_about_it_trials_are_pruned_but_not_at_their_last_value(tmp_path: Path) -> None:
+def test_a_bad_trial_is_pruned_but_not_at_its_last_value_and_none_of_a_grid_unless_asked(tmp_path: Path) -> None:
     script = """
     import sys, time
     x, last, gate = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -203,22 +203,26 @@ def test_without_a_word_about_it_trials_are_pruned_but_not_at_their_last_value(t
     """
     configuration = r"""
     command: train.py {x} STEPS gate
-    summary_base_dir: runs-STEPS
+    name: NAME
+    summary_base_dir: runs
     watch: off
     tuner: {name: grid}
     target: {name: loss, from: {pattern: 'step (?P<step>\d+) loss (?P<value>\S+)'}}
     parameters:
       x: {bounds: [1, 7], type: int}
     """
-    states = {}
-    for steps in ("1", "2"):
-        prepare(tmp_path, script, configuration.replace("STEPS", steps))
-        (tmp_path / "gate").unlink(missing_ok=True)
-        os.mkfifo(tmp_path / "gate")
-        states[steps] = {trial["params"]["x"]: trial["state"] for trial in search(tmp_path)["trials"]}
 
-    assert states["1"] == dict.fromkeys(range(1, 7), "complete")
-    assert states["2"] == {**dict.fromkeys(range(1, 6), "complete"), 6: "pruned"}
+    def states(name: str, steps: str, pruner: str) -> dict[int, str]:
+        prepare(tmp_path, script, configuration.replace("STEPS", steps).replace("NAME", name) + pruner)
+        return {trial["params"]["x"]: trial["state"] for trial in search(tmp_path)["trials"]}
+
+    complete = dict.fromkeys(range(1, 7), "complete")
+    (tmp_path / "gate").write_text("")
+    assert states("unasked", "2", "") == complete
+    (tmp_path / "gate").unlink()
+    os.mkfifo(tmp_path / "gate")
+    assert states("one-step", "1", "pruner: {name: median}\n") == complete
+    assert states("two-steps", "2", "pruner: {name: median}\n") == {**complete, 6: "pruned"}
 
 
 def test_several_targets_have_several_best_trials(tmp_path: Path) -> None:

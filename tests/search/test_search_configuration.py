@@ -231,3 +231,13 @@ def test_what_is_no_configuration_is_refused(text: str, said: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.yaml: No such file or directory; name the YAML file"):
         read_configuration(tmp_path / "nowhere.yaml")
+
+
+def test_bad_trials_are_ended_unless_something_else_is_said_but_none_of_a_grid() -> None:
+    written = yaml.safe_load(ORIGINALS)
+    assert parse_configuration(written, "search.yaml").effective_pruner.name == "median"
+    written["tuner"] = {"name": "grid"}
+    written["parameters"]["learning_rate"] = {"choice": [0.001, 0.01]}
+    assert parse_configuration(written, "search.yaml").effective_pruner.name == "none"
+    written["pruner"] = {"name": "median"}
+    assert parse_configuration(written, "search.yaml").effective_pruner.name == "median"

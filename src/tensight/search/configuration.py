@@ -313,6 +313,13 @@ class Configuration(_Part):
         return self.targets or ((self.target,) if self.target is not None else ())
 
     @property
+    def effective_pruner(self) -> Pruner:
+        """Who ends trials early. Of a grid all results are wanted: nobody does there, unless that was asked for."""
+        if self.tuner.name == "grid" and "pruner" not in self.model_fields_set:
+            return Pruner(name="none")
+        return self.pruner
+
+    @property
     def study_name(self) -> str:
         """The name of the study in the storage."""
         return self.name or "search"

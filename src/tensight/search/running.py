@@ -194,7 +194,7 @@ class Search:
         for reading in readings:
             if self._study.report(suggestion, reading.step, reading.value):
                 name = self._configuration.all_targets[0].name
-                pruner = self._configuration.pruner.name
+                pruner = self._configuration.effective_pruner.name
                 return f"{pruner}: {name} {reading.value:.5g} at step {reading.step} is worse than that of others"
         return ""
 

@@ -193,7 +193,7 @@ class Study(StudyReading):
 
         name = configuration.study_name
         directions = [target.direction for target in configuration.all_targets]
-        pruner = make_pruner(configuration.pruner)
+        pruner = make_pruner(configuration.effective_pruner)
         is_new = False
         if not must_exist:
             with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):

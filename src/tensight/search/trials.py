@@ -150,7 +150,7 @@ class TrialProcess:
         limit_s = self._configuration.timeout_s
         if limit_s is not None and time.monotonic() - self._began > limit_s:
             return Outcome(reason=f"it ran longer than timeout_s, {limit_s:g} s")
-        if self._configuration.pruner.name == "none":
+        if self._configuration.effective_pruner.name == "none":
             return None
         reason = judge(self._readers[0].new())
         return Outcome(is_pruned=True, reason=reason) if reason else None
@@ -170,7 +170,7 @@ class TrialProcess:
             said = "\n".join(self.last_lines())
             how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
             return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
-        if self._configuration.pruner.name != "none":
+        if self._configuration.effective_pruner.name != "none":
             # Others are compared with it; it has done its work, whatever is said of it.
             judge(self._readers[0].new(ended=True))
         return self._closed(self._reached(), exit_code)

@@ -8,7 +8,7 @@ const trials = [
   { number: 1, state: 'pruned', params: { lr: 9 }, values: [], illness: ill, reason: 'ill' },
   { number: 2, state: 'complete', params: {}, values: [5], warnings: [{ ...ill, severity: 'warning' }] },
   { number: 3, state: 'complete', params: { lr: 0.01 }, values: [1] },
-] as unknown as Trial[]
+].map((trial) => ({ warnings: [], reason: '', ...trial })) as unknown as Trial[]
 
 test('trials without a value in a column come last, whichever the direction', () => {
   const numbers = (column: string, descending: boolean) =>
