@@ -42,6 +42,7 @@ command: train.py --lr {lr} --kind {kind}
 summary_base_dir: tried
 tuner: {name: random, args: {seed: 18}}
 record: ring:4
+pruner: {name: none}
 target: {name: loss, goal: minimize, from: {pattern: 'loss (\\S+)'}}
 parameters:
   lr: {bounds: [1e-4, 0.1], type: float, log: true}

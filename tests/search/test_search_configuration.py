@@ -235,9 +235,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_bad_trials_are_ended_unless_something_else_is_said_but_none_of_a_grid() -> None:
     written = yaml.safe_load(ORIGINALS)
-    assert parse_configuration(written, "search.yaml").effective_pruner.name == "median"
+    assert parse_configuration(yaml.safe_dump(written), "search.yaml").effective_pruner.name == "median"
     written["tuner"] = {"name": "grid"}
     written["parameters"]["learning_rate"] = {"choice": [0.001, 0.01]}
-    assert parse_configuration(written, "search.yaml").effective_pruner.name == "none"
+    assert parse_configuration(yaml.safe_dump(written), "search.yaml").effective_pruner.name == "none"
     written["pruner"] = {"name": "median"}
-    assert parse_configuration(written, "search.yaml").effective_pruner.name == "median"
+    assert parse_configuration(yaml.safe_dump(written), "search.yaml").effective_pruner.name == "median"

@@ -62,8 +62,7 @@ export function Preferences() {
         aria-label={`${t('action.palette')}, ${t('search')} ${shortcutText('mod+K')}`}
       >
         <IconSearch size={13} aria-hidden />
-        <span className={classes['searchWord']}>{t('search')}</span>
-        <kbd>{shortcutText('mod+K')}</kbd>
+        <span className={classes['searchWord']}>{t('search')}</span> <kbd>{shortcutText('mod+K')}</kbd>
       </button>
       <ActionButton id="page.shortcuts" icon={<IconKeyboard size={16} />} />
       <ActionButton
