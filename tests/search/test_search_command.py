@@ -259,6 +259,23 @@ def test_another_search_under_the_same_name_is_refused(tmp_path: Path) -> None:
     assert "the study 'search' has other targets; write another `name`" in err
 
 
+def test_where_no_database_of_searches_can_be_is_one_error(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    (tmp_path / "notes.txt").write_text("no database\n" * 1000)
+
+    code, out, err = outcome_of(start(tmp_path, "--storage", "sqlite:///notes.txt", "--trials", "1"))
+
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith("tensight: sqlite:///notes.txt: the storage cannot be opened: ")
+    assert (tmp_path / "notes.txt").read_text() == "no database\n" * 1000
+
+    prepare(tmp_path, configuration=CONFIGURATION.replace("summary_base_dir: runs", 'summary_base_dir: "ru?ns"'))
+    code, out, err = outcome_of(start(tmp_path, "--trials", "1"))
+    assert (code, out) == (2, "")
+    assert "write another summary_base_dir" in err
+
+
 def test_what_was_never_begun_has_no_results(tmp_path: Path) -> None:
     prepare(tmp_path)
 

@@ -6,9 +6,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from serving import Served, served
-
 from recorded_search import NAME, make_search
+from serving import Served, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

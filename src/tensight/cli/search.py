@@ -76,16 +76,17 @@ def folder_of(configuration: Configuration) -> Path:
 
 def open_study(configuration: Configuration, storage: str | None, *, must_exist: bool = False) -> Study:
     """Open the study of a search, or begin it."""
+    from tensight.errors import InputError
     from tensight.search.studies import Study
     from tensight.sessions.discovery import SEARCH_DATABASE
 
     base = folder_of(configuration)
+    if storage is None and "?" in str(base):
+        raise InputError(f"{base}: SQLite would end the name of the folder at its '?'; write another summary_base_dir")
     url = storage or f"sqlite:///{base / SEARCH_DATABASE}"
     if not must_exist:
         base.mkdir(parents=True, exist_ok=True)
     elif storage is None and not (base / SEARCH_DATABASE).is_file():
-        from tensight.errors import InputError
-
         raise InputError(f"{base / SEARCH_DATABASE}: there is none, so nothing has been tried yet; leave --results out")
     return Study(configuration, url, must_exist=must_exist)
 

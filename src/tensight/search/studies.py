@@ -423,7 +423,13 @@ def _open_storage(url: str, attempts: int = OPENED_WITHIN) -> optuna.storages.RD
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         return _new_storage(url)
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
+    except (
+        sqlalchemy.exc.SQLAlchemyError,
+        optuna.exceptions.OptunaError,
+        ImportError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         # Of workers that begin at once, one makes the tables, and others find them half made.
         if isinstance(error, sqlalchemy.exc.DBAPIError) and attempts > 1:
             time.sleep(AGAIN_AFTER_S)

@@ -65,7 +65,7 @@ export function Banner({ shown }: { shown: Shown }) {
         </div>
         {!isFolded && (
           <>
-            {first && <First first={first} />}
+            {first && result.finding !== 'another rank' && <First first={first} />}
             <Proof result={result} />
             <Notes result={result} runs={[comparison.a, comparison.b]} />
             <div className={origin['buttons']}>
@@ -90,11 +90,11 @@ export function BannerSkeleton() {
   return <Skeleton height={isFolded ? 31 : 112} radius={0} style={{ flex: 'none' }} />
 }
 
-/** The verdict in one line; where it is no operator's, in the words of the server. */
+/** The verdict in one line; where it is no operator's of this rank, in the words of the server. */
 function Headline({ result }: { result: RankComparison }) {
   const { t, i18n } = useTranslation(compareTexts)
   const { first, sentence, verdict } = result
-  if (!first) {
+  if (!first || result.finding === 'another rank') {
     const [head, rest] = i18n.language === 'en' ? headOf(sentence) : [t(`verdict.${verdict}`), sentence]
     return (
       <div className={classes['sentence']} aria-live="polite" data-testid="compare-sentence" title={sentence}>
