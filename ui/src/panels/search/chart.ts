@@ -8,7 +8,7 @@ import { COLOURS } from '~/panels/curves/colours'
 import { INKS } from '~/panels/overview/inks'
 import type { Theme } from '~/panels/overview/scale'
 import { short } from '~/parts/numbers'
-import { bestSoFar } from './trials'
+import { bestSoFar, isWide } from './trials'
 
 register([
   LineChart,
@@ -31,12 +31,24 @@ export interface Words {
 const MISSING = '-'
 
 /** Where on the way from the worst to the best value a trial is; null without a value. */
-function rankOf(trial: Trial, result: SearchResult, target: number): number | null {
-  const value = trial.values[target]
-  if (value === undefined) return null
-  const values = result.trials.flatMap((one) => one.values[target] ?? []).sort((a, b) => a - b)
-  const place = values.length > 1 ? values.indexOf(value) / (values.length - 1) : 1
-  return result.targets[target]?.goal === 'maximize' ? place : 1 - place
+function ranks(result: SearchResult, target: number): (trial: Trial) => number | null {
+  const values = valuesOf(result, target).sort((a, b) => a - b)
+  const places = new Map(values.map((value, place) => [value, place / Math.max(1, values.length - 1)]))
+  const isUp = result.targets[target]?.goal === 'maximize'
+  return (trial) => {
+    const value = trial.values[target]
+    const place = value === undefined ? undefined : places.get(value)
+    return place === undefined ? null : isUp ? place : 1 - place
+  }
+}
+
+function valuesOf(result: SearchResult, target: number): number[] {
+  return result.trials.flatMap(({ values }) => values[target] ?? [])
+}
+
+/** One trial that went wrong must not press all others into a line. */
+function scaleOf(result: SearchResult, target: number) {
+  return { type: isWide(valuesOf(result, target)) ? ('log' as const) : ('value' as const), scale: true }
 }
 
 /** From grey-orange for the worst to strong blue for the best. */
@@ -62,6 +74,7 @@ export function parallelOption(
   words: Words,
 ): EChartsCoreOption {
   const ink = INKS[theme]
+  const rankOf = ranks(result, target)
   const axis = {
     nameTextStyle: { color: ink.text, fontSize: 11 },
     axisLabel: { color: ink.quiet, fontSize: 10, formatter: axisText },
@@ -88,8 +101,7 @@ export function parallelOption(
         id: `target:${name}`,
         dim: result.parameters.length + place,
         name,
-        type: 'value',
-        scale: true,
+        ...scaleOf(result, place),
       })),
     ],
     tooltip: tooltip(theme),
@@ -100,7 +112,7 @@ export function parallelOption(
         activeOpacity: 1,
         tooltip: { formatter: ({ name }: { name: string }) => name },
         data: [...result.trials]
-          .map((trial) => ({ trial, rank: rankOf(trial, result, target) }))
+          .map((trial) => ({ trial, rank: rankOf(trial) }))
           // The best are drawn over the others.
           .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1))
           .map(({ trial, rank }) => ({
@@ -152,27 +164,34 @@ export function historyOption(
     return value === undefined ? [] : [[trial.number, value]]
   })
   const ill = result.trials.filter(({ state }) => state === 'pruned' || state === 'failed')
-  const bottom = Math.min(...points.map(([, value]) => value ?? 0))
   return {
     animation: false,
-    grid: { left: 70, right: 20, top: 28, bottom: 28 },
-    xAxis: {
+    // What has no value has no height: it stands in a strip of its own at the foot.
+    grid: [
+      { left: 70, right: 20, top: 28, bottom: 46 },
+      { left: 70, right: 20, height: 16, bottom: 26 },
+    ],
+    xAxis: [0, 1].map((gridIndex) => ({
+      gridIndex,
       type: 'value',
       minInterval: 1,
       min: 0,
-      max: Math.max(1, ...result.trials.map(({ number }) => number)),
-      axisLabel: text,
+      max: Math.max(1, result.trials.at(-1)?.number ?? 1),
+      axisLabel: { ...text, show: gridIndex === 1 },
+      axisTick: { show: gridIndex === 1 },
       axisLine: { lineStyle: { color: ink.line } },
       splitLine: { show: false },
-    },
-    yAxis: {
-      type: 'value',
-      scale: true,
-      name,
-      nameTextStyle: text,
-      axisLabel: { ...text, formatter: axisText },
-      splitLine: { lineStyle: { color: ink.faint } },
-    },
+    })),
+    yAxis: [
+      {
+        ...scaleOf(result, target),
+        name,
+        nameTextStyle: text,
+        axisLabel: { ...text, formatter: axisText },
+        splitLine: { lineStyle: { color: ink.faint } },
+      },
+      { gridIndex: 1, type: 'value', min: 0, max: 2, show: false },
+    ],
     tooltip: tooltip(theme),
     series: [
       {
@@ -199,8 +218,9 @@ export function historyOption(
         type: 'scatter',
         symbol: 'triangle',
         symbolSize: 8,
-        // Without a value there is no height: at the foot.
-        data: ill.map(({ number }) => [number, Number.isFinite(bottom) ? bottom : 0]),
+        xAxisIndex: 1,
+        yAxisIndex: 1,
+        data: ill.map(({ number }) => [number, 1]),
         itemStyle: { color: 'transparent', borderColor: ink.hit, borderWidth: 1.2 },
         tooltip: {
           formatter: ({ dataIndex }: { dataIndex: number }) =>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { SearchResult, Trial } from '~/api/types'
-import { bestSoFar, causes, sorted } from './trials'
+import { bestSoFar, causes, isWide, sorted } from './trials'
 
 const ill = { condition: 'tensor_overflow', severity: 'error', node: 'a', step: 3, line: '', tensors: 1 }
 const trials = [
@@ -29,4 +29,11 @@ test('what ended trials stands before what was only noted', () => {
     [false, [1]],
     [true, [2]],
   ])
+})
+
+test('values that are decades apart need a logarithmic scale', () => {
+  expect(isWide([0.2, 0.1, 1e27])).toBe(true)
+  expect(isWide([0.2, 0.1, 5])).toBe(false)
+  expect(isWide([-1, 0.1, 1e9])).toBe(false)
+  expect(isWide([])).toBe(false)
 })

@@ -1,6 +1,8 @@
 import type { SearchResult, Trial } from '~/api/types'
 import { short } from '~/parts/numbers'
 
+const DECADES = 1e3
+
 export type Order = { column: string; descending: boolean }
 
 export function valueText(value: boolean | number | string | undefined): string {
@@ -51,6 +53,12 @@ export function bestSoFar(result: SearchResult, target: number): [number, number
     if (best === undefined || isBetter(value, best)) best = value
     return [[trial.number, best] as [number, number]]
   })
+}
+
+/** Whether values are so far apart that only a logarithmic scale shows them; of numbers above 0. */
+export function isWide(values: readonly number[]): boolean {
+  const low = Math.min(...values)
+  return low > 0 && Math.max(...values) > DECADES * low
 }
 
 export interface Cause {
