@@ -88,7 +88,7 @@ def test_gradients_that_another_rank_has_changed_are_said_to_come_from_there(
     assert (follows.finding, follows.step, follows.from_rank) == (Finding.ANOTHER_RANK, step, 1)
     assert follows.verdict is verdict
     assert "AccumulateGrad" in sentence(follows)
-    assert "because rank 1 does" in sentence(follows)
+    assert "after rank 1 did, which contributes to it" in sentence(follows)
     assert notes(follows) == []
     assert first_of_all([follows, begins]) is begins
 

@@ -212,8 +212,8 @@ def _from_another_rank(result: RunComparison) -> str:
     first = result.first
     what = "" if first is None else f", {first.pair.a.phase.value}: {operator_text(first.pair.a)}"
     return (
-        f"Step {result.step}{what} differs because rank {result.from_rank} does, which contributes to it: see there. On"
-        " this rank everything before it agrees."
+        f"Step {result.step}{what} differs after rank {result.from_rank} did, which contributes to it: see there first."
+        " On this rank everything before it agrees."
     )
 
 
