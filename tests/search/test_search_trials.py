@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 import venv
 from pathlib import Path
 
@@ -97,3 +98,22 @@ def test_without_torch_another_tuner_is_used_and_that_is_said(tmp_path: Path) ->
         "tuner.name: gp of Optuna needs PyTorch, which is not installed here; tpe is used"
     )
     assert "2 of 2; best loss" in searched.stderr
+
+
+def test_the_server_runs_without_the_extra_and_says_why_it_shows_no_search(tmp_path: Path) -> None:
+    (tmp_path / "search.db").touch()
+    script = f"""
+    from pathlib import Path
+    import tensight.server.app
+    from tensight.search.recorded import list_studies
+    (search,) = list_studies(Path({str(tmp_path)!r}), "here")
+    print(search.problem)
+    """
+    environment = environment_without(tmp_path / "environment", "optuna", "cmaes", "yaml", "_yaml", "scipy")
+
+    ran = subprocess.run(
+        [environment, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "optuna and yaml are not installed; run pip install 'tensight[search]'\n"

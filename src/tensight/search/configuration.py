@@ -10,7 +10,6 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -30,7 +29,7 @@ from tensight.errors import InputError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -51,9 +50,6 @@ PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _STUDY = re.compile(r"[^/\x00-\x1f]{1,200}")
 _RECORD = re.compile(r"full|ring:[1-9][0-9]{0,5}")
-_YAML_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
-"""YAML 1.2 reads 1e-5 as a number; PyYAML, which is older, as a text."""
-
 Value = bool | int | float | str
 """Of a hyper-parameter."""
 
@@ -357,7 +353,13 @@ def parse_configuration(content: bytes | str, source: str) -> Configuration:
     ConfigurationError
         It cannot be used; a line for each thing that is wrong.
     """
-    data = _document(content, source)
+    # The server shows searches without what reads such files.
+    from tensight.search.yaml_documents import InvalidYamlError, read_document
+
+    try:
+        data = read_document(content)
+    except InvalidYamlError as error:
+        raise ConfigurationError(f"{source}:{error}") from None
     try:
         configuration = Configuration.model_validate(data)
     except ValidationError as error:
@@ -367,42 +369,6 @@ def parse_configuration(content: bytes | str, source: str) -> Configuration:
     if wrong:
         raise ConfigurationError("\n".join(f"{source}: {line}" for line in wrong))
     return configuration
-
-
-# --- YAML ---
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses a key that is written twice, and reads 1e-5 as a number."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[object] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"{key.value!r} is written twice; leave it out once", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_FLOAT, list("-+.0123456789"))
-
-
-def _document(content: bytes | str, source: str) -> dict[str, Any]:
-    try:
-        data = yaml.load(content, Loader=_Loader)  # noqa: S506 - it is the safe loader, with a rule more
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = "" if mark is None else f" line {mark.line + 1}, column {mark.column + 1}:"
-        raise ConfigurationError(f"{source}:{line} {error.problem or error.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ConfigurationError(f"{source}: is no YAML: {what}") from None
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"{source}: holds no keys; begin with `command:`, `target:` and `parameters:`")
-    return data
 
 
 # --- what pydantic says, in words ---
