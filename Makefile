@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 FRAMEWORKS := $(VENV)/.frameworks
 PROGRAMS := .venvs/programs
 PROTOS := $(wildcard src/tensight/*/*.proto)
+KERNELS := build_kernels.py $(wildcard kernels/*)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 NPM := $(BIN)/python build_page.py npm --silent
@@ -22,7 +23,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS)
+$(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS) $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
 	@echo "Setting up $(VENV) (once, about a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

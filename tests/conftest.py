@@ -24,7 +24,6 @@ with _without_fork_handlers():
 
 from tensight.cache import CACHE_VARIABLE
 from tensight.cli import main
-from tensight.tensors import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,8 +141,6 @@ def tensight(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Outcome]:
     """Runs the command as the shell would, with a cache of its own, and returns exit code, stdout and stderr."""
-    # The kernels stay where they are: compiling them anew for each test would take longer than the test.
-    warm.cache_folder()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
 
     def run(*arguments: object) -> Outcome:

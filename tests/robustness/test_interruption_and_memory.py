@@ -16,7 +16,6 @@ import pytest
 from damages import NPY_HEADERS
 from dump_writer import DumpWriter, GraphWriter, part
 
-from tensight.tensors import warm
 
 ROOM_BYTES = 1_500 * 2**20
 """Address space of a process that reads hostile files; a third of it is the interpreter, Arrow and numba."""
@@ -39,9 +38,7 @@ main()
 
 
 def environment(cache: Path) -> dict[str, str]:
-    folder = warm.cache_folder()
-    kernels = str(folder.parents[1]) if folder is not None else ""
-    return {**os.environ, "NUMBA_CACHE_DIR": kernels, "TENSIGHT_CACHE_DIR": str(cache)}
+    return {**os.environ, "TENSIGHT_CACHE_DIR": str(cache)}
 
 
 def run(cache: Path, *arguments: object, program: tuple[str, ...] = ("-m", "tensight"), **options: Any) -> Any:

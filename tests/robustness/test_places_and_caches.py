@@ -21,7 +21,6 @@ from tensight.cache import CACHE_VARIABLE
 from tensight.debugger import DumpAnalyzer
 from tensight.dumps import open_dump
 from tensight.errors import DumpError, TensightError
-from tensight.tensors import warm
 
 Run = Callable[..., Any]
 CHECK = ("--json", "--recommended", "--watch", "TO", "--watch", "TL(max_gt=1e3)")
@@ -37,10 +36,8 @@ def hits(tensight: Run, dump: object, *options: object) -> list[tuple[str, str]]
 
 
 def command(*arguments: object, **environment: str) -> subprocess.Popen[str]:
-    """Start the command in a process of its own, with the kernels that are compiled already."""
-    folder = warm.cache_folder()
-    kernels = str(folder.parents[1]) if folder is not None else ""
-    variables = {**os.environ, "NUMBA_CACHE_DIR": kernels, **environment}
+    """Start the command in a process of its own."""
+    variables = {**os.environ, **environment}
     program = [sys.executable, "-W", "error", "-m", "tensight", *map(str, arguments)]
     return subprocess.Popen(program, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -1,12 +1,14 @@
-"""Both ways of scanning, compiled and in NumPy, must pass the same tests."""
+"""All ways of scanning, with each set of instructions that this processor has and in NumPy, must pass the same tests."""
 
 from __future__ import annotations
 
 import pytest
 
+from tensight.tensors import native
 
-@pytest.fixture(params=["compiled", "numpy"])
+
+@pytest.fixture(params=[*native.instruction_sets(), "numpy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Scan in one of the two ways."""
+    """Scan in one of the ways."""
     monkeypatch.setenv("TENSIGHT_KERNELS", request.param)
     return str(request.param)

@@ -17,12 +17,10 @@ import numpy as np
 from tensight.agents.rows import NO_TYPE, Rows, raw_row
 from tensight.errors import InputError
 from tensight.tensors import EXPLOSION_LIMIT, SEGMENT_ELEMENTS, layout, portable, scan_segment
-from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type, values_of
-from tensight.tensors.native import Kernel
-from tensight.tensors.scratch import own_memory
+from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type
+from tensight.tensors.native import kernels
 from tensight.tensors.shared_scan import merged_axes, scan_shared
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
-from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from tensight.tensors import TensorStatistics
     from tensight.tensors.elements import ElementType
-    from tensight.tensors.native import NativeKernel
+    from tensight.tensors.native import Kernels
     from tensight.tensors.shared_scan import Team
 
 NEVER = -2
@@ -41,32 +39,28 @@ MOST_PLACES = 2**20
 """Rows that there can be. A scan writes to them without the interpreter lock, so they can never move."""
 
 _READY_AT_FIRST = 256
-_HOLDING = 2**16
-"""Elements up to which a scan holds the interpreter lock and needs no help: it takes some 20 µs."""
+_ALONE = 2**16
+"""Elements up to which a scan needs no help: it takes some 20 µs."""
 
 _NO_HASH = layout.NO_HASH
 _REALS_BYTES, _COUNTS_BYTES = 8 * layout.REALS, 8 * layout.COUNTS
-_pack = layout.SCAN_TASK.pack_into
 _FIRST_REALS = np.zeros(layout.REALS)
 _FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
 
 
 class _Kind(NamedTuple):
-    """How elements of a dtype are scanned."""
+    """How elements of a dtype are scanned: as they lie, if in native byte order."""
 
     code: int
     element: ElementType
-    is_direct: bool
+    is_native: bool
     is_double: bool
-    stored_as: int
-    item_bytes: int
 
 
 def _kind(dtype: np.dtype[Any]) -> _Kind:
     element = element_type(dtype)
-    route, native = element.route, element.native
-    code = ELEMENT_NAMES.index(element.name)
-    return _Kind(code, element, route.is_direct and dtype == native, route.is_double, route.stored_as, native.itemsize)
+    is_native = dtype == element.native or element.is_bool
+    return _Kind(element.kind, element, is_native, element.route.is_double)
 
 
 _BY_NAME = {name: _kind(element_named(name).native) for name in ELEMENT_NAMES if name != "bool"}
@@ -96,9 +90,7 @@ class StatisticsColumns:
         self.current_iteration = -1
         self.team: Team | None = None
         self._kinds: dict[np.dtype[Any], _Kind] = {}
-        self._single: NativeKernel | None = None
-        self._double: NativeKernel | None = None
-        self._shared: NativeKernel | None = None
+        self._compiled: Kernels | None = None
         self._growing = threading.Lock()
         self._reals = _lasting(np.float64, layout.REALS)
         self._counts = _lasting(np.int64, layout.COUNTS)
@@ -154,7 +146,7 @@ class StatisticsColumns:
             if kind is None:
                 return False
             self._kinds[array.dtype] = kind
-        if kind.is_direct and array.flags.c_contiguous and array.size <= SEGMENT_ELEMENTS:
+        if kind.is_native and array.flags.c_contiguous and array.size <= SEGMENT_ELEMENTS:
             self._scan_direct(place, kind, array.ctypes.data, array.shape, array.size, hashed)
         else:
             self._scan_any(place, kind, array, hashed)
@@ -186,7 +178,7 @@ class StatisticsColumns:
         kind = _BY_NAME.get(dtype)
         if kind is None:
             return False
-        if kind.is_direct and count <= SEGMENT_ELEMENTS:
+        if count <= SEGMENT_ELEMENTS:
             self._scan_direct(place, kind, address, shape, count, hashed)
         else:
             self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
@@ -216,13 +208,13 @@ class StatisticsColumns:
             False if they have to be put in order first; the row then stays as it is.
         """
         kind, count, axes = _BY_NAME.get(dtype), math.prod(shape), merged_axes(shape, strides)
-        if kind is None or not kind.is_direct or kind.is_double:
+        if kind is None or kind.is_double:
             return False
-        kernel = self._shared_kernel()
-        if kernel is None or not 0 < count <= SEGMENT_ELEMENTS or not 0 < len(axes) <= layout.MOST_AXES:
+        compiled = self._kernels()
+        if compiled is None or not 0 < count <= SEGMENT_ELEMENTS or not 0 < len(axes) <= layout.MOST_AXES:
             return False
         self.reserve(place + 1)
-        self._scan_shared(place, kernel, kind, address, count, hashed, axes)
+        self._scan_shared(place, compiled, kind, address, count, hashed, axes)
         self._mark(place, kind.code, shape, 0)
         return True
 
@@ -344,28 +336,19 @@ class StatisticsColumns:
         self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
     ) -> None:
         """Scan at most a segment of elements that the kernel can read themselves."""
-        kernel = self._double if kind.is_double else self._single
-        if kernel is None:
-            kernel = self._kernel(kind)
-            if kernel is None:
+        compiled = self._compiled
+        if compiled is None:
+            compiled = self._kernels()
+            if compiled is None:
                 self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
                 return
         if place >= self._ready:
             self.reserve(place + 1)
-        if self.team is not None and count > _HOLDING and not kind.is_double:
-            shared = self._shared_kernel()
-            if shared is not None:
-                self._scan_shared(place, shared, kind, address, count, hashed)
-                self._mark(place, kind.code, shape, 0)
-                return
-        reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
-        task, scratch = own_memory.task, own_memory.address
-        how = kind.stored_as, address, kind.item_bytes, address
-        _pack(task.words, 0, *how, count, 0 if hashed else _NO_HASH, scratch, reals, counts, 0, 0, 1)
-        if count > _HOLDING:
-            kernel.call(task.address)
+        if self.team is not None and count > _ALONE:
+            self._scan_shared(place, compiled, kind, address, count, hashed)
         else:
-            kernel.call_holding(task.address)
+            reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
+            compiled.scan(kind.code, address, count, 0 if hashed else _NO_HASH, reals, counts)
         exponent = 0
         if kind.is_double:
             exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
@@ -374,48 +357,34 @@ class StatisticsColumns:
     def _scan_shared(
         self,
         place: int,
-        kernel: NativeKernel,
+        compiled: Kernels,
         kind: _Kind,
         address: int,
         count: int,
         hashed: bool,
         axes: list[tuple[int, int]] | None = None,
     ) -> None:
-        totals = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
-        elements = kind.stored_as, address, kind.item_bytes, count
-        team = self.team if count > _HOLDING else None
-        scan_shared(kernel, team, elements, 0 if hashed else _NO_HASH, totals, axes or ())
+        row = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
+        elements = kind.code, address, count, 0 if hashed else _NO_HASH
+        team = self.team if count > _ALONE else None
+        scan_shared(compiled, team, elements, row, axes or ())
 
     def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
-        """Scan what must be converted, copied or put together first."""
+        """Scan what must be copied or put together first, or what there are no kernels for."""
         if array.size > SEGMENT_ELEMENTS:
             self._scan_segments(place, kind, array.shape, segments_of(array), hashed)
             return
         self.reserve(place + 1)
         elements = as_native(array, kind.element)
-        kernel = self._kernel(kind)
-        if kernel is not None and kind.element.route.is_direct:
+        if self._kernels() is not None:
             self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size, hashed)
             return
         reals, counts = self._reals[place], self._counts[place]
         reals[:] = _FIRST_REALS
         counts[:] = 0
-        if kernel is None:
-            portable.scan(elements, kind.element, 0, (), reals, counts)
-        else:
-            self._scan_converted(place, kind, elements, kernel)
+        portable.scan(elements, kind.element, 0, (), reals, counts)
         exponent = self._rescan(place, elements, kind) if kind.is_double else 0
         self._mark(place, kind.code, array.shape, exponent)
-
-    def _scan_converted(self, place: int, kind: _Kind, elements: NDArray[Any], kernel: NativeKernel) -> None:
-        task, scratch = own_memory.task, own_memory.address
-        row = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES, 0, 0, 0
-        for start in range(0, elements.size, layout.CHUNK):
-            chunk = elements[start : start + layout.CHUNK]
-            values = values_of(chunk, kind.element)
-            block, raw, at = start // layout.BLOCK, chunk.ctypes.data, values.ctypes.data
-            _pack(task.words, 0, layout.VALUES, raw, kind.item_bytes, at, chunk.size, block, scratch, *row)
-            kernel.call(task.address)
 
     def _scan_segments(
         self, place: int, kind: _Kind, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], hashed: bool
@@ -443,17 +412,10 @@ class StatisticsColumns:
             self._reals[place] = reals
         return exponent
 
-    def _shared_kernel(self) -> NativeKernel | None:
-        self._shared = self._shared or compiled(Kernel.SCAN_SHARED, here=False)
-        return self._shared
-
-    def _kernel(self, kind: _Kind) -> NativeKernel | None:
-        """Return the compiled scan; once there is one it is kept."""
-        if kind.is_double:
-            self._double = self._double or compiled(Kernel.SCAN_DOUBLE, here=False)
-            return self._double
-        self._single = self._single or compiled(Kernel.SCAN_SINGLE, here=False)
-        return self._single
+    def _kernels(self) -> Kernels | None:
+        """Return the compiled kernels; once there are some they are kept."""
+        self._compiled = self._compiled or kernels()
+        return self._compiled
 
 
 def _lasting(dtype: Any, width: int) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight import tensors, watchpoints
+from tensight import watchpoints
 from tensight.analysis import store
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.peers import own_columns, rows_to_count
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 CERTAIN_RTOL = 1.0
 """A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:
 whatever threshold a person tries next is very likely below it, and if not the tensor is read again."""
-
-WORTH_WAITING_BYTES = 128 * 2**20
-"""With more than this to read, waiting for kernels that are being compiled is faster than starting without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,6 @@ class Analysis:
         self._cache = cache_for(dump.path, cache_dir)
         self._table: StatisticsTable | None = None
         self._overflowed: NDArray[np.bool_] | None = None
-        tensors.prepare()
 
     @property
     def known(self) -> StatisticsTable:
@@ -202,8 +198,6 @@ class Analysis:
         def weight(visit: Visit) -> int:
             return table.files[visit.index].size_bytes
 
-        if sum(map(weight, visits)) > WORTH_WAITING_BYTES:
-            tensors.wait_for_kernels()
         try:
             self._engine.run(visits, table.fill, weight=weight, progress=self.progress)
         finally:

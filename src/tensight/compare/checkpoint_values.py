@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tensight.analysis.engine import ThreadEngine
-from tensight.tensors import TensorStatistics, merge, merge_changes, scan_change_segment, scan_segment, wait_for_kernels
+from tensight.tensors import TensorStatistics, merge, merge_changes, scan_change_segment, scan_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +33,6 @@ BLOCK_ELEMENTS = 2**19
 
 _ITEM_BLOCKS = 8
 """Blocks of one piece of work: large enough that threads seldom meet, small enough that they end together."""
-
-_MUCH_BYTES = 2**28
-"""From here on it pays to wait for the compiler, where kernels are not compiled yet."""
 
 _FEW = 256
 _ROUNDINGS = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
@@ -236,8 +233,6 @@ def compare_values(
     """
     totals = [_Totals(a, b, atol) for a, b in pairs]
     items = [item for total in totals for item in _work(total)]
-    if sum(weight for _, _, weight in items) >= _MUCH_BYTES:
-        wait_for_kernels()
     ThreadEngine(threads).run(items, _do, weight=lambda item: item[2], progress=progress)
     return [total.difference() for total in totals]
 

@@ -16,7 +16,6 @@ from tensight.debugger.node import Node
 from tensight.debugger.tensor import DebuggerTensor
 from tensight.dumps import open_dump
 from tensight.errors import DumpError
-from tensight.tensors import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,8 +53,6 @@ class DumpAnalyzer:
     def __init__(self, dump_dir: Path, mem_limit: int | None = None) -> None:
         check_mem_limit(mem_limit)
         self._dump = open_dump_folder(dump_dir)
-        # First of all, so that the kernels are loaded while the rest is opened and the caller goes on.
-        prepare()
         self._nodes = DumpNodes(self._dump)
         self._analysis: Analysis = self._open_analysis()
         for rank in self._dump.ranks:

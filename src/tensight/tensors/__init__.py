@@ -16,7 +16,6 @@ from tensight.tensors.slices import parse_slice, slice_text
 from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
 from tensight.tensors.units import unit_axis, unit_percentage, unit_size
 from tensight.tensors.views import View, ViewKind, ViewResult, Which, compute_view
-from tensight.tensors.warm import kernels_ready, prepare, wait_for_kernels, warm_up
 
 __all__ = [
     "EXPLOSION_LIMIT",
@@ -36,11 +35,9 @@ __all__ = [
     "difference",
     "heat_map",
     "histogram",
-    "kernels_ready",
     "merge",
     "merge_changes",
     "parse_slice",
-    "prepare",
     "scan_change_segment",
     "scan_changes",
     "scan_segment",
@@ -49,6 +46,4 @@ __all__ = [
     "unit_axis",
     "unit_percentage",
     "unit_size",
-    "wait_for_kernels",
-    "warm_up",
 ]

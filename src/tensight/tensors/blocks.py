@@ -72,7 +72,7 @@ def comparable(block: NDArray[Any]) -> NDArray[Any]:
         return magnitudes(flat)
     if element.is_bool:
         return np.asarray(np.ascontiguousarray(flat).view(np.uint8) != 0)
-    if element.route in (Route.FLOAT16, Route.BFLOAT16):
+    if element.name in ("float16", "bfloat16"):
         with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
             return np.asarray(flat, dtype=np.float32)
     return flat

@@ -10,11 +10,10 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors import layout
-from tensight.tensors.elements import Route, as_native, doubles_of, element_type, values_of
-from tensight.tensors.native import Kernel
-from tensight.tensors.scratch import change_totals, own_memory
+from tensight.tensors.elements import Route, as_native, doubles_of, element_type
+from tensight.tensors.native import kernels
+from tensight.tensors.scratch import change_totals
 from tensight.tensors.statistics_row import segments_of
-from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.tensors.elements import ElementType
-    from tensight.tensors.native import NativeKernel
 
 UPDATE_RATIO_EPSILON = 1e-9
 """What the original adds to the mean size of the previous values (conditions 18 and 19) whatever its parameter says."""
@@ -105,14 +103,14 @@ def scan_change_segment(current: NDArray[Any], previous: NDArray[Any], *, atol: 
     _require_comparable(current, previous, atol)
     kinds = element_type(current.dtype), element_type(previous.dtype)
     new, old = as_native(current, kinds[0]), as_native(previous, kinds[1])
-    if Route.MAGNITUDE not in (kinds[0].route, kinds[1].route):
-        double = kinds[0].route.is_double or kinds[1].route.is_double
-        kernel = compiled(Kernel.CHANGE_DOUBLE if double else Kernel.CHANGE_SINGLE)
-        if kernel is not None:
-            totals = _compare_compiled(kernel, (new, old), kinds, double, atol)
-            partial = _partial(new.size, totals)
-            if partial is not None:
-                return partial
+    compiled = kernels()
+    if compiled is not None and Route.MAGNITUDE not in (kinds[0].route, kinds[1].route):
+        totals, address = change_totals()
+        pair = kinds[0].kind, new.ctypes.data, kinds[1].kind, old.ctypes.data, new.size
+        compiled.compare(*pair, address, atol)
+        partial = _partial(new.size, totals.tolist())
+        if partial is not None:
+            return partial
     return _compare_portable(_in_double(new, kinds[0]), _in_double(old, kinds[1]), atol)
 
 
@@ -123,35 +121,6 @@ def _require_comparable(current: NDArray[Any], previous: NDArray[Any], atol: flo
         )
     if not atol >= 0:
         raise InputError(f"atol is {atol}; give a number of at least 0")
-
-
-def _compare_compiled(
-    kernel: NativeKernel,
-    arrays: tuple[NDArray[Any], NDArray[Any]],
-    kinds: tuple[ElementType, ElementType],
-    double: bool,
-    atol: float,
-) -> list[float]:
-    """Run the kernel over pairs of elements, or over chunks that are converted to values first."""
-    totals, address = change_totals()
-    new, old = arrays
-    route = kinds[0].route
-    task, scratch = own_memory.task, own_memory.address
-
-    def run(kind: int, one: NDArray[Any], other: NDArray[Any]) -> None:
-        at, before = one.ctypes.data, other.ctypes.data
-        layout.CHANGE_TASK.pack_into(task.words, 0, kind, at, before, one.size, atol, scratch, address)
-        kernel.call(task.address)
-
-    if route is kinds[1].route and route.is_direct:
-        run(route.stored_as, new, old)
-    else:
-        convert = doubles_of if double else values_of
-        for start in range(0, new.size, layout.CHUNK):
-            chunk = slice(start, start + layout.CHUNK)
-            run(layout.VALUES, convert(new[chunk], kinds[0]), convert(old[chunk], kinds[1]))
-    numbers: list[float] = totals.tolist()
-    return numbers
 
 
 def _partial(count: int, totals: list[float]) -> ChangePartial | None:
@@ -179,7 +148,7 @@ def _in_double(elements: NDArray[Any], kind: ElementType) -> NDArray[Any]:
 
 
 def _compare_portable(new: NDArray[Any], old: NDArray[Any], atol: float) -> ChangePartial:
-    """Compare in NumPy: while the kernel is not compiled, and for what it leaves alone (NaN, Inf, extreme sizes)."""
+    """Compare in NumPy: where there are no kernels, and what they leave alone (NaN, Inf, extreme sizes, complex)."""
     finite = np.isfinite(new) & np.isfinite(old)
     all_finite = bool(finite.all())
     if not all_finite:

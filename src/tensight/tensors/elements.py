@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from tensight.errors import InputError
-from tensight.tensors.layout import BRAIN, HALF, VALUES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,30 +19,20 @@ BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 class Route(Enum):
-    """How elements become the float32 or float64 values that are scanned; always exact up to rounding to double.
+    """Which values stand for elements in statistics; always exact up to rounding to double.
 
     Attributes
     ----------
     is_double : bool
-        Whether the scanned values are float64 (else float32).
-    is_direct : bool
-        Whether the kernels read the stored elements themselves.
-    stored_as : int
-        What the kernels are given to read: VALUES, HALF or BRAIN of `layout`.
+        Whether the values are float64 (else float32).
     """
 
-    FLOAT32 = "float32", False, True, VALUES
-    FLOAT64 = "float64", True, True, VALUES
-    FLOAT16 = "float16", False, True, HALF
-    BFLOAT16 = "bfloat16", False, True, BRAIN
-    AS_FLOAT32 = "converted to float32", False, False, VALUES
-    AS_FLOAT64 = "converted to float64", True, False, VALUES
-    MAGNITUDE = "magnitude of a complex number, as float64", True, False, VALUES
+    FLOAT32 = "float32", False
+    FLOAT64 = "float64", True
+    MAGNITUDE = "magnitude of a complex number, as float64", True
 
-    def __init__(self, _meaning: str, is_double: bool, is_direct: bool, stored_as: int) -> None:
+    def __init__(self, _meaning: str, is_double: bool) -> None:
         self.is_double = is_double
-        self.is_direct = is_direct
-        self.stored_as = stored_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +47,14 @@ class ElementType:
         The type in this machine's byte order; uint8 for bool, so that a byte other than 0 and 1 is simply true.
     route : Route
         How values are obtained.
+    kind : int
+        Its place in `ELEMENT_NAMES`, by which the compiled kernels know it.
     """
 
     name: str
     native: np.dtype[Any]
     route: Route
+    kind: int
 
     @property
     def is_bool(self) -> bool:
@@ -71,23 +63,24 @@ class ElementType:
 
 
 _ROUTES = {
-    "float16": Route.FLOAT16,
+    "float16": Route.FLOAT32,
     "float32": Route.FLOAT32,
     "float64": Route.FLOAT64,
-    "bool": Route.AS_FLOAT32,
-    "int8": Route.AS_FLOAT32,
-    "uint8": Route.AS_FLOAT32,
-    "int16": Route.AS_FLOAT32,
-    "uint16": Route.AS_FLOAT32,
-    "int32": Route.AS_FLOAT64,
-    "uint32": Route.AS_FLOAT64,
-    "int64": Route.AS_FLOAT64,
-    "uint64": Route.AS_FLOAT64,
+    "bool": Route.FLOAT32,
+    "int8": Route.FLOAT32,
+    "uint8": Route.FLOAT32,
+    "int16": Route.FLOAT32,
+    "uint16": Route.FLOAT32,
+    "int32": Route.FLOAT64,
+    "uint32": Route.FLOAT64,
+    "int64": Route.FLOAT64,
+    "uint64": Route.FLOAT64,
     "complex64": Route.MAGNITUDE,
     "complex128": Route.MAGNITUDE,
+    "bfloat16": Route.FLOAT32,
 }
 
-ELEMENT_NAMES = (*_ROUTES, "bfloat16")
+ELEMENT_NAMES = tuple(_ROUTES)
 """Names of all element types that can be examined."""
 
 
@@ -101,7 +94,7 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
         The elements are no numbers (text, objects, records, dates), or numbers wider than 64-bit floats.
     """
     if dtype == BFLOAT16:
-        return ElementType("bfloat16", BFLOAT16, Route.BFLOAT16)
+        return ElementType("bfloat16", BFLOAT16, Route.FLOAT32, ELEMENT_NAMES.index("bfloat16"))
     route = _ROUTES.get(dtype.name) if dtype.kind in "biufc" else None
     if route is None:
         raise InputError(
@@ -109,7 +102,7 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
             "bfloat16 (ml_dtypes.bfloat16) or a complex dtype"
         )
     native = np.dtype(np.uint8) if dtype.name == "bool" else dtype.newbyteorder("=")
-    return ElementType(dtype.name, native, route)
+    return ElementType(dtype.name, native, route, ELEMENT_NAMES.index(dtype.name))
 
 
 def element_named(name: str) -> ElementType:

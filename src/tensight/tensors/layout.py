@@ -3,6 +3,8 @@
 Both ways fill the same two small arrays (`REALS` float64 numbers, `COUNTS` int64 numbers, then one per range), so that
 everything after them does not know which of the two ran.
 
+The compiled one has the same numbers in ``kernels/interface.h``.
+
 The content hash
 ----------------
 64 bits over the little-endian bytes of the elements. The bytes are cut into blocks of `BLOCK` elements; block ``b`` is
@@ -41,69 +43,32 @@ BLOCK = 1024
 CHUNK = 2**16
 """Elements that are converted at once when an element type has no kernel of its own; they stay in the cache."""
 
-FINITE_BLOCK = 4096
-"""Elements after which the search for the first one that is not finite looks whether it has found it."""
-
 EXPLOSION_LIMIT = 1e6
 """Finite values beyond this count as an explosion, unless a person names another limit."""
 
 NO_HASH = -1
 """In place of a block: no hash is taken, which is a third of the time; its total stays 0."""
 
-VALUES, HALF, BRAIN, DOUBLE = 0, 1, 2, 3
-"""How kernels find elements stored: as the values themselves, as float16, as bfloat16, as float64.
-
-The last one is for the search only, which has one version; there the values are float32.
-"""
-
-SCAN_TASK = struct.Struct("=12q")
-"""A task of `kernels.scan`:
-
-0. VALUES, or HALF or BRAIN if the elements are to be widened;
-1. address and
-2. width of the elements as stored, for the hash;
-3. address of the float32 or float64 values; of no importance when elements are to be widened;
-4. number of elements;
-5. place in the tensor of the block that begins with the first of them; NO_HASH to leave out the hash;
-6. address of two writable blocks of values and the totals of a part (`ROW_BYTES`);
-7. address of the totals, float64 (REALS,) and
-8. int64 (COUNTS + ranges,);
-9. address of the order keys of the smallest and the largest value inside each range, int64 (ranges, 2), and
-10. their number;
-11. whether the totals are cleared first, else added to.
-"""
-
 PART = 2**15
 """Elements whose totals are taken for themselves, and then put together: what a thread takes at once."""
-
-TILE = 8
-"""Rows and columns of a transposed matrix that are put in order at the same time: what fits the registers."""
-
-AHEAD = 24
-"""Columns of it that are asked for before they are wanted: they lie far from each other."""
 
 MOST_AXES = 6
 """Axes that strided elements can have, those of length one and those that another continues left out."""
 
-SHARED_TASK = struct.Struct(f"={17 + 2 * MOST_AXES}q")
-"""A task of `kernels.scan_shared`: the words of `SCAN_TASK` (without ranges; 6 is the address of memory for all
-threads, `SHARED_SCRATCH` bytes for each), then
+SHARED_TASK = struct.Struct(f"={9 + 2 * MOST_AXES}q")
+"""A scan by several threads, words of 64 bits:
 
-12. number of the next part that a thread takes, 0 at first, and
-13. of the next thread that takes one;
-14. address of a row for each part;
-15. whether the rows are to be put together, instead of made;
-16. number of axes of strided elements, 0 if they lie one after the other; then, from the first, length and stride in
-    elements of each axis.
+0. kind of elements, their
+1. address and
+2. number;
+3. place in the tensor of the block that begins with the first of them; NO_HASH to leave out the hash;
+4. number of the next part that a thread takes, 0 at first, and
+5. of the next thread that takes one;
+6. address of memory to work in, `SHARED_SCRATCH` bytes for each thread;
+7. address of a row (`ROW_BYTES`) for each part;
+8. number of axes of strided elements, 0 if they lie one after the other; then, from the first, length and stride in
+   elements of each axis.
 """
-
-CHANGE_TASK = struct.Struct("=4qd2q")
-"""A task of `kernels.compare`: how elements are stored, address of the current and of the previous ones, their number,
-the absolute tolerance, address of two writable blocks of values, address of the totals, float64 (CHANGES,).
-"""
-
-FINITE_TASK = struct.Struct("=3q")
-"""A task of `kernels.has_non_finite`: how elements are stored, their address, their number."""
 
 # places in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
@@ -113,8 +78,8 @@ FINITE, NAN, NEGATIVE_INFINITE, POSITIVE_INFINITE, NEGATIVE, POSITIVE, HASH = ra
 COUNTS = 7
 ROW_BYTES = 8 * (REALS + COUNTS)
 """Of the totals of a part."""
-SHARED_SCRATCH = 4 * (2 * BLOCK + PART)
-"""Bytes for each of several threads that scan: two blocks of values, and the elements of a part in order."""
+SHARED_SCRATCH = 16 * PART
+"""Bytes for each of several threads that scan: the elements of a part in order, of at most 16 bytes each."""
 # places in the totals of a comparison of two tensors
 CHANGE_TOTAL, CHANGE_SQUARES, PREVIOUS_TOTAL, CHANGE_MAXIMUM, REQUIRED_RTOL = range(5)
 CHANGES = 5

@@ -6,7 +6,7 @@ there are, nor on who did what.
 
 from __future__ import annotations
 
-import struct
+import ctypes
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,18 +14,16 @@ import numpy as np
 
 from tensight.tensors import layout
 from tensight.tensors.layout import PART, SEGMENT_ELEMENTS
-from tensight.tensors.scratch import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensight.tensors.native import NativeKernel
+    from tensight.tensors.native import Kernels
 
     Team = Callable[[int, int], object]
     """Has all threads of a team call the function at an address, with a number, and returns when they have."""
 
 _MOST_PARTS = SEGMENT_ELEMENTS // PART
-_put_together = struct.Struct("=q").pack_into
 _NO_AXES = [0] * 2 * layout.MOST_AXES
 
 
@@ -35,7 +33,9 @@ class _Memory(threading.local):
     def __init__(self) -> None:
         self.scratch = np.empty(_MOST_PARTS * layout.SHARED_SCRATCH, np.uint8)
         self.rows = np.empty(_MOST_PARTS * layout.ROW_BYTES, np.uint8)
-        self.task = Task(layout.SHARED_TASK)
+        self.task = bytearray(layout.SHARED_TASK.size)
+        self._task = (ctypes.c_char * len(self.task)).from_buffer(self.task)
+        self.task_address = ctypes.addressof(self._task)
         self.scratch_address: int = self.scratch.ctypes.data
         self.rows_address: int = self.rows.ctypes.data
 
@@ -44,42 +44,37 @@ _memory = _Memory()
 
 
 def scan_shared(
-    kernel: NativeKernel,
+    kernels: Kernels,
     team: Team | None,
     elements: tuple[int, int, int, int],
-    block: int,
-    totals: tuple[int, int],
+    row: tuple[int, int],
     axes: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Scan a segment; the totals are those of the scan by one thread.
 
     Parameters
     ----------
-    kernel : NativeKernel
-        `Kernel.SCAN_SHARED`.
+    kernels : Kernels
     team : callable, optional
         Threads that help; None to scan alone.
-    elements : (kind, address, bytes of one, number)
-        `layout.VALUES` for float32, `HALF` or `BRAIN`.
-    block : int
-        Place in the tensor of the first block; `layout.NO_HASH` to leave out the hash.
-    totals : (address, address)
+    elements : (kind, address, number, block)
+        Kind as `elements.ElementType.kind`; the block is the place in the tensor of the first one, `layout.NO_HASH` to
+        leave out the hash.
+    row : (address, address)
         Of the reals and the counts.
     axes : sequence of (length, stride), optional
         From the first axis to the last, strides in elements; at most `layout.MOST_AXES`. By default the elements lie
         one after the other.
     """
-    kind, address, item_bytes, count = elements
-    memory, task = _memory, _memory.task
+    memory = _memory
     flat = [number for axis in axes for number in axis] + _NO_AXES[2 * len(axes) :] if axes else _NO_AXES
-    words = kind, address, item_bytes, address, count, block, memory.scratch_address, *totals, 0, 0, 1
-    layout.SHARED_TASK.pack_into(task.words, 0, *words, 0, 0, memory.rows_address, 0, len(axes), *flat)
+    places = memory.scratch_address, memory.rows_address
+    layout.SHARED_TASK.pack_into(memory.task, 0, *elements, 0, 0, *places, len(axes), *flat)
     if team is None:
-        kernel.call(task.address)
+        kernels.scan_shared(memory.task_address)
     else:
-        team(kernel.address, task.address)
-    _put_together(task.words, 15 * 8, 1)
-    kernel.call_holding(task.address)
+        team(kernels.SCAN_SHARED, memory.task_address)
+    kernels.put_together(memory.task_address, *row)
 
 
 def merged_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

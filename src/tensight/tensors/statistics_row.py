@@ -13,11 +13,9 @@ from tensight.errors import InputError
 from tensight.tensors import layout, portable
 from tensight.tensors.elements import as_native, element_type, values_of
 from tensight.tensors.layout import SEGMENT_ELEMENTS
-from tensight.tensors.native import Kernel
-from tensight.tensors.order_keys import range_keys
-from tensight.tensors.scratch import own_memory, scan_totals
+from tensight.tensors.native import kernels
+from tensight.tensors.scratch import scan_totals
 from tensight.tensors.shared_scan import scan_shared
-from tensight.tensors.warm import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.tensors.elements import ElementType
-    from tensight.tensors.native import NativeKernel
+    from tensight.tensors.native import Kernels
     from tensight.tensors.scratch import Totals
     from tensight.tensors.shared_scan import Team
 
@@ -145,7 +143,7 @@ def scan_segment(
     hashed : bool
         Whether a content hash is wanted; without, it may be 0.
     team : callable, optional
-        Threads that help, with elements of single precision or less of which no ranges are counted.
+        Threads that help, where no ranges are counted.
 
     Raises
     ------
@@ -159,51 +157,33 @@ def scan_segment(
     route = element.route
     totals = scan_totals(len(ranges))
     first_block = index * (SEGMENT_ELEMENTS // layout.BLOCK)
-    kernel = compiled(Kernel.SCAN_DOUBLE if route.is_double else Kernel.SCAN_SINGLE)
-    shared = None
-    if team is not None and route.is_direct and not route.is_double and not ranges:
-        shared = compiled(Kernel.SCAN_SHARED, here=False)
-    if shared is not None:
-        stored = route.stored_as, elements.ctypes.data, elements.itemsize, elements.size
-        block = first_block if hashed else layout.NO_HASH
-        scan_shared(shared, team, stored, block, (totals.reals_address, totals.counts_address))
-    elif kernel is None:
+    compiled = kernels()
+    if compiled is None:
         portable.scan(elements, element, first_block, ranges, totals.reals, totals.counts)
     else:
-        _scan_compiled(kernel, elements, element, first_block if hashed else layout.NO_HASH, ranges, totals)
+        stored = element.kind, elements.ctypes.data, elements.size, first_block if hashed else layout.NO_HASH
+        _scan_compiled(compiled, stored, ranges, totals, team)
     reals, counts = totals.reals.tolist(), totals.counts.tolist()
     exponent = rescan_if_out_of_range(elements, element, reals) if route.is_double else 0
     return _partial(index, elements.size, exponent, reals, counts)
 
 
 def _scan_compiled(
-    kernel: NativeKernel,
-    elements: NDArray[Any],
-    element: ElementType,
-    first_block: int,
+    compiled: Kernels,
+    stored: tuple[int, int, int, int],
     ranges: Sequence[tuple[float, float]],
     totals: Totals,
+    team: Team | None,
 ) -> None:
-    """Run the kernel over the elements, or over chunks that are converted to values first."""
-    route = element.route
-    keys = range_keys(tuple(ranges), route.is_double) if ranges else None
-    task, scratch = own_memory.task, own_memory.address
-    totals_at = totals.reals_address, totals.counts_address, keys.address if keys else 0, len(ranges), 0
-
-    def run(kind: int, stored: NDArray[Any], values: NDArray[Any], block: int) -> None:
-        raw, at = stored.ctypes.data, values.ctypes.data
-        layout.SCAN_TASK.pack_into(
-            task.words, 0, kind, raw, stored.itemsize, at, stored.size, block, scratch, *totals_at
-        )
-        kernel.call(task.address)
-
-    if route.is_direct:
-        run(route.stored_as, elements, elements, first_block)
-        return
-    for start in range(0, elements.size, layout.CHUNK):
-        chunk = elements[start : start + layout.CHUNK]
-        block = layout.NO_HASH if first_block == layout.NO_HASH else first_block + start // layout.BLOCK
-        run(layout.VALUES, chunk, values_of(chunk, element), block)
+    """Run the kernel over elements: their kind, address and number, and the number of the first block."""
+    row = totals.reals_address, totals.counts_address
+    if ranges:
+        bounds = np.array(ranges, np.float64)
+        compiled.scan_ranges(*stored, *row, bounds.ctypes.data, len(ranges))
+    elif team is not None:
+        scan_shared(compiled, team, stored, row)
+    else:
+        compiled.scan(*stored, *row)
 
 
 def rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:

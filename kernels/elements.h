@@ -1,0 +1,174 @@
+// How elements of each kind become values: vectors of float32 where those hold them exactly, else of float64.
+#pragma once
+
+#include "interface.h"
+#include "vectors.h"
+
+extern "C" double hypot(double, double);
+
+namespace {
+
+constexpr double INFINITE = __builtin_inf();
+
+template <class Number> inline Number read(const uint8_t *address) {
+  Number number;
+  __builtin_memcpy(&number, address, sizeof number);
+  return number;
+}
+
+inline double real_of(float number) { return number; }
+inline double real_of(double number) { return number; }
+
+// Elements whose values are float32. `at` returns the vector with a number in a line.
+struct Float32 {
+  typedef Floats Vector;
+  typedef float Value;
+  static constexpr int BYTES = 4;
+  static constexpr bool IS_HALF = false;
+  static float value(const uint8_t *element) { return read<float>(element); }
+  static Floats at(const uint8_t *line, int number) { return load<Floats>(line + number * WIDTH); }
+};
+
+struct Float16 {
+  typedef Floats Vector;
+  typedef float Value;
+  static constexpr int BYTES = 2;
+  static constexpr bool IS_HALF = true;
+  static float value(const uint8_t *element) { return bits_as<float>(widen_half(read<uint16_t>(element))); }
+  static Floats at(const uint8_t *line, int number) { return widen_halves(line + number * (WIDTH / 2)); }
+};
+
+struct Brain16 {
+  typedef Floats Vector;
+  typedef float Value;
+  static constexpr int BYTES = 2;
+  static constexpr bool IS_HALF = true;
+  static float value(const uint8_t *element) { return bits_as<float>((uint32_t)read<uint16_t>(element) << 16); }
+  static Floats at(const uint8_t *line, int number) { return widen_brains(line + number * (WIDTH / 2)); }
+};
+
+// Elements whose values are float64.
+struct Float64 {
+  typedef Doubles Vector;
+  typedef double Value;
+  static constexpr int BYTES = 8;
+  static constexpr bool IS_HALF = false;
+  static double value(const uint8_t *element) { return read<double>(element); }
+  static Doubles at(const uint8_t *line, int number) { return load<Doubles>(line + number * WIDTH); }
+};
+
+template <class Integer, class Stored> struct Integers {
+  typedef Doubles Vector;
+  typedef double Value;
+  static constexpr int BYTES = sizeof(Integer);
+  static constexpr bool IS_HALF = false;
+  static double value(const uint8_t *element) { return (double)read<Integer>(element); }
+  static Doubles at(const uint8_t *line, int number) {
+    return reals_of(load<Stored>(line + number * (int)sizeof(Stored)));
+  }
+};
+
+typedef Integers<int32_t, HalfInts> Int32;
+typedef Integers<uint32_t, HalfWords> UInt32;
+typedef Integers<int64_t, Longs> Int64;
+typedef Integers<uint64_t, LongWords> UInt64;
+
+// Integers so small that their sums are taken exactly; `Sum` holds those of the squares of a part.
+template <class Integer, class SumOfSquares> struct SmallIntegers {
+  typedef Integer Stored;
+  typedef SumOfSquares Sum;
+  static constexpr int BYTES = sizeof(Integer);
+  static constexpr bool IS_HALF = false;
+  static int32_t number(Integer stored) { return stored; }
+  static double value(const uint8_t *element) { return read<Integer>(element); }
+};
+
+struct Int8 : SmallIntegers<int8_t, int32_t> {
+  typedef SignedBytes Vector;
+  static constexpr bool IS_SIGNED = true;
+#if defined(__AVX2__)
+  static Shorts widen(const uint8_t *elements) { return widen_signed_bytes(elements); }
+#endif
+};
+
+struct UInt8 : SmallIntegers<uint8_t, int64_t> {
+  typedef Bytes Vector;
+  static constexpr bool IS_SIGNED = false;
+#if defined(__AVX2__)
+  static Shorts widen(const uint8_t *elements) { return widen_bytes(elements); }
+#endif
+};
+
+struct Bool : SmallIntegers<uint8_t, int32_t> {  // a byte other than 0 and 1 is true, too
+  static int32_t number(uint8_t stored) { return stored != 0; }
+  static double value(const uint8_t *element) { return *element != 0; }
+};
+
+typedef SmallIntegers<int16_t, int64_t> Int16;
+typedef SmallIntegers<uint16_t, int64_t> UInt16;
+
+// NaN if one part is NaN, infinite if one is infinite and none NaN; of finite parts never more than the largest float64.
+template <class Part> struct Complex {
+  static constexpr int BYTES = 2 * sizeof(Part);
+  static constexpr bool IS_HALF = false;
+  static double value(const uint8_t *element) {
+    double real = read<Part>(element), imaginary = read<Part>(element + sizeof(Part));
+    if (real != real || imaginary != imaginary) return __builtin_nan("");
+    double size = hypot(real, imaginary);
+    bool finite = __builtin_fabs(real) < INFINITE && __builtin_fabs(imaginary) < INFINITE;
+    return finite && size == INFINITE ? __DBL_MAX__ : size;
+  }
+};
+
+typedef Complex<float> Complex64;
+typedef Complex<double> Complex128;
+
+inline int64_t item_bytes(Kind kind) {
+  switch (kind) {
+    case BOOL: case INT8: case UINT8: return 1;
+    case FLOAT16: case BFLOAT16: case INT16: case UINT16: return 2;
+    case FLOAT64: case INT64: case UINT64: case COMPLEX64: return 8;
+    case COMPLEX128: return 16;
+    default: return 4;
+  }
+}
+
+// Write values as float64.
+template <class Element> void widen_each(const uint8_t *elements, int64_t count, double *values) {
+  for (int64_t i = 0; i < count; i++) values[i] = Element::value(elements + i * Element::BYTES);
+}
+
+template <class Element> void widen_all(const uint8_t *elements, int64_t count, double *values) {
+  int64_t done = 0;
+  if constexpr (Element::IS_HALF)
+    for (; done + FLOATS <= count; done += FLOATS) {
+      Floats found = Element::at(elements + done * 2, 0);
+      Doubles low = widen(lower(found)), high = widen(upper(found));
+      __builtin_memcpy(values + done, &low, sizeof low);
+      __builtin_memcpy(values + done + DOUBLES, &high, sizeof high);
+    }
+  widen_each<Element>(elements + done * Element::BYTES, count - done, values + done);
+}
+
+inline void widen_block(Kind kind, const uint8_t *elements, int64_t count, double *values) {
+  switch (kind) {
+    case FLOAT32: return widen_all<Float32>(elements, count, values);
+    case FLOAT16: return widen_all<Float16>(elements, count, values);
+    case BFLOAT16: return widen_all<Brain16>(elements, count, values);
+    case FLOAT64: return widen_all<Float64>(elements, count, values);
+    case BOOL: return widen_all<Bool>(elements, count, values);
+    case INT8: return widen_all<Int8>(elements, count, values);
+    case UINT8: return widen_all<UInt8>(elements, count, values);
+    case INT16: return widen_all<Int16>(elements, count, values);
+    case UINT16: return widen_all<UInt16>(elements, count, values);
+    case INT32: return widen_all<Int32>(elements, count, values);
+    case UINT32: return widen_all<UInt32>(elements, count, values);
+    case INT64: return widen_all<Int64>(elements, count, values);
+    case UINT64: return widen_all<UInt64>(elements, count, values);
+    case COMPLEX64: return widen_all<Complex64>(elements, count, values);
+    case COMPLEX128: return widen_all<Complex128>(elements, count, values);
+    case KINDS: return;
+  }
+}
+
+}  // namespace

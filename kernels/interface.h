@@ -1,0 +1,78 @@
+// What the parts of the extension agree on: the layout of a row, the kinds of elements, the kernels of an instruction
+// set. The numbers are those of `tensors/layout.py`; a test compares them.
+#pragma once
+
+#include <stdint.h>
+
+enum Kind : int64_t {
+  FLOAT16, FLOAT32, FLOAT64,
+  BOOL, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64,
+  COMPLEX64, COMPLEX128,
+  BFLOAT16,
+  KINDS
+};
+
+constexpr int64_t BLOCK = 1024;         // elements that are scanned while they lie in the first-level cache
+constexpr int64_t PART = 1 << 15;       // elements whose totals are taken for themselves, then put together
+constexpr int64_t MOST_AXES = 6;        // of strided elements
+
+struct Reals {
+  double total, absolute_total, squared_deviation, minimum, maximum;
+};
+
+struct Counts {
+  int64_t finite, nan, negative_infinite, positive_infinite, negative, positive;
+  uint64_t hash;
+};
+
+struct Row {
+  Reals reals;
+  Counts counts;
+};
+
+struct Range {
+  double low, high;  // both inside
+};
+
+struct Elements {
+  Kind kind;
+  const uint8_t *address;
+  int64_t count;
+  int64_t first_block;  // place in the tensor of the block that begins with the first element; below 0: no hash
+};
+
+struct Axes {
+  int64_t count;  // 0: the elements lie one after the other
+  struct {
+    int64_t length, stride;  // stride in elements
+  } axis[MOST_AXES];
+};
+
+// A scan by several threads, each of which takes parts until there is none left.
+struct SharedTask {
+  Elements elements;
+  int64_t next_part, next_thread;
+  uint8_t *scratch;  // `SHARED_SCRATCH` bytes for each thread
+  Row *rows;         // one for each part
+  Axes axes;
+};
+
+constexpr int64_t MOST_ITEM_BYTES = 16;
+constexpr int64_t SHARED_SCRATCH = PART * MOST_ITEM_BYTES;
+
+struct Change {
+  double total, squares, previous_total, maximum, required_rtol;
+};
+
+struct Kernels {
+  const char *name;
+  bool (*is_supported)();
+  // Adds the elements to the totals; `counts` is followed by a count for each range.
+  void (*scan)(const Elements &elements, Reals *reals, Counts *counts, const Range *ranges, int64_t range_count);
+  void (*scan_shared)(SharedTask *task);
+  // Adds the totals of parts, in their order.
+  void (*add_rows)(const Row *rows, int64_t count, Reals *reals, Counts *counts);
+  void (*compare)(Kind current_kind, const uint8_t *current, Kind previous_kind, const uint8_t *previous,
+                  int64_t count, double atol, Change *change);
+  bool (*has_non_finite)(Kind kind, const uint8_t *address, int64_t count);
+};
