@@ -105,6 +105,24 @@ inline void gather(const Elements &elements, const Axes &axes, int64_t first, in
   }
 }
 
+// The elements of a part of a tensor, a block at a time.
+struct Source {
+  const uint8_t *elements;  // of the part, one after the other; null if they lie apart, then
+  const Elements *apart;
+  const Axes *axes;
+  int64_t first;
+  uint8_t *scratch;  // for a block, which stays in the first-level cache
+
+  // How many elements may be asked for at once.
+  int64_t most() const { return elements ? PART : BLOCK; }
+
+  const uint8_t *at(int64_t place, int64_t count, int64_t bytes) const {
+    if (elements) return elements + place * bytes;
+    gather(*apart, *axes, first + place, count, scratch);
+    return scratch;
+  }
+};
+
 // Whether elements of neighbouring rows lie side by side, so that many rows are to be written at the same time.
 inline bool is_transposed(const Axes &axes) {
   return axes.count > 1 && axes.axis[axes.count - 2].stride == 1 && axes.axis[axes.count - 1].stride != 1;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "elements.h"
+#include "gather.h"
 #include "hash.h"
 #include "interface.h"
 #include "rows.h"
@@ -226,12 +227,12 @@ template <class Element> Totals totals_with_others(const uint8_t *block, int64_t
 }
 
 // Sum of the squared deviations of the finite elements from about their mean.
-template <class Element> double deviations_around(const uint8_t *elements, int64_t count, double mean) {
+template <class Element> double deviations_around(const Source &source, int64_t count, double mean) {
   double total = 0, squares = 0, values[BLOCK];
   int64_t finite = 0;
   for (int64_t done = 0; done < count; done += BLOCK) {
     int64_t some = count - done < BLOCK ? count - done : BLOCK;
-    widen_all<Element>(elements + done * Element::BYTES, some, values);
+    widen_all<Element>(source.at(done, some, Element::BYTES), some, values);
     Doubles totals = {}, square = {};
     int64_t i = 0;
     for (; i < some; i++) values[i] = __builtin_fabs(values[i]) < INFINITE ? (finite++, values[i] - mean) : 0;
@@ -251,7 +252,7 @@ template <class Element> double deviations_around(const uint8_t *elements, int64
 }
 
 // Make a row of the totals of a part, whose elements are at hand once more.
-template <class Element> void finish(const uint8_t *elements, int64_t count, const Totals &totals, Row &row) {
+template <class Element> void finish(const Source &source, int64_t count, const Totals &totals, Row &row) {
   double finite = (double)row.counts.finite, total = totals.total, absolute = totals.absolute;
   double spread = totals.squares - total * (total / finite);
   if (totals.minimum == totals.maximum) {
@@ -259,7 +260,7 @@ template <class Element> void finish(const uint8_t *elements, int64_t count, con
     total = totals.minimum * finite;
     absolute = __builtin_fabs(total);
   } else if (!(spread * MOST_CANCELLED >= totals.squares)) {
-    spread = deviations_around<Element>(elements, count, total / finite);
+    spread = deviations_around<Element>(source, count, total / finite);
   }
   row.reals = {total, absolute, spread > 0 ? spread : 0, totals.minimum, totals.maximum};
   row.counts.negative = totals.negative;
@@ -267,12 +268,12 @@ template <class Element> void finish(const uint8_t *elements, int64_t count, con
 }
 
 template <class Element, bool HASHED>
-void scan_floats(const uint8_t *elements, int64_t count, int64_t number, Row &row) {
+void scan_floats(const Source &source, int64_t count, int64_t number, Row &row) {
   Lanes<Element> lanes;
   Totals rest;
   for (int64_t done = 0; done < count; done += BLOCK, number++) {
-    const uint8_t *block = elements + done * Element::BYTES;
     int64_t some = count - done < BLOCK ? count - done : BLOCK, lines = some / lanes.ITEMS;
+    const uint8_t *block = source.at(done, some, Element::BYTES);
     Lanes<Element> found;
     Totals behind;
     BlockHash hash;
@@ -291,7 +292,7 @@ void scan_floats(const uint8_t *elements, int64_t count, int64_t number, Row &ro
     }
   }
   rest.add(lanes.together());
-  if (row.counts.finite) finish<Element>(elements, count, rest, row);
+  if (row.counts.finite) finish<Element>(source, count, rest, row);
 }
 
 inline uint64_t hash_of(const uint8_t *bytes, int64_t size, int64_t block_bytes, int64_t number) {
@@ -309,6 +310,11 @@ inline uint64_t hash_of(const uint8_t *bytes, int64_t size, int64_t block_bytes,
 struct ExactTotals {
   int64_t total = 0, absolute = 0, squares = 0, negative = 0, positive = 0;
   int32_t minimum = INT32_MAX, maximum = INT32_MIN;
+
+  void reach(int32_t value) {
+    minimum = value < minimum ? value : minimum;
+    maximum = value > maximum ? value : maximum;
+  }
 };
 
 #if defined(__AVX2__)
@@ -337,13 +343,13 @@ template <class Element> int64_t add_bytes(const uint8_t *elements, int64_t coun
     }
   }
   int64_t sizes = sum_of<int64_t>(absolute);
-  totals.total = Element::IS_SIGNED ? sum_of<int64_t>(shifted) - 128 * size : sizes;
-  totals.absolute = sizes;
-  totals.squares = sum_of<int32_t, int64_t>(squares);
-  totals.negative = sum_of<int64_t>(negative);
-  totals.positive = sum_of<int64_t>(positive);
-  totals.minimum = least_of<typename Element::Stored>(low);
-  totals.maximum = (typename Element::Stored)~least_of<typename Element::Stored>(~high);
+  totals.total += Element::IS_SIGNED ? sum_of<int64_t>(shifted) - 128 * size : sizes;
+  totals.absolute += sizes;
+  totals.squares += sum_of<int32_t, int64_t>(squares);
+  totals.negative += sum_of<int64_t>(negative);
+  totals.positive += sum_of<int64_t>(positive);
+  totals.reach(least_of<typename Element::Stored>(low));
+  totals.reach((typename Element::Stored)~least_of<typename Element::Stored>(~high));
   return size;
 }
 
@@ -354,9 +360,12 @@ template <> inline int64_t add_bytes<Bool>(const uint8_t *elements, int64_t coun
   Longs zeros = {};
   for (int64_t at = 0; at < size; at += WIDTH) zeros += sum_of_bytes((Bytes)(load<Bytes>(elements + at) == 0) & 1);
   int64_t found = size - sum_of<int64_t>(zeros);
-  totals.total = totals.absolute = totals.squares = totals.positive = found;
-  totals.minimum = found == size;
-  totals.maximum = found != 0;
+  totals.total += found;
+  totals.absolute += found;
+  totals.squares += found;
+  totals.positive += found;
+  totals.reach(found == size);
+  totals.reach(found != 0);
   return size;
 }
 
@@ -388,37 +397,42 @@ template <class Element> void add_integers(const uint8_t *elements, int64_t coun
 }
 
 template <class Element, bool HASHED>
-void scan_integers(const uint8_t *elements, int64_t count, int64_t number, Row &row) {
+void scan_integers(const Source &source, int64_t count, int64_t number, Row &row) {
   ExactTotals totals;
-  int64_t done = 0;
+  for (int64_t first = 0; first < count; first += source.most()) {
+    int64_t some = count - first < source.most() ? count - first : source.most(), done = 0;
+    const uint8_t *elements = source.at(first, some, Element::BYTES);
 #if defined(__AVX2__)
-  if constexpr (Element::BYTES == 1) done = add_bytes<Element>(elements, count, totals);
+    if constexpr (Element::BYTES == 1) done = add_bytes<Element>(elements, some, totals);
 #endif
-  add_integers<Element>(elements + done * Element::BYTES, count - done, totals);
+    add_integers<Element>(elements + done * Element::BYTES, some - done, totals);
+    if (HASHED)
+      row.counts.hash += hash_of(elements, some * Element::BYTES, BLOCK * Element::BYTES, number + first / BLOCK);
+  }
   double spread = (double)(totals.squares * count - totals.total * totals.total) / (double)count;
   row.reals = {(double)totals.total, (double)totals.absolute, spread, (double)totals.minimum, (double)totals.maximum};
   row.counts.finite = count;
   row.counts.negative = totals.negative;
   row.counts.positive = totals.positive;
-  if (HASHED) row.counts.hash = hash_of(elements, count * Element::BYTES, BLOCK * Element::BYTES, number);
 }
 
 template <class Element, bool HASHED>
-void scan_magnitudes(const uint8_t *elements, int64_t count, int64_t number, Row &row) {
+void scan_magnitudes(const Source &source, int64_t count, int64_t number, Row &row) {
   double magnitudes[BLOCK];
   for (int64_t done = 0; done < count; done += BLOCK) {
     int64_t some = count - done < BLOCK ? count - done : BLOCK;
-    Row found = {};
-    found.reals.minimum = INFINITE;
-    found.reals.maximum = -INFINITE;
-    widen_all<Element>(elements + done * Element::BYTES, some, magnitudes);
-    scan_floats<Float64, false>((const uint8_t *)magnitudes, some, 0, found);
+    const uint8_t *elements = source.at(done, some, Element::BYTES);
+    Row found;
+    clear(found);
+    widen_all<Element>(elements, some, magnitudes);
+    scan_floats<Float64, false>({(const uint8_t *)magnitudes, nullptr, nullptr, 0, nullptr}, some, 0, found);
     add_row(found, row.reals, row.counts);
+    if (HASHED)
+      row.counts.hash += hash_of(elements, some * Element::BYTES, BLOCK * Element::BYTES, number + done / BLOCK);
   }
-  if (HASHED) row.counts.hash = hash_of(elements, count * Element::BYTES, BLOCK * Element::BYTES, number);
 }
 
-template <bool HASHED> void scan_kind(Kind kind, const uint8_t *elements, int64_t count, int64_t number, Row &row) {
+template <bool HASHED> void scan_kind(Kind kind, const Source &elements, int64_t count, int64_t number, Row &row) {
   switch (kind) {
     case FLOAT32: return scan_floats<Float32, HASHED>(elements, count, number, row);
     case FLOAT16: return scan_floats<Float16, HASHED>(elements, count, number, row);

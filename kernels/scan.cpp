@@ -23,26 +23,12 @@ void count_ranges(Kind kind, const uint8_t *block, int64_t count, const Range *r
 }
 
 // Make a row the totals of at most `PART` elements, whose first block has a number; below 0 there is no hash.
-void scan_part(Kind kind, const uint8_t *elements, int64_t count, int64_t block, Row &row) {
+void scan_part(Kind kind, const Source &source, int64_t count, int64_t block, Row &row) {
   clear(row);
   if (block < 0)
-    scan_kind<false>(kind, elements, count, 0, row);
+    scan_kind<false>(kind, source, count, 0, row);
   else
-    scan_kind<true>(kind, elements, count, block, row);
-}
-
-// The same of elements that do not lie one after the other.
-void scan_strided_part(const Elements &elements, const Axes &axes, int64_t first, int64_t count, int64_t block,
-                       uint8_t *scratch, Row &row) {
-  int64_t at_once = is_transposed(axes) ? PART : BLOCK;  // a block stays in the first-level cache
-  clear(row);
-  for (int64_t done = 0; done < count; done += at_once) {
-    int64_t some = smaller(at_once, count - done);
-    Row found;
-    gather(elements, axes, first + done, some, scratch);
-    scan_part(elements.kind, scratch, some, block < 0 ? -1 : block + done / BLOCK, found);
-    add_row(found, row.reals, row.counts);
-  }
+    scan_kind<true>(kind, source, count, block, row);
 }
 
 void scan(const Elements &elements, Reals *reals, Counts *counts, const Range *ranges, int64_t range_count) {
@@ -51,7 +37,7 @@ void scan(const Elements &elements, Reals *reals, Counts *counts, const Range *r
   for (int64_t first = 0; first < elements.count; first += PART) {
     int64_t count = smaller(PART, elements.count - first);
     const uint8_t *here = elements.address + first * bytes;
-    scan_part(elements.kind, here, count, block < 0 ? -1 : block + first / BLOCK, row);
+    scan_part(elements.kind, {here, nullptr, nullptr, 0, nullptr}, count, block < 0 ? -1 : block + first / BLOCK, row);
     add_row(row, *reals, *counts);
     for (int64_t done = 0; range_count && done < count; done += BLOCK)
       count_ranges(elements.kind, here + done * bytes, smaller(BLOCK, count - done), ranges, range_count,
@@ -68,10 +54,14 @@ void scan_shared(SharedTask *task) {
   for (; part < parts; part = __atomic_fetch_add(&task->next_part, 1, __ATOMIC_RELAXED)) {
     int64_t first = part * PART, count = smaller(PART, elements.count - first);
     int64_t block = elements.first_block < 0 ? -1 : elements.first_block + first / BLOCK;
-    if (task->axes.count)
-      scan_strided_part(elements, task->axes, first, count, block, scratch, task->rows[part]);
-    else
-      scan_part(elements.kind, elements.address + first * bytes, count, block, task->rows[part]);
+    Source source = {elements.address + first * bytes, nullptr, nullptr, 0, scratch};
+    if (task->axes.count && is_transposed(task->axes)) {
+      gather(elements, task->axes, first, count, scratch);
+      source.elements = scratch;
+    } else if (task->axes.count) {
+      source = {nullptr, &elements, &task->axes, first, scratch};
+    }
+    scan_part(elements.kind, source, count, block, task->rows[part]);
   }
 }
 
