@@ -91,7 +91,9 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
             each = " ".join(f"DO({name})" for name in kinds)
             module = compile_to("module", "module.cpp", f"-I{headers}", f"-DINSTRUCTION_SETS(DO)={each}")
             objects = [module, *(scan.result() for scan in scans)]
-        shared = ["-undefined", "dynamic_lookup", "-bundle"] if sys.platform == "darwin" else ["-shared", "-Wl,--as-needed"]
+        shared = (
+            ["-undefined", "dynamic_lookup", "-bundle"] if sys.platform == "darwin" else ["-shared", "-Wl,--as-needed"]
+        )
         made = extension.with_suffix(f".{os.getpid()}")  # a process that has the old one loaded keeps it
         _run([*compiler, *(flags or []), *shared, *objects, "-lm", "-o", str(made)])
         made.replace(extension)
@@ -115,13 +117,15 @@ def _compiler_from_pypi() -> list[str] | None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a compiler and our sources
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the kernels could not be compiled with {shlex.join(command)}:\n{done.stderr}")
 
 
 def _without(why: str) -> None:
-    sys.stderr.write(f"The statistics kernels are not built: {why}. NumPy does their work, at a fraction of the speed.\n")
+    sys.stderr.write(
+        f"The statistics kernels are not built: {why}. NumPy does their work, at a fraction of the speed.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed of the statistics kernels beside `numpy.sum`, over the same memory-mapped files with the same threads.
 
-    python benchmarks/kernels.py [--size-mb 1024] [--threads 2] [--repeat 7] [--cold] [--accuracy]
+    python benchmarks/kernels.py [--size-mb 1024] [--threads 2] [--repeat 7] [--accuracy]
 
 Every repetition times numpy.sum over the float32 files and then each kernel over its own files (the files of one
 element type hold `--size-mb` together), so that both suffer the same disturbances; the figures are medians, and the
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from tensight.tensors import SEGMENT_ELEMENTS, merge, scan_segment, statistics, warm_up
+from tensight.tensors import SEGMENT_ELEMENTS, merge, native, scan_segment, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,7 @@ TYPES: dict[str, np.dtype[Any]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float64": np.dtype(np.float64),
     "int32": np.dtype(np.int32),
+    "int8": np.dtype(np.int8),
     "bool": np.dtype(np.bool_),
 }
 FILES = 16
@@ -116,32 +117,22 @@ def measure(files: dict[str, list[Path]], threads: int, repeat: int) -> dict[str
     return {label: sizes[name] / median(seconds[label][1:]) for label, name, _ in contestants}
 
 
-def cold_start() -> None:
-    """Print what the first use costs: with an empty cache, with a filled one, and in the NumPy way meanwhile."""
+def first_use() -> None:
+    """Print what the first use in a process costs, with the kernels and in the NumPy way."""
     program = """
-import sys, time
+import time
 begin = time.perf_counter()
 import numpy as np
-from tensight.tensors import statistics, warm_up
+from tensight.tensors import statistics
 imported = time.perf_counter()
-if sys.argv[1] != "-": warm_up(sys.argv[1].split(","))
-warmed = time.perf_counter()
 statistics(np.ones(1000, np.float32))
-done = time.perf_counter()
-print(f"{imported - begin:5.2f} s import, {warmed - imported:5.2f} s kernels, {done - warmed:6.3f} s first tensor")
+print(f"{imported - begin:5.2f} s import, {time.perf_counter() - imported:7.4f} s first tensor")
 """
-    for title, dtypes in (
-        ("a dump of float32, float16", "float32,float16"),
-        ("and int32, bool", "float32,float16,int32,bool"),
-        ("nobody waits", "-"),
-    ):
-        with tempfile.TemporaryDirectory() as cache:
-            environment = {**os.environ, "TENSIGHT_CACHE_DIR": cache, "NUMBA_CACHE_DIR": ""}
-            environment["TENSIGHT_KERNELS"] = "numpy" if dtypes == "-" else "compiled"
-            for state in ("empty cache", "filled cache"):
-                command = [sys.executable, "-c", program, dtypes]
-                output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-                print(f"{title:28} {state:13} {output.strip()}")
+    for mode in ("compiled", "numpy"):
+        environment = {**os.environ, "TENSIGHT_KERNELS": mode}
+        command = [sys.executable, "-c", program]
+        output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        print(f"{mode:28} {output.strip()}")
 
 
 def accuracy() -> None:
@@ -164,20 +155,21 @@ def main() -> None:
     parser.add_argument("--size-mb", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--cold", action="store_true", help="only the cost of the first use")
+    parser.add_argument("--instructions", help="a set of instructions, as TENSIGHT_KERNELS takes it; default: the best")
     parser.add_argument("--accuracy", action="store_true", help="only the accuracy for 10**8 elements")
     arguments = parser.parse_args()
     if arguments.accuracy:
         accuracy()
         return
-    if not arguments.cold:
-        warm_up()
-        with tempfile.TemporaryDirectory() as folder:
-            files = write_files(Path(folder), arguments.size_mb)
-            speeds = measure(files, arguments.threads, arguments.repeat)
-        for label, speed in speeds.items():
-            print(f"{label:28} {speed / 1e9:6.2f} GB/s   {speed / speeds['numpy.sum']:5.2f} of numpy.sum")
-    cold_start()
+    if arguments.instructions:
+        os.environ["TENSIGHT_KERNELS"] = arguments.instructions
+    print(f"kernels: {native.description()}")
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_files(Path(folder), arguments.size_mb)
+        speeds = measure(files, arguments.threads, arguments.repeat)
+    for label, speed in speeds.items():
+        print(f"{label:28} {speed / 1e9:6.2f} GB/s   {speed / speeds['numpy.sum']:5.2f} of numpy.sum")
+    first_use()
 
 
 if __name__ == "__main__":

@@ -63,9 +63,6 @@ def compare(original: Path, dump: Path, repeats: int, folder: Path) -> None:
     files = list(dump.rglob("*.npy"))
     size = sum(path.stat().st_size for path in files)
     print(f"dump: {len(files):,} files, {size / 1e9:.2f} GB; {os.cpu_count()} cores")
-    # Compiled kernels are no knowledge about the dump; what is known about the dump goes to a fresh cache each time.
-    kernels = {"NUMBA_CACHE_DIR": str(folder / "kernels")}
-    run([sys.executable, "-c", "from tensight.tensors import warm_up; warm_up()"], os.environ | kernels)
     for path in files:
         with path.open("rb") as file:
             while file.read(2**24):
@@ -73,7 +70,7 @@ def compare(original: Path, dump: Path, repeats: int, folder: Path) -> None:
     theirs, ours = [], []
     for number in range(repeats):
         theirs.append(measure(original, "mindinsight", dump, 1, dict(os.environ)))
-        fresh = os.environ | kernels | {"TENSIGHT_CACHE_DIR": str(folder / f"cache{number}")}
+        fresh = os.environ | {"TENSIGHT_CACHE_DIR": str(folder / f"cache{number}")}
         ours.append(measure(sys.executable, "tensight", dump, 1, fresh))
     for name, results in (("original", theirs), ("tensight", ours)):
         checks, again = ([result[key][0] for result in results] for key in ("check_s", "again_s"))

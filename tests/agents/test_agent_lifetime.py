@@ -32,7 +32,7 @@ Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 HERE = Path(__file__).parent
 
 HEAVY = (
-    *("pydantic", "pyarrow", "rich", "typer", "fastapi", "duckdb", "numba", "torch", "uvicorn", "structlog", "httpx"),
+    *("pydantic", "pyarrow", "rich", "typer", "fastapi", "duckdb", "torch", "uvicorn", "structlog", "httpx"),
     *("openpyxl", "fsspec", "tensight.sessions", "tensight.server", "tensight.client", "tensight.analysis"),
 )
 

@@ -151,7 +151,7 @@ class Installed:
         done(*pip, "check")
         listed = json.loads(done(*pip, "list", "--format", "json"))
         versions = {package["name"].lower(): package["version"] for package in listed}
-        with_it = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "pyarrow", "numba", "protobuf", "grpcio"))
+        with_it = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "pyarrow", "protobuf", "grpcio"))
         size = sum(file.stat().st_size for file in self._folder.rglob("*") if not file.is_symlink() and file.is_file())
         python = self._done("python", "-c", "import platform; print(platform.python_version())").strip()
         took_s = time.monotonic() - began_s

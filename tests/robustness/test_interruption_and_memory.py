@@ -16,9 +16,8 @@ import pytest
 from damages import NPY_HEADERS
 from dump_writer import DumpWriter, GraphWriter, part
 
-
 ROOM_BYTES = 1_500 * 2**20
-"""Address space of a process that reads hostile files; a third of it is the interpreter, Arrow and numba."""
+"""Address space of a process that reads hostile files; a third of it is the interpreter and Arrow."""
 
 #: Runs the command and interrupts itself once the third tensor has been read: no clock decides when that is.
 INTERRUPTED = """
