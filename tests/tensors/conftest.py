@@ -1,4 +1,4 @@
-"""All ways of scanning, with each set of instructions that this processor has and in NumPy, must pass the same tests."""
+"""All ways of scanning, with each set of instructions of this processor and in NumPy, must pass the same tests."""
 
 from __future__ import annotations
 
