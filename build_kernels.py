@@ -67,6 +67,9 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
     target : Path, optional
         Where to write it; by default `EXTENSION`, where Python finds it.
     """
+    extension = target or root / EXTENSION
+    if not flags and _is_newer(extension, [*(root / SOURCES).iterdir(), Path(__file__)]):
+        return extension
     compiler = _compiler_of_system() or _compiler_from_pypi()
     headers = Path(sysconfig.get_paths()["include"])
     if compiler is None:
@@ -74,7 +77,6 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
     if not (headers / "Python.h").exists():
         return _without(f"Python's headers are not in {headers}; install them (Debian: python3-dev)")
     kinds = INSTRUCTION_SETS.get(platform.machine().lower(), {"plain": []})
-    extension = target or root / EXTENSION
     common = [*compiler, *_FLAGS, *_WARNINGS, *(flags or [])]
     with tempfile.TemporaryDirectory() as folder:
 
@@ -103,6 +105,10 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
 def wheel_tag() -> str:
     """Return the tag of a wheel that has the extension."""
     return f"cp310-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def _is_newer(made: Path, sources: list[Path]) -> bool:
+    return made.exists() and all(made.stat().st_mtime > source.stat().st_mtime for source in sources)
 
 
 def _compiler_of_system() -> list[str] | None:
