@@ -17,7 +17,7 @@ INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test coverage lint format page api node browser mindspores installed screenshots bench healthy \
+.PHONY: help demo test coverage lint sanitize format page api node browser mindspores installed screenshots bench healthy \
   fixtures conformance lock clean
 
 help: ## Show what make can do
@@ -63,6 +63,9 @@ lint: $(READY) node ## Check style, types, and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(NPM) run check
+
+sanitize: $(READY) ## Run the tests of the kernels with sanitizers for addresses and undefined behaviour
+	$(BIN)/python tests/tensors/sanitized.py
 
 format: $(READY) node ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .

@@ -45,7 +45,7 @@ x86-64 are spelled out: not all compilers know those by name."""
 
 _FLAGS = [
     *("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
-    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv"),
 ]
 _WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi", "-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 
