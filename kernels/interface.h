@@ -2,6 +2,7 @@
 // set. The numbers are those of `tensors/layout.py`; a test compares them.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum Kind : int64_t {

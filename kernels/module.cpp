@@ -165,9 +165,6 @@ static PyMethodDef METHODS[] = {
 };
 
 static int set_up(PyObject *module) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-#endif
   for (int i = 0; i < BUILT_COUNT; i++)
     if (BUILT[i]->is_supported()) chosen = BUILT[i];
   if (!chosen) {

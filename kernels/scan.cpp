@@ -4,6 +4,7 @@
 #include "gather.h"
 #include "interface.h"
 #include "moments.h"
+#include "processor.h"
 #include "rows.h"
 
 namespace {
@@ -92,19 +93,6 @@ bool has_non_finite(Kind kind, const uint8_t *address, int64_t count) {
     case COMPLEX128: return reaches<int64_t>(address, 2 * count, INT64_MAX, 0x7FF0000000000000);
     default: return false;
   }
-}
-
-bool is_supported() {
-#if defined(__AVX512F__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-#elif defined(__AVX2__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-#elif defined(__SSE4_2__)
-  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-#else
-  return true;
-#endif
 }
 
 }  // namespace
