@@ -14,7 +14,7 @@ from serving import served
 
 from tensight.server.examples import EXAMPLES
 from tensight.server.http import HttpSettings, create_http_app
-from tensight.server.routes import comparisons, graphs, overview, sessions, tensors, watchpoints
+from tensight.server.routes import comparisons, graphs, overview, searches, sessions, tensors, watchpoints
 from tensight.server.routes import events as events_routes
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
@@ -74,6 +74,8 @@ OPERATIONS = {
     "get_added_errors": "GET /comparisons/{comparison_id}/added-errors",
     "get_compared_losses": "GET /comparisons/{comparison_id}/losses",
     "get_compared_setups": "GET /comparisons/{comparison_id}/setups",
+    "list_searches": "GET /searches",
+    "get_search": "GET /searches/result",
     "get_compared_values": "GET /comparisons/{comparison_id}/tensor/values",
     "get_compared_heat_map": "GET /comparisons/{comparison_id}/tensor/heat-map",
     "get_compared_slices": "GET /comparisons/{comparison_id}/tensor/slices",
@@ -159,7 +161,7 @@ def test_every_json_body_has_an_example(document: dict[str, Any]) -> None:
 
 
 def routes() -> Iterator[APIRoute]:
-    for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, events_routes):
+    for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, searches, events_routes):
         yield from (route for route in subject.router.routes if isinstance(route, APIRoute))
 
 
