@@ -360,6 +360,11 @@ class Server:
         ----------
         refresh : bool
             Have the server look at the disk, even if it did so just now.
+
+        Examples
+        --------
+        >>> [search.name for search in server.searches()]
+        []
         """
         return self._connection.get(list[SearchRecord], "/searches", refresh=refresh)
 
@@ -375,6 +380,12 @@ class Server:
         ------
         NotFoundError
             There is no such search.
+
+        Examples
+        --------
+        >>> for search in server.searches():
+        ...     result = server.search(search.name)
+        ...     print(search.name, result.best, result.best_command)
         """
         return self._connection.get(SearchResult, "/searches/result", name=name)
 
