@@ -72,7 +72,12 @@ def start(folder: Path, *options: str, name: str = "search.yaml") -> subprocess.
 
 def outcome_of(search: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a search, when it has ended."""
-    out, err = search.communicate(timeout=PATIENCE_S)
+    try:
+        out, err = search.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        search.kill()
+        out, err = search.communicate()
+        raise AssertionError(f"the search did not end:\n{err}") from None
     return search.returncode, out, err
 
 

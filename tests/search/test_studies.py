@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,6 +73,42 @@ def test_a_trial_of_another_machine_is_lost_when_nothing_was_heard_of_it_for_lon
     study.tell(lost, Outcome((0.0,)))
     study.tell(again, Outcome((1.0,)))
     assert states(study) == {1: "COMPLETE"}, "what the lost one says later is not kept"
+
+
+KILLED = """
+import os, sys
+from tensight.search.configuration import parse_configuration
+from tensight.search.studies import Study
+study = Study(parse_configuration(sys.argv[2], "search.yaml"), f"sqlite:///{sys.argv[1]}/search.db")
+study._storage.record_heartbeat = lambda _: os._exit(9)
+study.ask(100)
+"""
+"""A worker that dies between the storage's giving it a trial and its saying so."""
+
+
+def test_a_trial_whose_worker_died_before_it_said_so_is_lost_at_once(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), RANDOM], check=False)
+    assert died.returncode == 9
+    assert states(study) == {0: "RUNNING"}
+
+    study.give_up_lost()
+
+    assert states(study) == {}
+
+
+def test_a_trial_without_a_worker_is_left_alone_while_somebody_may_be_about_to_begin_it(tmp_path: Path) -> None:
+    study, other = open_study(tmp_path, RANDOM), open_study(tmp_path, RANDOM)
+    optuna.load_study(study_name=study._study.study_name, storage=study.url).ask()
+    study.give_up_lost()
+    assert states(study) == {0: "RUNNING"}, "nobody of ours has asked for it"
+
+    def record_heartbeat(_: int) -> None:
+        study.give_up_lost()
+        assert states(study) == {0: "RUNNING", 1: "RUNNING"}, "a worker that lives is about to begin it"
+
+    other._storage.record_heartbeat = record_heartbeat
+    assert begun(other).number == 1
 
 
 def test_workers_that_notice_a_lost_trial_in_the_same_moment_have_it_tried_again_once(tmp_path: Path) -> None:

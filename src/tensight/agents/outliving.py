@@ -144,6 +144,10 @@ class OutlivingTensors(ABC):
         """Whether a backward pass has reached a weight that no optimizer updates; None where nobody can know."""
         return None
 
+    def _is_trained_elsewhere(self, weight: Any) -> bool:  # noqa: ARG002 - for those who know
+        """Whether another thread trains a weight, so that nobody here knows when."""
+        return False
+
     # --- optimizers ---
 
     @property
@@ -347,11 +351,14 @@ class OutlivingTensors(ABC):
     ) -> None:
         """Find out which weights are trained, by the gradients that there were and what optimizers were given."""
         changed: dict[str, Role] = {}
+        elsewhere: set[str] = set()
         for index, held in enumerate(self._tensors):
             tensor = None if held.role == "buffer" else held.tensor()
             if tensor is None:
                 continue
-            if id(tensor) not in self._owned and held.name not in self._reached and self._holds_gradient(tensor):
+            if self._is_trained_elsewhere(tensor):
+                elsewhere.add(held.name)
+            elif id(tensor) not in self._owned and held.name not in self._reached and self._holds_gradient(tensor):
                 self._reached.add(held.name)
                 self._trained.add(held.name)
             role = self._role(tensor, held.name)
@@ -359,6 +366,7 @@ class OutlivingTensors(ABC):
                 self._tensors[index] = held._replace(role=role)
                 changed[held.name] = role
         self.idle = self._trained - self._reached if self._knows_gradients else set()
+        self.idle |= elsewhere - self._reached
         self._decide_idle(feeding, without_gradients)
         self._reached.clear()
         self._passed_over.clear()

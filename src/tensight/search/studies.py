@@ -20,7 +20,7 @@ from tensight.search.spaces import combinations, suggest
 from tensight.sessions.online.presence import beginning_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import optuna
     import sqlalchemy
@@ -54,6 +54,7 @@ MOST_ATTEMPTS = 3
     ATTEMPT,
     COMBINATION,
     CONFIGURATION,
+    ASKING,
 ) = (
     "worker",
     "reason",
@@ -67,8 +68,9 @@ MOST_ATTEMPTS = 3
     "attempt",
     "combination",
     "configuration",
+    "asking",
 )
-"""Attributes of trials in the storage; the last one is of a study."""
+"""Attributes of trials in the storage; the last two are of a study."""
 
 _LONGEST_TEXT = 2000
 """Characters of an attribute that every database takes."""
@@ -260,12 +262,17 @@ class Study(StudyReading):
             self.set_aside(trial.number, reason)
 
     def _begin(self) -> optuna.Trial:
+        worker = _this_worker()
+        # A trial that is begun has no worker for a moment: if this one dies then, others know that it was asking.
+        asking = f"{ASKING} {worker['host']} {worker['pid']} {id(self)}"
+        self._study.set_user_attr(asking, worker)
         with warnings.catch_warnings():
             # We record heartbeats ourselves.
             warnings.simplefilter("ignore")
             trial = self._study.ask()
         self._storage.record_heartbeat(self._id_of(trial.number))
-        trial.set_user_attr(WORKER, _this_worker())
+        trial.set_user_attr(WORKER, worker)
+        self._study.set_user_attr(asking, None)
         return trial
 
     def _superfluous(self, number: int, most: int) -> str:
@@ -396,9 +403,24 @@ class Study(StudyReading):
 
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         silent = self._silent() if running else set()
+        orphans = self._orphans(running)
         for trial in running:
-            if _is_lost(trial, silent):
+            if trial.number in orphans or _is_lost(trial, silent):
                 self.set_aside(trial.number, "its worker has died", again=True)
+
+    def _orphans(self, running: Sequence[FrozenTrial]) -> set[int]:
+        """Return the numbers of trials whose worker has died before it could write down that they are its own."""
+        from optuna.trial import TrialState
+
+        nameless = {trial.number for trial in running if WORKER not in trial.user_attrs}
+        if not nameless:
+            return set()
+        asking = [worker for name, worker in self._study.user_attrs.items() if name.startswith(ASKING) and worker]
+        if not asking or not all(_is_gone(worker) for worker in asking):
+            return set()
+        # Who had asked before that was read, and is alive, has written its name by now.
+        now = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return {trial.number for trial in now if trial.number in nameless and WORKER not in trial.user_attrs}
 
     def _silent(self) -> set[int]:
         """Return the numbers of trials that have sent no heartbeat for too long, by the clock of the database."""
@@ -498,9 +520,12 @@ def _is_lost(trial: FrozenTrial, silent: set[int]) -> bool:
         # Killed between the first two things that are kept of a trial.
         begun = trial.datetime_start
         return begun is not None and datetime.now() - begun > timedelta(seconds=GRACE_S)
-    if worker["host"] == socket.gethostname():
-        return beginning_of(int(worker["pid"])) != str(worker["began"])
-    return trial.number in silent
+    return _is_gone(worker) or (worker["host"] != socket.gethostname() and trial.number in silent)
+
+
+def _is_gone(worker: Mapping[str, Any]) -> bool:
+    """Whether a worker was a process of this machine, and has ended."""
+    return worker["host"] == socket.gethostname() and beginning_of(int(worker["pid"])) != str(worker["began"])
 
 
 def _short(value: Any) -> Any:

@@ -39,6 +39,7 @@ class Parameters(OutlivingTensors):
     def __init__(self, agent: Agent, names: Names) -> None:
         super().__init__(agent, outline)
         self._names = names
+        self._elsewhere: set[int] = set()
 
     @property
     def names_generation(self) -> int:
@@ -66,6 +67,14 @@ class Parameters(OutlivingTensors):
                         observe(place, gradient, need)
                 elif tensor is not None and tensor.requires_grad:
                     self.passed_over(weight)
+
+    def update_elsewhere(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that another thread trains the weights of an optimizer.
+
+        Their gradients are not touched from now on: that thread may free one while it is read here, which PyTorch does
+        not guard.
+        """
+        self._elsewhere.update(map(id, self.weights_of(optimizer)))
 
     def _tell_scalars(self, optimizer: torch.optim.Optimizer) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
@@ -109,5 +118,8 @@ class Parameters(OutlivingTensors):
     def _has_gradient(self, weight: torch.Tensor) -> bool:
         return bool(weight.requires_grad)
 
-    def _holds_gradient(self, weight: torch.Tensor) -> bool:
-        return weight.grad is not None
+    def _holds_gradient(self, weight: torch.Tensor) -> bool | None:
+        return None if self._is_trained_elsewhere(weight) else weight.grad is not None
+
+    def _is_trained_elsewhere(self, weight: torch.Tensor) -> bool:
+        return id(weight) in self._elsewhere

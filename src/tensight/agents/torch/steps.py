@@ -121,6 +121,7 @@ class Steps:
             return None
         if threading.get_ident() != self._thread:
             self._oversights.update_elsewhere(type(optimizer).__name__, self._thread_name)
+            self._parameters.update_elsewhere(optimizer)
             return None
         frame = sys._getframe(_OPTIMIZERS_CALL)
         self._running = [other for other in self._running if _is_running(other, frame)]
