@@ -258,10 +258,12 @@ while True:
         finally:
             server.process.send_signal(signal.SIGCONT)
     assert process.returncode == -signal.SIGINT
-    # Of the second nothing of ours tells; on a busy machine it may come so late that it ends what others clean up.
+    # Of the second nothing of ours tells; on a busy machine it may come so late that it ends what others clean up, or
+    # so early that our goodbye has not begun.
     interrupted, *later = told.split("Traceback")[1:]
     assert "KeyboardInterrupt" in interrupted
-    assert not [trace for trace in later if str(Path("tensight", "agents")) in trace], told
+    ours = [trace for trace in later if str(Path("tensight", "agents")) in trace]
+    assert not [trace for trace in ours if "    def close_at_exit(" not in trace], told
 
 
 def test_a_forked_child_is_silent_and_its_parent_goes_on(

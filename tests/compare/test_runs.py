@@ -102,6 +102,33 @@ def test_the_place_of_a_change_is_named(reference: tuple[str, Analysis], change:
     assert result.first is None or result.first.inputs, sentence(result)
 
 
+class Forgetful(torch.optim.AdamW):
+    """Loses its first moments when many steps are done, of which a trace has no states any more."""
+
+    updates = 0
+    lost_at = 11
+
+    def step(self, closure: Any = None) -> Any:
+        if self.updates == self.lost_at:
+            for state in self.state.values():
+                state["exp_avg"].zero_()
+        self.updates += 1
+        return super().step(closure)
+
+
+def test_moments_that_are_lost_late_are_found_in_the_update_of_that_step(tmp_path: Path) -> None:
+    steps = Forgetful.lost_at + 3
+    a = record(tmp_path / "a", make_network(), as_trace=True, steps=steps)
+    (same,) = compare_runs(a, record(tmp_path / "same", make_network(), as_trace=True, steps=steps))
+    assert same.verdict is Verdict.SAME, sentence(same)
+    b = record(
+        tmp_path / "b", make_network(), lambda net: Forgetful(net.parameters(), 1e-3), as_trace=True, steps=steps
+    )
+    (result,) = compare_runs(a, b)
+    assert (result.finding, result.step) == (Finding.UPDATE, Forgetful.lost_at + 1), sentence(result)
+    assert result.first is None or "Apply" in result.first.pair.a.name, sentence(result)
+
+
 def test_gradients_that_are_all_scaled_by_one_number_are_said_to_be(
     reference: tuple[str, Analysis], tmp_path: Path
 ) -> None:

@@ -78,10 +78,11 @@ def record(
     data_seed: int = 3,
     parts: int = 1,
     as_trace: bool = False,
+    steps: int = STEPS,
 ) -> Analysis:
     """Train some steps while all of them are recorded, and open the recording, or the trace."""
     generator = torch.Generator().manual_seed(data_seed)
-    batches = torch.randint(0, 50, (STEPS, 4, 9), generator=generator)
+    batches = torch.randint(0, 50, (steps, 4, 9), generator=generator)
     chosen = optimizer(network)
     where = {"trace": str(folder)} if as_trace else {"record": "full", "record_folder": str(folder)}
     with tensight.torch.debug(network, chosen, capture=capture, quiet=True, port=1, **where):

@@ -268,7 +268,9 @@ class TraceComparison:
             step.compared.add(number)
             place = places[number]
             tensor = self._known.get((place.node.name, place.io, place.slot), -1)
-            if not step.has_node(place.node.name):
+            # Weights and states that the trace knows are not in all of its steps.
+            is_unknown = tensor < 0 or place.node.role not in _PERSISTENT
+            if is_unknown and not step.has_node(place.node.name):
                 return _difference(place, step.iteration, "program", _row(rows[index], dtypes[index], shapes[index]))
             expected = step.row_of.get(tensor)
             if expected is None:

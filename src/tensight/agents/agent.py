@@ -504,7 +504,7 @@ class Agent:
         self._lasting.look()
         self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
         if self.capturing:
-            self._needs.decide(self._lasting, looks_at_all=looks_at_all, watches=watches)
+            self._needs.decide(self.step, self._lasting, looks_at_all=looks_at_all, watches=watches)
             self._lasting.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensight.agents.places import Need
+from tensight.agents.tracing import reads_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class StepNeeds:
         self._is_attached = is_attached
         self._walks = walks
         self._base = Need.NOTHING
-        self._spares_states = False
+        self._of_states: Need | None = None
         self._watches_weights = False
         self.looks_at_all = False
         self.captures_modules = settings.capture == "modules"
@@ -88,11 +89,13 @@ class StepNeeds:
         """
         self.require(Need.ROW | Need.HASH if self._settings.partial_memory else _ALL)
 
-    def decide(self, lasting: LastingPlaces, *, looks_at_all: bool, watches: bool) -> None:
+    def decide(self, step: int, lasting: LastingPlaces, *, looks_at_all: bool, watches: bool) -> None:
         """Decide what is wanted of every place, watched or not.
 
         Parameters
         ----------
+        step : int
+            The one that comes, from 0.
         lasting : LastingPlaces
         looks_at_all : bool
             Whether somebody will look at the step.
@@ -110,24 +113,25 @@ class StepNeeds:
         elif not partial and watches and self._walks:
             # The values of a step that is complete before anybody looks lie there anyway.
             base = Need.VALUE
+        of_states = Need.VALUE if base == _SHOWN else None
         if self._tracer.is_on or self._comparison.is_on:
+            of_states = Need.NOTHING if not base and not reads_states(step) else None
             base |= _TRACED
         if self._comparison.is_on and self._is_attached() and not partial:
             # A person will look at the step in which something differs.
             base |= Need.VALUE
-        spares = base == _SHOWN
-        is_other = self.require(base) or self.may_watch_anew or spares != self._spares_states
+        is_other = self.require(base) or self.may_watch_anew or of_states != self._of_states
         if looks_at_all != self.looks_at_all or self.may_watch_anew:
             self.looks_at_all, self.may_watch_anew = looks_at_all, False
             self._watches_weights = watches and not partial
             lasting.choose_copies(self.wants_copies)
         if is_other:
-            self._spares_states = spares
+            self._of_states = of_states
             # States are most of what there is: at a stop what nobody watches of them is made up.
-            values = lasting.states if spares else ()
+            instead = {} if of_states is None else dict.fromkeys(lasting.states, of_states)
             if self._watches_weights and not base:
-                values = lasting.weights
-            self._watches.require(base, dict.fromkeys(values, Need.VALUE))
+                instead = dict.fromkeys(lasting.weights, Need.VALUE)
+            self._watches.require(base, instead)
 
     def require(self, need: Need) -> bool:
         """Say what is wanted of every place; return whether that is another thing than before."""

@@ -29,6 +29,21 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
     from tensight.dumps.trace_files import TraceWriter
 
+STATES_OF_FIRST = 8
+"""Steps of which a trace has the optimizer's states."""
+
+STATES_EVERY = 8
+"""It has them of every so many steps after those."""
+
+
+def reads_states(step: int) -> bool:
+    """Whether a trace has the optimizer's states of a step: of the first ones, and of some later ones.
+
+    They are most of the tensors that a step leaves behind. Where one is wrong, the weight that it updates differs in
+    every step.
+    """
+    return step < STATES_OF_FIRST or step % STATES_EVERY == 0
+
 
 class Tracer:
     """Writes a trace, if the settings ask for it. Nothing here raises into the training.
@@ -44,7 +59,8 @@ class Tracer:
     Attributes
     ----------
     is_on : bool
-        Whether steps are traced: then every place is wanted with its statistics and its content hash.
+        Whether steps are traced: then every place is wanted with its statistics and its content hash, but for the
+        optimizer's states, see `reads_states`.
     folder : Path or None
         The trace; None if there never was one.
     """

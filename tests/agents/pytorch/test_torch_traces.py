@@ -15,6 +15,7 @@ import torch
 
 import tensight
 from tensight.agents.torch.perturbing import perturb
+from tensight.agents.tracing import STATES_EVERY, STATES_OF_FIRST
 from tensight.analysis import Analysis
 from tensight.analysis.statistics_table import KNOWN, STATISTICS
 from tensight.compare import Verdict
@@ -89,6 +90,22 @@ def test_a_trace_has_the_rows_of_a_recording(tmp_path: Path, capture: str) -> No
     for dump in dumps:
         assert dump.setup is not None
         assert [one["class"] for one in dump.setup["optimizers"]] == ["SGD"]
+
+
+def test_states_of_the_optimizer_are_read_in_the_first_steps_and_then_now_and_then(
+    tmp_path: Path, said: list[str]
+) -> None:
+    trace = str(tmp_path / "trace")
+    train(steps=18, trace=trace)
+    table = Analysis(open_dump(trace), cache_dir=tmp_path / "cache").statistics()
+    steps: dict[str, set[int]] = {"state": set(), "weight": set()}
+    for file in table.files:
+        if file.node in ("momentum_buffer.0.weight", "0.weight"):
+            steps["state" if file.node.startswith("momentum") else "weight"].add(file.iteration)
+    assert steps["state"] == {*range(STATES_OF_FIRST), STATES_EVERY, 2 * STATES_EVERY}
+    assert steps["weight"] == set(range(-1, 18))
+    train(steps=18, against=trace)
+    assert [line for line in said if "no difference from the trace in 18 steps" in line]
 
 
 def traced(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
