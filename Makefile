@@ -23,11 +23,13 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
+# The lock holds all that is needed; --no-deps because an older pip takes the newest release of a package that another asks
+# for with an extra (coverage[toml]), even where the lock has one, and then ends because the newest has no hash there.
 $(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS) $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
 	@echo "Setting up $(VENV) (once, about a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --editable .
 	@$(BIN)/python -m compileall -q src/tensight
 	@touch $@
