@@ -29,7 +29,9 @@ void compare_block(const uint8_t *current, const uint8_t *previous, int64_t coun
   int64_t lines = count / ITEMS;
   Differences found;
   Doubles tolerance = Doubles{} + atol;
-  for (int64_t line = 0; line < lines; line++)
+  for (int64_t line = 0; line < lines; line++) {
+    __builtin_prefetch(current + line * LINE + AHEAD_BYTES);
+    __builtin_prefetch(previous + line * LINE + AHEAD_BYTES);
     for (int number = 0; number < VECTORS; number++) {
       auto values = Element::at(current + line * LINE, number), before = Element::at(previous + line * LINE, number);
       if constexpr (sizeof(typename Element::Value) == 4) {
@@ -39,6 +41,7 @@ void compare_block(const uint8_t *current, const uint8_t *previous, int64_t coun
         found.add(values, before, tolerance);
       }
     }
+  }
   change.total += sum_of<double>(found.total);
   change.squares += sum_of<double>(found.squares);
   change.previous_total += sum_of<double>(found.previous);

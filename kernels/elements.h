@@ -19,7 +19,23 @@ template <class Number> inline Number read(const uint8_t *address) {
 inline double real_of(float number) { return number; }
 inline double real_of(double number) { return number; }
 
-// Elements whose values are float32. `at` returns the vector with a number in a line.
+struct Pair {
+  Doubles low, high;
+};
+
+// A vector of float32 as two of float64, by way of memory (see `widen_at`), which the first-level cache answers for.
+inline Pair widen_both(Floats values) {
+#if defined(__AVX2__)
+  alignas(WIDTH) float numbers[FLOATS];
+  __builtin_memcpy(numbers, &values, sizeof values);
+  __asm__("" : "+m"(numbers));  // or a compiler leaves them in the register
+  return {widen_at(numbers), widen_at(numbers + DOUBLES)};
+#else
+  return {widen(lower(values)), widen(upper(values))};
+#endif
+}
+
+// Elements whose values are float32. `at` returns the vector with a number in a line, `both` that of a line as float64.
 struct Float32 {
   typedef Floats Vector;
   typedef float Value;
@@ -27,6 +43,9 @@ struct Float32 {
   static constexpr bool IS_HALF = false;
   static float value(const uint8_t *element) { return read<float>(element); }
   static Floats at(const uint8_t *line, int number) { return load<Floats>(line + number * WIDTH); }
+  static Pair both(const uint8_t *line, int number, Floats) {
+    return {widen_at(line + number * WIDTH), widen_at(line + number * WIDTH + WIDTH / 2)};
+  }
 };
 
 struct Float16 {
@@ -36,6 +55,7 @@ struct Float16 {
   static constexpr bool IS_HALF = true;
   static float value(const uint8_t *element) { return bits_as<float>(widen_half(read<uint16_t>(element))); }
   static Floats at(const uint8_t *line, int number) { return widen_halves(line + number * (WIDTH / 2)); }
+  static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
 };
 
 struct Brain16 {
@@ -45,6 +65,7 @@ struct Brain16 {
   static constexpr bool IS_HALF = true;
   static float value(const uint8_t *element) { return bits_as<float>((uint32_t)read<uint16_t>(element) << 16); }
   static Floats at(const uint8_t *line, int number) { return widen_brains(line + number * (WIDTH / 2)); }
+  static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
 };
 
 // Elements whose values are float64.

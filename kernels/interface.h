@@ -49,17 +49,25 @@ struct Axes {
   } axis[MOST_AXES];
 };
 
-// A scan by several threads, each of which takes parts until there is none left.
+constexpr int64_t MOST_ITEM_BYTES = 16;
+constexpr int64_t MOST_PARTS = 1 << 5;  // of a shared scan
+constexpr int64_t SHARED_SCRATCH = PART * MOST_ITEM_BYTES;
+
+// A scan by several threads. Each has a share of parts that lie side by side, as frameworks share out the elements of
+// an operator: so a thread reads what it has just written. Whoever is done helps the others.
 struct SharedTask {
   Elements elements;
-  int64_t next_part, next_thread;
-  uint8_t *scratch;  // `SHARED_SCRATCH` bytes for each thread
-  Row *rows;         // one for each part
   Axes axes;
+  int64_t taken[MOST_PARTS];  // parts of each share that a thread has begun with
+  Row rows[MOST_PARTS];       // one for each part
 };
 
-constexpr int64_t MOST_ITEM_BYTES = 16;
-constexpr int64_t SHARED_SCRATCH = PART * MOST_ITEM_BYTES;
+// A search for elements that are not finite, by several threads or by one.
+struct SharedSearch {
+  Elements elements;
+  int64_t taken[MOST_PARTS];
+  bool found;
+};
 
 struct Change {
   double total, squares, previous_total, maximum, required_rtol;
@@ -70,10 +78,12 @@ struct Kernels {
   bool (*is_supported)();
   // Adds the elements to the totals; `counts` is followed by a count for each range.
   void (*scan)(const Elements &elements, Reals *reals, Counts *counts, const Range *ranges, int64_t range_count);
-  void (*scan_shared)(SharedTask *task);
+  // Scans parts until none is left, as the thread with a number; `scratch` has `SHARED_SCRATCH` bytes, and is needed if
+  // there are axes only.
+  void (*scan_shared)(SharedTask *task, int64_t thread, int64_t threads, uint8_t *scratch);
   // Adds the totals of parts, in their order.
   void (*add_rows)(const Row *rows, int64_t count, Reals *reals, Counts *counts);
   void (*compare)(Kind current_kind, const uint8_t *current, Kind previous_kind, const uint8_t *previous,
                   int64_t count, double atol, Change *change);
-  bool (*has_non_finite)(Kind kind, const uint8_t *address, int64_t count);
+  void (*search_shared)(SharedSearch *search, int64_t thread, int64_t threads);
 };

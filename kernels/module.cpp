@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
+#include <structmember.h>
 
 #include "interface.h"
 
@@ -78,27 +79,209 @@ static PyObject *scan_ranges(PyObject *, PyObject *const *given, Py_ssize_t coun
   Py_RETURN_NONE;
 }
 
-static void scan_shared_by_address(SharedTask *task) { chosen->scan_shared(task); }
+// Threads of somebody else, as OpenMP has them: what calls a function in each of them, the number of the thread that
+// asks, and how many there are.
+struct Team {
+  void (*parallel)(void (*function)(void *), void *argument, unsigned threads, unsigned flags);
+  int (*thread)();
+  int (*threads)();
+};
 
-static PyObject *scan_shared(PyObject *, PyObject *task) {
-  SharedTask *address = (SharedTask *)PyLong_AsLongLong(task);
-  if (PyErr_Occurred()) return nullptr;
-  Py_BEGIN_ALLOW_THREADS
-  chosen->scan_shared(address);
-  Py_END_ALLOW_THREADS
+struct TeamTask {
+  SharedTask shared;
+  Team team;
+};
+
+struct TeamSearch {
+  SharedSearch shared;
+  Team team;
+};
+
+static uint8_t *own_scratch(const SharedTask &task) {
+  static thread_local uint8_t scratch[SHARED_SCRATCH];
+  return task.axes.count ? scratch : nullptr;
+}
+
+static void scan_in_team(void *argument) {
+  TeamTask *task = (TeamTask *)argument;
+  int threads = task->team.threads(), thread = task->team.thread();
+  chosen->scan_shared(&task->shared, thread, threads < 1 ? 1 : threads, own_scratch(task->shared));
+}
+
+static void search_in_team(void *argument) {
+  TeamSearch *search = (TeamSearch *)argument;
+  int threads = search->team.threads(), thread = search->team.thread();
+  chosen->search_shared(&search->shared, thread, threads < 1 ? 1 : threads);
+}
+
+// Write the totals of at most `MOST_PARTS` parts to a row, by a team if there is one.
+static void scan_parts(const Team &team, const Elements &elements, const Axes &axes, Reals *reals, Counts *counts) {
+  TeamTask task;
+  task.team = team;
+  task.shared.elements = elements;
+  task.shared.axes = axes;
+  int64_t parts = (elements.count + PART - 1) / PART;
+  for (int64_t part = 0; part < parts; part++) task.shared.taken[part] = 0;
+  clear(reals, counts);
+  if (!parts) return;
+  if (team.parallel) {
+    Py_BEGIN_ALLOW_THREADS
+    team.parallel(scan_in_team, &task, 0, 0);
+    Py_END_ALLOW_THREADS
+  } else if (elements.count > HOLDING) {
+    Py_BEGIN_ALLOW_THREADS
+    chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
+    Py_END_ALLOW_THREADS
+  } else {
+    chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
+  }
+  chosen->add_rows(task.shared.rows, parts, reals, counts);
+}
+
+static Team team_at(const int64_t *address) {
+  return {(decltype(Team::parallel))address[0], (int (*)())address[1], (int (*)())address[2]};
+}
+
+// Read length and stride of each axis.
+static void read_axes(const int64_t *numbers, Py_ssize_t count, Axes *axes) {
+  axes->count = count / 2;
+  for (int64_t axis = 0; axis < axes->count; axis++) axes->axis[axis] = {numbers[2 * axis], numbers[2 * axis + 1]};
+}
+
+static PyObject *scan_shared(PyObject *, PyObject *const *given, Py_ssize_t count) {
+  constexpr Py_ssize_t BEFORE_AXES = 9;
+  int64_t number[BEFORE_AXES + 2 * MOST_AXES];
+  Axes axes;
+  if (count < BEFORE_AXES || count > BEFORE_AXES + 2 * MOST_AXES || (count - BEFORE_AXES) % 2)
+    return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 9 are needed, and 2 for each axis", count);
+  if (!read_integers(given, count, count, number) || !is_kind(number[3])) return nullptr;
+  read_axes(number + BEFORE_AXES, count - BEFORE_AXES, &axes);
+  if (number[5] < 0 || number[5] > MOST_PARTS * PART)
+    return PyErr_Format(PyExc_ValueError, "%lld elements cannot be shared out", (long long)number[5]);
+  Elements elements = {(Kind)number[3], (const uint8_t *)number[4], number[5], number[6]};
+  scan_parts(team_at(number), elements, axes, (Reals *)number[7], (Counts *)number[8]);
   Py_RETURN_NONE;
 }
 
-static PyObject *put_together(PyObject *, PyObject *const *given, Py_ssize_t count) {
+// ---- rows: columns of totals, and what belongs to each row, in memory that belongs to Python
+
+struct Rows {
+  PyObject_HEAD
+  Reals *reals;
+  Counts *counts;
+  int64_t *iterations, *codes, *exponents;  // of each row
+  PyObject *shapes;                         // a list
+  long long ready, iteration;
+  Team team;
+};
+
+// Squares of doubles beyond these leave the range of doubles.
+static constexpr double LARGE = 0x1p480, SMALL = 0x1p-450;
+
+static bool is_double(Kind kind) {
+  switch (kind) {
+    case FLOAT64: case INT64: case UINT64: case COMPLEX64: case COMPLEX128: return true;
+    default: return false;
+  }
+}
+
+static bool is_out_of_range(const Reals &reals) {
+  double low = __builtin_fabs(reals.minimum), high = __builtin_fabs(reals.maximum);
+  double largest = low > high ? low : high;
+  return largest < __builtin_inf() && largest > 0 && (largest < SMALL || largest > LARGE);
+}
+
+static int rows_init(PyObject *self, PyObject *arguments, PyObject *) {
+  Rows *rows = (Rows *)self;
+  long long address[5];
+  PyObject *shapes;
+  if (!PyArg_ParseTuple(arguments, "LLLLLO", address, address + 1, address + 2, address + 3, address + 4, &shapes))
+    return -1;
+  if (!PyList_Check(shapes)) {
+    PyErr_SetString(PyExc_TypeError, "shapes are a list");
+    return -1;
+  }
+  rows->reals = (Reals *)address[0];
+  rows->counts = (Counts *)address[1];
+  rows->iterations = (int64_t *)address[2];
+  rows->codes = (int64_t *)address[3];
+  rows->exponents = (int64_t *)address[4];
+  Py_INCREF(shapes);
+  Py_XDECREF(rows->shapes);
+  rows->shapes = shapes;
+  rows->ready = rows->iteration = 0;
+  rows->team = {};
+  return 0;
+}
+
+static void rows_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(((Rows *)self)->shapes);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+static PyObject *rows_set_team(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   int64_t number[3];
   if (!read_integers(given, count, 3, number)) return nullptr;
-  const SharedTask *task = (const SharedTask *)number[0];
-  Reals *reals = (Reals *)number[1];
-  Counts *counts = (Counts *)number[2];
-  clear(reals, counts);
-  chosen->add_rows(task->rows, (task->elements.count + PART - 1) / PART, reals, counts);
+  ((Rows *)self)->team = team_at(number);
   Py_RETURN_NONE;
 }
+
+// Whether the row of a place was written; false where more than a scan is needed.
+static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  constexpr Py_ssize_t BEFORE_AXES = 6;
+  Rows *rows = (Rows *)self;
+  int64_t number[5], strides[2 * MOST_AXES];
+  Axes axes;
+  if (count < BEFORE_AXES || (count - BEFORE_AXES) % 2)
+    return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 6 are needed, and 2 for each axis", count);
+  if (count > BEFORE_AXES + 2 * MOST_AXES) Py_RETURN_FALSE;
+  PyObject *shape = given[5];
+  if (!read_integers(given, 5, 5, number) || !is_kind(number[1])) return nullptr;
+  if (!read_integers(given + BEFORE_AXES, count - BEFORE_AXES, count - BEFORE_AXES, strides)) return nullptr;
+  read_axes(strides, count - BEFORE_AXES, &axes);
+  int64_t place = number[0];
+  Kind kind = (Kind)number[1];
+  Elements elements = {kind, (const uint8_t *)number[2], number[3], number[4]};
+  if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) Py_RETURN_FALSE;
+  Reals *reals = rows->reals + place;
+  Counts *counts = rows->counts + place;
+  if (axes.count || elements.count > HOLDING) {
+    static const Team NOBODY = {};
+    scan_parts(elements.count > HOLDING ? rows->team : NOBODY, elements, axes, reals, counts);
+  } else {
+    clear(reals, counts);
+    chosen->scan(elements, reals, counts, nullptr, 0);
+  }
+  if (is_double(kind) && is_out_of_range(*reals)) Py_RETURN_FALSE;
+  Py_INCREF(shape);
+  if (PyList_SetItem(rows->shapes, place, shape)) return nullptr;
+  rows->codes[place] = kind;
+  rows->exponents[place] = 0;
+  rows->iterations[place] = rows->iteration;
+  Py_RETURN_TRUE;
+}
+
+static PyMethodDef ROWS_METHODS[] = {
+    {"write", (PyCFunction)(void (*)(void))rows_write, METH_FASTCALL, nullptr},
+    {"set_team", (PyCFunction)(void (*)(void))rows_set_team, METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+static PyMemberDef ROWS_MEMBERS[] = {
+    {"ready", T_LONGLONG, offsetof(Rows, ready), 0, nullptr},
+    {"iteration", T_LONGLONG, offsetof(Rows, iteration), 0, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+static PyType_Slot ROWS_SLOTS[] = {
+    {Py_tp_init, (void *)rows_init}, {Py_tp_dealloc, (void *)rows_free}, {Py_tp_methods, ROWS_METHODS},
+    {Py_tp_members, ROWS_MEMBERS},   {Py_tp_new, (void *)PyType_GenericNew}, {0, nullptr},
+};
+
+static PyType_Spec ROWS = {"tensight.tensors._kernels.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT, ROWS_SLOTS};
 
 static PyObject *compare(PyObject *, PyObject *const *given, Py_ssize_t count) {
   if (count != 7) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 7 are needed", count);
@@ -116,17 +299,25 @@ static PyObject *compare(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 static PyObject *has_non_finite(PyObject *, PyObject *const *given, Py_ssize_t count) {
-  int64_t number[3];
-  if (!read_integers(given, count, 3, number) || !is_kind(number[0])) return nullptr;
-  bool found;
-  if (number[2] > HOLDING_SEARCH) {
+  int64_t number[6];
+  if (!read_integers(given, count, 6, number) || !is_kind(number[0])) return nullptr;
+  TeamSearch search;
+  search.shared.elements = {(Kind)number[0], (const uint8_t *)number[1], number[2], -1};
+  search.shared.found = false;
+  for (int64_t &taken : search.shared.taken) taken = 0;
+  search.team = team_at(number + 3);
+  if (number[2] > HOLDING && search.team.parallel) {
     Py_BEGIN_ALLOW_THREADS
-    found = chosen->has_non_finite((Kind)number[0], (const uint8_t *)number[1], number[2]);
+    search.team.parallel(search_in_team, &search, 0, 0);
     Py_END_ALLOW_THREADS
-  } else {
-    found = chosen->has_non_finite((Kind)number[0], (const uint8_t *)number[1], number[2]);
+  } else if (number[2] > HOLDING_SEARCH) {
+    Py_BEGIN_ALLOW_THREADS
+    chosen->search_shared(&search.shared, 0, 1);
+    Py_END_ALLOW_THREADS
+  } else if (number[2] > 0) {
+    chosen->search_shared(&search.shared, 0, 1);
   }
-  return PyBool_FromLong(found);
+  return PyBool_FromLong(search.shared.found);
 }
 
 static PyObject *instruction_sets(PyObject *, PyObject *) {
@@ -155,8 +346,7 @@ static PyObject *choose(PyObject *, PyObject *wanted) {
 static PyMethodDef METHODS[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, nullptr},
     {"scan_ranges", (PyCFunction)(void (*)(void))scan_ranges, METH_FASTCALL, nullptr},
-    {"scan_shared", scan_shared, METH_O, nullptr},
-    {"put_together", (PyCFunction)(void (*)(void))put_together, METH_FASTCALL, nullptr},
+    {"scan_shared", (PyCFunction)(void (*)(void))scan_shared, METH_FASTCALL, nullptr},
     {"compare", (PyCFunction)(void (*)(void))compare, METH_FASTCALL, nullptr},
     {"has_non_finite", (PyCFunction)(void (*)(void))has_non_finite, METH_FASTCALL, nullptr},
     {"instruction_sets", instruction_sets, METH_NOARGS, nullptr},
@@ -171,10 +361,10 @@ static int set_up(PyObject *module) {
     PyErr_SetString(PyExc_ImportError, "this processor lacks the instructions of every kernel in this build");
     return -1;
   }
-  PyObject *address = PyLong_FromVoidPtr((void *)scan_shared_by_address);
-  if (!address) return -1;
-  if (PyModule_AddObject(module, "SCAN_SHARED", address)) {
-    Py_DECREF(address);
+  PyObject *rows = PyType_FromSpec(&ROWS);
+  if (!rows) return -1;
+  if (PyModule_AddObject(module, "Rows", rows)) {
+    Py_DECREF(rows);
     return -1;
   }
   return 0;

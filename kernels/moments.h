@@ -51,20 +51,26 @@ struct Totals {
   }
 };
 
-struct Sums {
-  Doubles total = {}, absolute = {}, squares = {};
+// `part` is the sum of the magnitudes or, where it is known which lanes are below zero, that of the values in these.
+template <bool BELOW_ZERO> struct Sums {
+  Doubles total = {}, part = {}, squares = {};
 
   // Processors have units for additions and others for products with addition. Where there is a register left for it,
   // `one` spreads the work over both.
-  void add(Doubles values, Doubles one) {
+  void add(Doubles values, SignsOfDoubles signs, Doubles one) {
     total = WIDTH == 64 ? values * one + total : values + total;
-    absolute += magnitude(values);
+    if constexpr (BELOW_ZERO)
+      part = add_some(part, values, signs);
+    else
+      part += magnitude(values);
     squares += values * values;
   }
 
+  Doubles absolute() const { return BELOW_ZERO ? total - 2 * part : part; }
+
   void add(const Sums &more) {
     total += more.total;
-    absolute += more.absolute;
+    part += more.part;
     squares += more.squares;
   }
 };
@@ -78,10 +84,10 @@ template <class Element> struct ValuesSeen {
 
   void add_line(const uint8_t *) {}
 
-  void add(Vector values) {
+  auto add(Vector values) {
     low = lesser(values, low);
     high = greater(values, high);
-    signs.add(values);
+    return signs.add(values);
   }
 
   void add(const ValuesSeen &more) {
@@ -115,7 +121,7 @@ template <class Element> struct HalvesSeen {
     }
   }
 
-  void add(Floats) {}
+  SignsOfFloats add(Floats) { return {}; }
 
   void add(const HalvesSeen &more) {
     greatest = greater(more.greatest, greatest);
@@ -144,7 +150,8 @@ template <> struct Seen<Brain16> : HalvesSeen<Brain16> {};
 template <class Element> struct Lanes {
   static constexpr int ITEMS = LINE / Element::BYTES;
   static constexpr int VECTORS = ITEMS * (int)sizeof(typename Element::Value) / WIDTH;
-  Sums sums[2];  // two, so that additions need not wait for each other
+  static constexpr bool KNOWS_SIGNS = WIDTH == 64 && !Element::IS_HALF;
+  Sums<KNOWS_SIGNS> sums[2];  // two, so that additions need not wait for each other
   Seen<Element> seen;
 
   template <bool HASHED> void add_lines(const uint8_t *block, int64_t lines, BlockHash &hash) {
@@ -152,16 +159,18 @@ template <class Element> struct Lanes {
     forget(one);
     for (int64_t line = 0; line < lines; line++) {
       const uint8_t *here = block + line * LINE;
+      __builtin_prefetch(here + AHEAD_BYTES);
       seen.add_line(here);
 #pragma GCC unroll 4
       for (int number = 0; number < VECTORS; number++) {
         auto values = Element::at(here, number);
-        seen.add(values);
+        auto signs = seen.add(values);
         if constexpr (sizeof(typename Element::Value) == 4) {
-          sums[0].add(widen(lower(values)), one);
-          sums[1].add(widen(upper(values)), one);
+          Pair both = Element::both(here, number, values);
+          sums[0].add(both.low, lower(signs), one);
+          sums[1].add(both.high, upper(signs), one);
         } else {
-          sums[number % 2].add(values, one);
+          sums[number % 2].add(values, signs, one);
         }
       }
       if (HASHED) hash.add_line(here, line);
@@ -169,7 +178,7 @@ template <class Element> struct Lanes {
   }
 
   bool is_finite() const {
-    Longs below = (Longs)(sums[0].absolute + sums[1].absolute < INFINITE);
+    Longs below = (Longs)(sums[0].absolute() + sums[1].absolute() < INFINITE);
     return least_of<int64_t>(-below) != 0;
   }
 
@@ -182,7 +191,7 @@ template <class Element> struct Lanes {
   Totals together() const {
     Totals totals;
     totals.total = sum_of<double>(sums[0].total + sums[1].total);
-    totals.absolute = sum_of<double>(sums[0].absolute + sums[1].absolute);
+    totals.absolute = sum_of<double>(sums[0].absolute() + sums[1].absolute());
     totals.squares = sum_of<double>(sums[0].squares + sums[1].squares);
     seen.put_into(totals);
     return totals;

@@ -21,6 +21,10 @@ constexpr int WIDTH = 32;
 constexpr int WIDTH = 16;
 #endif
 constexpr int LINE = 64;  // bytes that a loop takes at once, whatever the width of a vector
+
+// How far behind an element it is asked for what comes, so that memory has answered when it is wanted. Processors do
+// that by themselves within a page only.
+constexpr int AHEAD_BYTES = 8192;
 constexpr int FLOATS = WIDTH / 4, DOUBLES = WIDTH / 8;
 
 #define VECTOR(type, bytes) type __attribute__((vector_size(bytes)))
@@ -147,19 +151,27 @@ INTEGERS_WITH(greater, UnsignedShorts, _mm512_max_epu16, _mm256_max_epu16, _mm_m
 
 #if defined(__AVX512F__)
 
+typedef __mmask16 SignsOfFloats;
+typedef __mmask8 SignsOfDoubles;
+
 struct SignCounts {
   uint64_t negatives = 0, positives = 0;
 
-  void add(Floats values) {
+  // Returns which lanes are below zero.
+  SignsOfFloats add(Floats values) {
     __m512i bits = (__m512i)values;
-    negatives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(INT32_MIN)));
+    __mmask16 below = _mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(INT32_MIN));
+    negatives += (unsigned)_mm_popcnt_u32(below);
     positives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epi32_mask(bits, _mm512_setzero_si512()));
+    return below;
   }
 
-  void add(Doubles values) {
+  SignsOfDoubles add(Doubles values) {
     __m512i bits = (__m512i)values;
-    negatives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epu64_mask(bits, _mm512_set1_epi64(INT64_MIN)));
+    __mmask8 below = _mm512_cmpgt_epu64_mask(bits, _mm512_set1_epi64(INT64_MIN));
+    negatives += (unsigned)_mm_popcnt_u32(below);
     positives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epi64_mask(bits, _mm512_setzero_si512()));
+    return below;
   }
 
   void add(const SignCounts &more) {
@@ -182,7 +194,17 @@ struct HalfSignCounts : SignCounts {
   }
 };
 
+inline SignsOfDoubles lower(SignsOfFloats signs) { return (SignsOfDoubles)signs; }
+inline SignsOfDoubles upper(SignsOfFloats signs) { return (SignsOfDoubles)_kshiftri_mask16(signs, DOUBLES); }
+
 #else
+
+// Only sets of instructions that have registers for it keep which lanes are below zero.
+struct Unknown {};
+typedef Unknown SignsOfFloats;
+typedef Unknown SignsOfDoubles;
+inline SignsOfDoubles lower(SignsOfFloats) { return {}; }
+inline SignsOfDoubles upper(SignsOfFloats) { return {}; }
 
 // A comparison of vectors is -1 where it holds. In a part no lane counts beyond its width. Zeros are counted for the
 // negative numbers: that needs no constant in a register.
@@ -222,12 +244,18 @@ struct HalfSignCounts : SignLanes<Shorts, int16_t> {
 
 struct SingleSignCounts : SignLanes<Ints, int32_t> {
   using SignLanes::add;
-  void add(Floats values) { add_bits((Ints)values); }
+  SignsOfFloats add(Floats values) {
+    add_bits((Ints)values);
+    return {};
+  }
 };
 
 struct DoubleSignCounts : SignLanes<Longs, int64_t> {
   using SignLanes::add;
-  void add(Doubles values) { add_bits((Longs)values); }
+  SignsOfDoubles add(Doubles values) {
+    add_bits((Longs)values);
+    return {};
+  }
 };
 
 #endif
@@ -237,6 +265,15 @@ template <> struct SignsOf<Floats> : SingleSignCounts {};
 template <> struct SignsOf<Doubles> : DoubleSignCounts {};
 
 // ---- conversions; all are exact
+
+inline Doubles add_some(Doubles to, Doubles values, SignsOfDoubles which) {
+#if defined(__AVX512F__)
+  return (Doubles)_mm512_mask_add_pd((__m512d)to, which, (__m512d)to, (__m512d)values);
+#else
+  (void)which;
+  return to + values;
+#endif
+}
 
 inline Doubles magnitude(Doubles values) { return (Doubles)((Longs)values & INT64_MAX); }
 
@@ -271,6 +308,17 @@ inline Doubles widen(HalfFloats values) {
   return (Doubles)_mm256_cvtps_pd((__m128)values);
 #else
   return __builtin_convertvector(values, Doubles);
+#endif
+}
+
+// From memory half a vector of float32 is widened in one operation; in a register it takes two and a half.
+inline Doubles widen_at(const void *address) {
+#if defined(__AVX512F__)
+  return (Doubles)_mm512_cvtps_pd(_mm256_loadu_ps((const float *)address));
+#elif defined(__AVX2__)
+  return (Doubles)_mm256_cvtps_pd(_mm_loadu_ps((const float *)address));
+#else
+  return widen(load<HalfFloats>(address));
 #endif
 }
 

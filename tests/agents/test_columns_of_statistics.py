@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from own_team import OwnTeam
 
 from tensight.agents.columns import MOST_PLACES, NEVER, StatisticsColumns
 from tensight.errors import InputError
@@ -25,7 +24,6 @@ from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, statistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensight.tensors.shared_scan import Team
 
 BOTH_WAYS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i2")]
@@ -137,24 +135,6 @@ def test_elements_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any])
     assert_same(columns.statistics(3), statistics(plain))
 
 
-def team_of(threads: int) -> Team:
-    """Return threads that call the function at an address with a number, all at the same time."""
-
-    def team(function: int, number: int) -> None:
-        call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(function)
-        together = threading.Barrier(threads)
-
-        def work() -> None:
-            together.wait()
-            call(number)
-
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(work) for _ in range(threads)]:
-                done.result()
-
-    return team
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f2"), BRAIN, np.dtype("f8")], ids=str)
 @pytest.mark.parametrize("size", [2**16 + 1, 10 * 2**15, SEGMENT_ELEMENTS, 2 * SEGMENT_ELEMENTS + 2**16 + 77])
@@ -164,8 +144,8 @@ def test_rows_do_not_depend_on_how_many_threads_scan(
     monkeypatch.setenv("TENSIGHT_KERNELS", "compiled")
     values = np.random.default_rng(size).standard_normal(size).astype(dtype)
     values[[5, size // 2, -1]] = math.nan, -math.inf, math.inf
-    columns = StatisticsColumns()
-    columns.team = team_of(threads)
+    columns, own = StatisticsColumns(), OwnTeam(threads)
+    columns.team = own.team
     for place, hashed in enumerate((True, False)):
         assert columns.scan(place, values, hashed=hashed)
         assert columns.has_hash(place) == hashed or dtype == np.float64
@@ -194,8 +174,8 @@ def strided(draw: st.DrawFn) -> np.ndarray[Any, Any]:
 @given(array=strided(), threads=st.sampled_from([0, 3]))
 def test_elements_that_lie_apart_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any], threads: int) -> None:
     assume(array.size <= SEGMENT_ELEMENTS)
-    columns = StatisticsColumns()
-    columns.team = team_of(threads) if threads else None
+    columns, own = StatisticsColumns(), OwnTeam(threads or 1)
+    columns.team = own.team if threads else None
     address, name = array.ctypes.data, "bfloat16" if array.dtype == BRAIN else array.dtype.name
     strides = tuple(step // array.itemsize for step in array.strides)
     is_read = columns.scan_strided(0, address, name, array.shape, strides, hashed=True)

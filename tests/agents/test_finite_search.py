@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from own_team import OwnTeam
 
 from tensight.agents.finite import FiniteSearch
 
@@ -45,6 +46,23 @@ def test_one_bad_element_is_found_at_any_place(search: FiniteSearch, dtype: np.d
             array[place] = value
             assert search.of(array)
             array[place] = -1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "c16"])
+def test_several_threads_find_one_bad_element_at_any_place(
+    dtype: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_KERNELS", "compiled")
+    search, own = FiniteSearch(), OwnTeam(threads)
+    search.team = own.team
+    for size in (2**16 + 1, 3 * 2**15 + 5, 2**21 + 3):
+        array = np.ones(size, dtype)
+        assert not search.of(array)
+        for place in (0, 2**15, size // 2, size - 1):
+            array[place] = np.nan
+            assert search.of(array)
+            array[place] = 1
 
 
 def test_what_has_no_such_elements_has_none(search: FiniteSearch) -> None:

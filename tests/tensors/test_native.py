@@ -78,7 +78,8 @@ def test_both_languages_mean_the_same_by_kinds_and_sizes() -> None:
     assert layout.PART == 1 << 15
     assert "PART = 1 << 15;" in header
     assert f"MOST_AXES = {layout.MOST_AXES};" in header
-    assert "SHARED_SCRATCH = PART * MOST_ITEM_BYTES" in header
+    assert layout.SEGMENT_ELEMENTS == layout.PART << 5
+    assert "MOST_PARTS = 1 << 5;" in header
 
 
 @pytest.mark.parametrize("name", native.instruction_sets())
@@ -90,7 +91,17 @@ def test_wrong_arguments_are_refused_before_memory_is_touched(name: str) -> None
     with pytest.raises(ValueError, match="no kind of elements with the number 99"):
         kernels.scan(99, 0, 0, 0, 0, 0)
     with pytest.raises(TypeError):
-        kernels.has_non_finite("float32", 0, 0)  # type: ignore[arg-type]
+        kernels.has_non_finite("float32", 0, 0, 0, 0, 0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="10 arguments were given, 9 are needed, and 2 for each axis"):
+        kernels.scan_shared(*[0] * 10)
+    with pytest.raises(ValueError, match="1048577 elements cannot be shared out"):
+        kernels.scan_shared(0, 0, 0, 1, 0, layout.SEGMENT_ELEMENTS + 1, 0, 0, 0)
+    with pytest.raises(TypeError, match="shapes are a list"):
+        kernels.Rows(0, 0, 0, 0, 0, ())  # type: ignore[arg-type]
+    rows = kernels.Rows(0, 0, 0, 0, 0, [])
+    with pytest.raises(TypeError, match="2 arguments were given, 6 are needed"):
+        rows.write(0, 0)  # type: ignore[call-arg]
+    assert not rows.write(0, 1, 0, 4, 0, (4,)), "there is no row"
     assert kernels.choose(name) == name
     assert kernels.choose(None) == native.instruction_sets()[-1]
 

@@ -10,6 +10,7 @@ import ctypes
 import math
 import mmap
 import threading
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from tensight.errors import InputError
 from tensight.tensors import EXPLOSION_LIMIT, SEGMENT_ELEMENTS, layout, portable, scan_segment
 from tensight.tensors.elements import ELEMENT_NAMES, as_native, element_named, element_type
 from tensight.tensors.native import kernels
-from tensight.tensors.shared_scan import merged_axes, scan_shared
+from tensight.tensors.shared_scan import ALONE, merged_axes
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tensight.tensors import TensorStatistics
     from tensight.tensors.elements import ElementType
-    from tensight.tensors.native import Kernels
+    from tensight.tensors.native import CompiledRows
     from tensight.tensors.shared_scan import Team
 
 NEVER = -2
@@ -39,11 +40,7 @@ MOST_PLACES = 2**20
 """Rows that there can be. A scan writes to them without the interpreter lock, so they can never move."""
 
 _READY_AT_FIRST = 256
-_ALONE = 2**16
-"""Elements up to which a scan needs no help: it takes some 20 µs."""
-
 _NO_HASH = layout.NO_HASH
-_REALS_BYTES, _COUNTS_BYTES = 8 * layout.REALS, 8 * layout.COUNTS
 _FIRST_REALS = np.zeros(layout.REALS)
 _FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
 
@@ -77,30 +74,46 @@ class StatisticsColumns:
 
     Attributes
     ----------
-    current_iteration : int
-        That rows are written in; whoever counts the steps sets it.
     iteration : ndarray of int64
         In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
         view when there are more places.
-    team : callable or None
-        Threads that help with large tensors (`tensors.shared_scan`); None at first: then who asks scans alone.
     """
 
     def __init__(self) -> None:
-        self.current_iteration = -1
-        self.team: Team | None = None
+        self._current_iteration = -1
+        self._team: Team | None = None
         self._kinds: dict[np.dtype[Any], _Kind] = {}
-        self._compiled: Kernels | None = None
         self._growing = threading.Lock()
         self._reals = _lasting(np.float64, layout.REALS)
         self._counts = _lasting(np.int64, layout.COUNTS)
         self._iterations, self._codes, self._exponents = (_lasting(np.int64, 1)[:, 0] for _ in range(3))
-        self._reals_address: int = self._reals.ctypes.data
-        self._counts_address: int = self._counts.ctypes.data
         self._shapes: list[tuple[int, ...]] = []
         self._ready = 0
+        self._rows: CompiledRows | None = None
         self.iteration = self._iterations[:0]
         self.reserve(_READY_AT_FIRST)
+
+    @property
+    def current_iteration(self) -> int:
+        """That rows are written in, -1 at first; whoever counts the steps sets it."""
+        return self._current_iteration
+
+    @current_iteration.setter
+    def current_iteration(self, iteration: int) -> None:
+        self._current_iteration = iteration
+        if self._rows is not None:
+            self._rows.iteration = iteration
+
+    @property
+    def team(self) -> Team | None:
+        """Threads that help with large tensors; None at first: then who asks scans alone."""
+        return self._team
+
+    @team.setter
+    def team(self, team: Team | None) -> None:
+        self._team = team
+        if self._rows is not None:
+            self._rows.set_team(*(team or ALONE))
 
     def reserve(self, places: int) -> None:
         """Have rows for so many places; scans do it by themselves.
@@ -123,6 +136,8 @@ class StatisticsColumns:
                 self._shapes += [()] * (end - start)
                 self.iteration = self._iterations[:end]
                 self._ready = end
+                if self._rows is not None:
+                    self._rows.ready = end
 
     def scan(self, place: int, array: NDArray[Any], *, hashed: bool = True) -> bool:
         """Write the row of a place.
@@ -208,15 +223,12 @@ class StatisticsColumns:
             False if they have to be put in order first; the row then stays as it is.
         """
         kind, count, axes = _BY_NAME.get(dtype), math.prod(shape), merged_axes(shape, strides)
-        if kind is None or kind.is_double:
-            return False
-        compiled = self._kernels()
-        if compiled is None or not 0 < count <= SEGMENT_ELEMENTS or not 0 < len(axes) <= layout.MOST_AXES:
+        rows = self._rows or self._compiled_rows()
+        if kind is None or kind.is_double or rows is None or not count or not axes:
             return False
         self.reserve(place + 1)
-        self._scan_shared(place, compiled, kind, address, count, hashed, axes)
-        self._mark(place, kind.code, shape, 0)
-        return True
+        first_block = 0 if hashed else _NO_HASH
+        return rows.write(place, kind.code, address, count, first_block, shape, *chain.from_iterable(axes))
 
     def scan_segments(
         self, place: int, dtype: str, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], *, hashed: bool = True
@@ -336,38 +348,15 @@ class StatisticsColumns:
         self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
     ) -> None:
         """Scan at most a segment of elements that the kernel can read themselves."""
-        compiled = self._compiled
-        if compiled is None:
-            compiled = self._kernels()
-            if compiled is None:
-                self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
-                return
+        rows = self._rows or self._compiled_rows()
+        if rows is None:
+            self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
+            return
         if place >= self._ready:
             self.reserve(place + 1)
-        if self.team is not None and count > _ALONE:
-            self._scan_shared(place, compiled, kind, address, count, hashed)
-        else:
-            reals, counts = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
-            compiled.scan(kind.code, address, count, 0 if hashed else _NO_HASH, reals, counts)
-        exponent = 0
-        if kind.is_double:
+        if not rows.write(place, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
             exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
-        self._mark(place, kind.code, shape, exponent)
-
-    def _scan_shared(
-        self,
-        place: int,
-        compiled: Kernels,
-        kind: _Kind,
-        address: int,
-        count: int,
-        hashed: bool,
-        axes: list[tuple[int, int]] | None = None,
-    ) -> None:
-        row = self._reals_address + place * _REALS_BYTES, self._counts_address + place * _COUNTS_BYTES
-        elements = kind.code, address, count, 0 if hashed else _NO_HASH
-        team = self.team if count > _ALONE else None
-        scan_shared(compiled, team, elements, row, axes or ())
+            self._mark(place, kind.code, shape, exponent)
 
     def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
         """Scan what must be copied or put together first, or what there are no kernels for."""
@@ -376,7 +365,7 @@ class StatisticsColumns:
             return
         self.reserve(place + 1)
         elements = as_native(array, kind.element)
-        if self._kernels() is not None:
+        if self._rows is not None or self._compiled_rows() is not None:
             self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size, hashed)
             return
         reals, counts = self._reals[place], self._counts[place]
@@ -412,10 +401,22 @@ class StatisticsColumns:
             self._reals[place] = reals
         return exponent
 
-    def _kernels(self) -> Kernels | None:
-        """Return the compiled kernels; once there are some they are kept."""
-        self._compiled = self._compiled or kernels()
-        return self._compiled
+    def _compiled_rows(self) -> CompiledRows | None:
+        """Return what writes rows, if there are compiled kernels; once there are some they are kept."""
+        compiled = kernels()
+        if compiled is not None:
+            rows = compiled.Rows(
+                self._reals.ctypes.data,
+                self._counts.ctypes.data,
+                self._iterations.ctypes.data,
+                self._codes.ctypes.data,
+                self._exponents.ctypes.data,
+                self._shapes,
+            )
+            rows.ready, rows.iteration = self._ready, self._current_iteration
+            rows.set_team(*(self._team or ALONE))
+            self._rows = rows
+        return self._rows
 
 
 def _lasting(dtype: Any, width: int) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.tensors.elements import BFLOAT16, ELEMENT_NAMES
 from tensight.tensors.native import kernels
+from tensight.tensors.shared_scan import ALONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,9 +32,16 @@ _KINDS = {name: ELEMENT_NAMES.index(name) for name in _BITS}
 
 
 class FiniteSearch:
-    """Looks for NaN and infinite elements."""
+    """Looks for NaN and infinite elements.
+
+    Attributes
+    ----------
+    team : Team
+        Threads that help with large tensors; at first none.
+    """
 
     def __init__(self) -> None:
+        self.team = ALONE
         self._kernels: Kernels | None = None
 
     def at(self, address: int, dtype: str, count: int) -> bool:
@@ -56,7 +64,7 @@ class FiniteSearch:
             compiled = self._kernels = kernels()
             if compiled is None:
                 return _search(dtype, address, count)
-        return compiled.has_non_finite(kind, address, count)
+        return compiled.has_non_finite(kind, address, count, *self.team)
 
     def of(self, array: NDArray[Any]) -> bool:
         """Whether an array has NaN or infinite elements."""
@@ -78,8 +86,9 @@ def _search(name: str, address: int, count: int) -> bool:
     return any(bool(((chunk & magnitude) >= infinity).any()) for chunk in chunks)
 
 
-_search_of_process = FiniteSearch()
-has_non_finite_at = _search_of_process.at
+SEARCH = FiniteSearch()
+"""That of the process."""
+has_non_finite_at = SEARCH.at
 """`FiniteSearch.at`, with the kernels looked for once for the process."""
-has_non_finite = _search_of_process.of
+has_non_finite = SEARCH.of
 """`FiniteSearch.of`, with the kernels looked for once for the process."""

@@ -22,7 +22,6 @@ changes it. It tells changed data from unchanged; it is no defence against someo
 
 from __future__ import annotations
 
-import struct
 import sys
 import zlib
 from typing import TYPE_CHECKING
@@ -55,31 +54,12 @@ PART = 2**15
 MOST_AXES = 6
 """Axes that strided elements can have, those of length one and those that another continues left out."""
 
-SHARED_TASK = struct.Struct(f"={9 + 2 * MOST_AXES}q")
-"""A scan by several threads, words of 64 bits:
-
-0. kind of elements, their
-1. address and
-2. number;
-3. place in the tensor of the block that begins with the first of them; NO_HASH to leave out the hash;
-4. number of the next part that a thread takes, 0 at first, and
-5. of the next thread that takes one;
-6. address of memory to work in, `SHARED_SCRATCH` bytes for each thread;
-7. address of a row (`ROW_BYTES`) for each part;
-8. number of axes of strided elements, 0 if they lie one after the other; then, from the first, length and stride in
-   elements of each axis.
-"""
-
 # places in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
 REALS = 5
 # places in the array of counts; counts of the ranges follow
 FINITE, NAN, NEGATIVE_INFINITE, POSITIVE_INFINITE, NEGATIVE, POSITIVE, HASH = range(7)
 COUNTS = 7
-ROW_BYTES = 8 * (REALS + COUNTS)
-"""Of the totals of a part."""
-SHARED_SCRATCH = 16 * PART
-"""Bytes for each of several threads that scan: the elements of a part in order, of at most 16 bytes each."""
 # places in the totals of a comparison of two tensors
 CHANGE_TOTAL, CHANGE_SQUARES, PREVIOUS_TOTAL, CHANGE_MAXIMUM, REQUIRED_RTOL = range(5)
 CHANGES = 5

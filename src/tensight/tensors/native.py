@@ -20,10 +20,6 @@ class Kernels(Protocol):
     Kinds of elements are places in `elements.ELEMENT_NAMES`; rows are described in `layout`.
     """
 
-    SCAN_SHARED: int
-    """Address of a C function that is given the address of a `layout.SHARED_TASK`, and which any number of threads may
-    call at the same time: they share the parts of the task."""
-
     def scan(self, kind: int, address: int, count: int, first_block: int, reals: int, counts: int, /) -> None:
         """Write the totals of elements to a row; of large tensors without the interpreter lock."""
         ...
@@ -34,12 +30,30 @@ class Kernels(Protocol):
         """Do that, and write behind the counts how many values are in each range, (many, 2) float64, both inside."""
         ...
 
-    def scan_shared(self, task: int, /) -> None:
-        """Call what lies at `SCAN_SHARED` in this thread, without the interpreter lock."""
+    def scan_shared(
+        self,
+        parallel: int,
+        thread: int,
+        threads: int,
+        kind: int,
+        address: int,
+        count: int,
+        first_block: int,
+        reals: int,
+        counts: int,
+        /,
+        *axes: int,
+    ) -> None:
+        """Write the totals of at most a segment to a row, by the threads of a team (`shared_scan.Team`) or by this one.
+
+        ``axes`` are length and stride, in elements, of each axis of strided elements from the first on.
+        """
         ...
 
-    def put_together(self, task: int, reals: int, counts: int, /) -> None:
-        """Write the totals of the parts of a shared task to a row."""
+    def Rows(  # noqa: N802 - a class
+        self, reals: int, counts: int, iterations: int, codes: int, exponents: int, shapes: list[tuple[int, ...]], /
+    ) -> CompiledRows:
+        """Return what writes rows, given the addresses of their columns (int64 but for the reals) and their shapes."""
         ...
 
     def compare(
@@ -48,8 +62,8 @@ class Kernels(Protocol):
         """Write how elements differ from those before, `layout.CHANGES` float64."""
         ...
 
-    def has_non_finite(self, kind: int, address: int, count: int, /) -> bool:
-        """Return whether an element is NaN or infinite."""
+    def has_non_finite(self, kind: int, address: int, count: int, parallel: int, thread: int, threads: int, /) -> bool:
+        """Return whether an element is NaN or infinite; of large tensors a team finds out (`shared_scan.Team`)."""
         ...
 
     def instruction_sets(self) -> list[str]:
@@ -58,6 +72,35 @@ class Kernels(Protocol):
 
     def choose(self, name: str | None, /) -> str:
         """Use the kernels for a set of instructions, or the best; return its name. ValueError if it is not there."""
+        ...
+
+
+class CompiledRows(Protocol):
+    """The type ``Rows`` of the extension.
+
+    Attributes
+    ----------
+    ready : int
+        How many rows there are.
+    iteration : int
+        That is written beside a row.
+    """
+
+    ready: int
+    iteration: int
+
+    def set_team(self, parallel: int, thread: int, threads: int, /) -> None:
+        """Have a team (`shared_scan.Team`) scan what is large; zeros for none."""
+        ...
+
+    def write(
+        self, place: int, kind: int, address: int, count: int, first_block: int, shape: tuple[int, ...], /, *axes: int
+    ) -> bool:
+        """Write totals, kind, shape and iteration of elements to the row of a place.
+
+        False where that is not enough: there is no such row, there is more than a segment or than `layout.MOST_AXES`,
+        or squares leave the range of float64 (then the totals are written).
+        """
         ...
 
 

@@ -6,41 +6,35 @@ there are, nor on who did what.
 
 from __future__ import annotations
 
-import ctypes
-import threading
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from tensight.tensors import layout
-from tensight.tensors.layout import PART, SEGMENT_ELEMENTS
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tensight.tensors.native import Kernels
 
-    Team = Callable[[int, int], object]
-    """Has all threads of a team call the function at an address, with a number, and returns when they have."""
 
-_MOST_PARTS = SEGMENT_ELEMENTS // PART
-_NO_AXES = [0] * 2 * layout.MOST_AXES
+class Team(NamedTuple):
+    """Threads as OpenMP has them: addresses of three C functions.
+
+    Attributes
+    ----------
+    parallel : int
+        ``void (*)(void (*function)(void *), void *argument, unsigned, unsigned)``: has each thread of the team call the
+        function, and returns when they have. The last two arguments are 0.
+    thread : int
+        ``int (*)(void)``: number of the thread that asks, from 0, within `parallel`.
+    threads : int
+        ``int (*)(void)``: how many threads there are, within `parallel`.
+    """
+
+    parallel: int
+    thread: int
+    threads: int
 
 
-class _Memory(threading.local):
-    """What a scan needs beside its task, kept for each thread that begins one. Only what is written to takes memory."""
-
-    def __init__(self) -> None:
-        self.scratch = np.empty(_MOST_PARTS * layout.SHARED_SCRATCH, np.uint8)
-        self.rows = np.empty(_MOST_PARTS * layout.ROW_BYTES, np.uint8)
-        self.task = bytearray(layout.SHARED_TASK.size)
-        self._task = (ctypes.c_char * len(self.task)).from_buffer(self.task)
-        self.task_address = ctypes.addressof(self._task)
-        self.scratch_address: int = self.scratch.ctypes.data
-        self.rows_address: int = self.rows.ctypes.data
-
-
-_memory = _Memory()
+ALONE = Team(0, 0, 0)
+"""No team: who asks scans."""
 
 
 def scan_shared(
@@ -55,7 +49,7 @@ def scan_shared(
     Parameters
     ----------
     kernels : Kernels
-    team : callable, optional
+    team : Team, optional
         Threads that help; None to scan alone.
     elements : (kind, address, number, block)
         Kind as `elements.ElementType.kind`; the block is the place in the tensor of the first one, `layout.NO_HASH` to
@@ -66,15 +60,7 @@ def scan_shared(
         From the first axis to the last, strides in elements; at most `layout.MOST_AXES`. By default the elements lie
         one after the other.
     """
-    memory = _memory
-    flat = [number for axis in axes for number in axis] + _NO_AXES[2 * len(axes) :] if axes else _NO_AXES
-    places = memory.scratch_address, memory.rows_address
-    layout.SHARED_TASK.pack_into(memory.task, 0, *elements, 0, 0, *places, len(axes), *flat)
-    if team is None:
-        kernels.scan_shared(memory.task_address)
-    else:
-        team(kernels.SCAN_SHARED, memory.task_address)
-    kernels.put_together(memory.task_address, *row)
+    kernels.scan_shared(*(team or ALONE), *elements, *row, *(number for axis in axes for number in axis))
 
 
 def merged_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

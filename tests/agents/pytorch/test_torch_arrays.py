@@ -48,23 +48,18 @@ def test_pytorchs_own_threads_help_with_large_tensors(threads: int) -> None:
     columns, values = StatisticsColumns(), torch.randn(600, 500)
     columns.team = team = threads_of_torch()
     assert team is not None
-    called: list[int] = []
-
-    def note(number: int) -> int:
-        called.append(number)
-        return 0
-
-    noting = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(note)
-    address = ctypes.cast(noting, ctypes.c_void_p).value
-    assert address is not None
+    number_of, count_of = (ctypes.CFUNCTYPE(ctypes.c_int)(address) for address in team[1:])
+    called: list[tuple[int | None, int, int]] = []
+    noting = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda given: called.append((given, number_of(), count_of())))
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)(team.parallel)
     try:
         torch.set_num_threads(threads)
-        team(address, 7)
+        parallel(ctypes.cast(noting, ctypes.c_void_p), 7, 0, 0)
         for place, tensor in enumerate((values, values.t())):
             assert READER.scan(tensor, columns, place)
     finally:
         torch.set_num_threads(before)
-    assert called == [7] * threads
+    assert sorted(called) == [(7, number, threads) for number in range(threads)]
     assert columns.statistics(0) == statistics(values.numpy())
     assert columns.statistics(1) == statistics(np.ascontiguousarray(values.numpy().T))
 

@@ -18,6 +18,7 @@ from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.endings import at_end
 from tensight.agents.feeding import feeding
+from tensight.agents.finite import SEARCH
 from tensight.agents.meeting import as_one_run
 from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import UPDATES, Oversights
@@ -35,6 +36,7 @@ from tensight.agents.torch.threads import threads_of_torch
 from tensight.agents.traced_programs import Programs, Trace
 from tensight.errors import InputError
 from tensight.graph import is_after_forward
+from tensight.tensors.shared_scan import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence, Set
@@ -192,7 +194,8 @@ class Debugger(TrainingDebugger):
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
-        agent.columns.team = threads_of_torch()
+        agent.columns.team = team = threads_of_torch()
+        SEARCH.team = team or ALONE
         # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
         atexit.unregister(self.close_at_exit)
         at_end(self.close_at_exit)

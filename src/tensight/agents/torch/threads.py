@@ -1,7 +1,7 @@
 """PyTorch's own threads, for our work: those that compute an operator wait for the next one while we look at a tensor.
 
-PyTorch computes on the processor with OpenMP, where it was built with that (as on Linux). A team of OpenMP calls one C
-function in each of its threads. Threads of our own would stand in their way: they wait with their eyes open.
+PyTorch computes on the processor with OpenMP, where it was built with that (as on Linux). Threads of our own would be in
+the way of its threads, which spin while they wait.
 """
 
 from __future__ import annotations
@@ -9,35 +9,22 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 
-if TYPE_CHECKING:
-    from tensight.tensors.shared_scan import Team
+from tensight.tensors.shared_scan import Team
+
+_ENTRANCES = "GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"
+"""Found in the library that PyTorch itself is bound to, under the names that GCC gave them and others have, too."""
 
 
 @functools.lru_cache(maxsize=1)
 def threads_of_torch() -> Team | None:
     """Return PyTorch's threads as a team, as many as it is told to use; None where they cannot be had."""
-    parallel = _parallel_region()
-    if parallel is None:
-        return None
-
-    def team(function: int, number: int) -> None:
-        parallel(function, number, 0, 0)
-
-    return team
-
-
-def _parallel_region() -> Any:
-    """Return OpenMP's entrance: (C function, its argument, number of threads or 0 for all, flags)."""
     library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
     try:
-        # Found in the library that PyTorch itself is bound to, under the name that GCC gave it and others have, too.
-        region = ctypes.CDLL(str(library)).GOMP_parallel
+        loaded = ctypes.CDLL(str(library))
+        functions = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value for name in _ENTRANCES]
     except (OSError, AttributeError):
         return None
-    region.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint
-    region.restype = None
-    return region
+    return Team(*(address or 0 for address in functions)) if all(functions) else None
