@@ -190,9 +190,11 @@ class StatisticsColumns:
         bool
             False if the dtype has no statistics; the row then stays as it is.
         """
-        kind = _BY_NAME.get(dtype)
+        kind, rows = _BY_NAME.get(dtype), self._rows
         if kind is None:
             return False
+        if rows is not None and rows.write(place, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
+            return True
         if count <= SEGMENT_ELEMENTS:
             self._scan_direct(place, kind, address, shape, count, hashed)
         else:

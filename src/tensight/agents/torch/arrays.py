@@ -266,12 +266,15 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
     except (RuntimeError, NotImplementedError):
         return False
     count = tensor.numel()
+    if not count:
+        return True
     if tensor.is_contiguous():
         end = tensor.storage_offset() + count
     else:
-        steps = zip(tensor.shape, tensor.stride(), strict=True)
-        end = tensor.storage_offset() + sum((length - 1) * step for length, step in steps) + 1
-    return not count or end * tensor.itemsize <= size_bytes
+        end = tensor.storage_offset() + 1
+        for length, step in zip(tensor.shape, tensor.stride(), strict=True):
+            end += (length - 1) * step
+    return end * tensor.itemsize <= size_bytes
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:

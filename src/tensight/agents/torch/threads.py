@@ -1,7 +1,7 @@
 """PyTorch's own threads, for our work: those that compute an operator wait for the next one while we look at a tensor.
 
-PyTorch computes on the processor with OpenMP, where it was built with that (as on Linux). Threads of our own would be in
-the way of its threads, which spin while they wait.
+PyTorch computes on the processor with OpenMP, where it was built with that (as on Linux). Threads of our own would be
+in the way of its threads, which spin while they wait.
 """
 
 from __future__ import annotations
