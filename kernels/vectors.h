@@ -154,13 +154,19 @@ INTEGERS_WITH(greater, UnsignedShorts, _mm512_max_epu16, _mm256_max_epu16, _mm_m
 typedef __mmask16 SignsOfFloats;
 typedef __mmask8 SignsOfDoubles;
 
+// Have a mask in a register with which operations can be masked, which the first one is not: else it is copied.
+template <class Mask> inline Mask usable(Mask mask) {
+  __asm__("" : "+Yk"(mask));
+  return mask;
+}
+
 struct SignCounts {
   uint64_t negatives = 0, positives = 0;
 
   // Returns which lanes are below zero.
   SignsOfFloats add(Floats values) {
     __m512i bits = (__m512i)values;
-    __mmask16 below = _mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(INT32_MIN));
+    __mmask16 below = usable(_mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(INT32_MIN)));
     negatives += (unsigned)_mm_popcnt_u32(below);
     positives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epi32_mask(bits, _mm512_setzero_si512()));
     return below;
@@ -168,7 +174,7 @@ struct SignCounts {
 
   SignsOfDoubles add(Doubles values) {
     __m512i bits = (__m512i)values;
-    __mmask8 below = _mm512_cmpgt_epu64_mask(bits, _mm512_set1_epi64(INT64_MIN));
+    __mmask8 below = usable(_mm512_cmpgt_epu64_mask(bits, _mm512_set1_epi64(INT64_MIN)));
     negatives += (unsigned)_mm_popcnt_u32(below);
     positives += (unsigned)_mm_popcnt_u32(_mm512_cmpgt_epi64_mask(bits, _mm512_setzero_si512()));
     return below;
