@@ -264,8 +264,29 @@ static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t c
   Py_RETURN_TRUE;
 }
 
+// Whether the row of a place was written to that of another one, with another shape; false where there is no such row.
+static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  Rows *rows = (Rows *)self;
+  int64_t number[2];
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
+  if (!read_integers(given, 2, 2, number)) return nullptr;
+  int64_t source = number[0], target = number[1];
+  if (source < 0 || target < 0 || source >= rows->ready || target >= rows->ready) Py_RETURN_FALSE;
+  rows->reals[target] = rows->reals[source];
+  rows->counts[target] = rows->counts[source];
+  PyObject *shape = given[2] == Py_None ? PyList_GetItem(rows->shapes, source) : given[2];
+  if (!shape) return nullptr;
+  Py_INCREF(shape);
+  if (PyList_SetItem(rows->shapes, target, shape)) return nullptr;
+  rows->codes[target] = rows->codes[source];
+  rows->exponents[target] = rows->exponents[source];
+  rows->iterations[target] = rows->iteration;
+  Py_RETURN_TRUE;
+}
+
 static PyMethodDef ROWS_METHODS[] = {
     {"write", (PyCFunction)(void (*)(void))rows_write, METH_FASTCALL, nullptr},
+    {"copy", (PyCFunction)(void (*)(void))rows_copy, METH_FASTCALL, nullptr},
     {"set_team", (PyCFunction)(void (*)(void))rows_set_team, METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

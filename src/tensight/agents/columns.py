@@ -273,6 +273,8 @@ class StatisticsColumns:
         shape : tuple of int, optional
             Of the target; that of the source by default.
         """
+        if of is None and self._rows is not None and self._rows.copy(source, target, shape):
+            return
         rows = of or self
         self.reserve(target + 1)
         self._reals[target] = rows._reals[source]

@@ -103,6 +103,10 @@ class CompiledRows(Protocol):
         """
         ...
 
+    def copy(self, source: int, target: int, shape: tuple[int, ...] | None, /) -> bool:
+        """Write the row of a place to that of another; the shape may be another one. False if there is no such row."""
+        ...
+
 
 class _State:
     """What this process uses: kernels, and the setting by which they were chosen."""
