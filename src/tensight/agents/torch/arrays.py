@@ -265,16 +265,16 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
         size_bytes = tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):
         return False
-    count = tensor.numel()
+    count, start = tensor.numel(), tensor.storage_offset()
     if not count:
         return True
     if tensor.is_contiguous():
-        end = tensor.storage_offset() + count
+        end = start + count
     else:
-        end = tensor.storage_offset() + 1
+        end = start + 1
         for length, step in zip(tensor.shape, tensor.stride(), strict=True):
             end += (length - 1) * step
-    return end * tensor.itemsize <= size_bytes
+    return bool(end * tensor.itemsize <= size_bytes)
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
