@@ -21,7 +21,10 @@ static const int BUILT_COUNT = sizeof BUILT / sizeof BUILT[0];
 static const Kernels *chosen = nullptr;
 
 // Elements up to which a kernel holds the interpreter lock: giving it up may cost 5 ms until it is given back.
-static const int64_t HOLDING = 1 << 16, HOLDING_SEARCH = 1 << 18;
+static const int64_t HOLDING = 1 << 16, HOLDING_SEARCH = 1 << 21;
+
+// Elements up to which a scan needs no help: it takes some 20 µs.
+static const int64_t ALONE = 1 << 16;
 
 // Read so many integers into `numbers`; on failure an exception is set.
 static bool read_integers(PyObject *const *given, Py_ssize_t count, Py_ssize_t wanted, int64_t *numbers) {
@@ -124,17 +127,11 @@ static void scan_parts(const Team &team, const Elements &elements, const Axes &a
   for (int64_t part = 0; part < parts; part++) task.shared.taken[part] = 0;
   clear(reals, counts);
   if (!parts) return;
-  if (team.parallel) {
-    Py_BEGIN_ALLOW_THREADS
+  // The lock is kept: who waits for it while a segment is scanned waits for less than it takes to be given it back.
+  if (team.parallel)
     team.parallel(scan_in_team, &task, 0, 0);
-    Py_END_ALLOW_THREADS
-  } else if (elements.count > HOLDING) {
-    Py_BEGIN_ALLOW_THREADS
+  else
     chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
-    Py_END_ALLOW_THREADS
-  } else {
-    chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
-  }
   chosen->add_rows(task.shared.rows, parts, reals, counts);
 }
 
@@ -248,9 +245,9 @@ static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t c
   if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) Py_RETURN_FALSE;
   Reals *reals = rows->reals + place;
   Counts *counts = rows->counts + place;
-  if (axes.count || elements.count > HOLDING) {
+  if (axes.count || elements.count > ALONE) {
     static const Team NOBODY = {};
-    scan_parts(elements.count > HOLDING ? rows->team : NOBODY, elements, axes, reals, counts);
+    scan_parts(elements.count > ALONE ? rows->team : NOBODY, elements, axes, reals, counts);
   } else {
     clear(reals, counts);
     chosen->scan(elements, reals, counts, nullptr, 0);
@@ -319,6 +316,13 @@ static PyObject *compare(PyObject *, PyObject *const *given, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
+static void search_by(TeamSearch &search) {
+  if (search.team.parallel && search.shared.elements.count > ALONE)
+    search.team.parallel(search_in_team, &search, 0, 0);
+  else if (search.shared.elements.count > 0)
+    chosen->search_shared(&search.shared, 0, 1);
+}
+
 static PyObject *has_non_finite(PyObject *, PyObject *const *given, Py_ssize_t count) {
   int64_t number[6];
   if (!read_integers(given, count, 6, number) || !is_kind(number[0])) return nullptr;
@@ -327,16 +331,12 @@ static PyObject *has_non_finite(PyObject *, PyObject *const *given, Py_ssize_t c
   search.shared.found = false;
   for (int64_t &taken : search.shared.taken) taken = 0;
   search.team = team_at(number + 3);
-  if (number[2] > HOLDING && search.team.parallel) {
+  if (number[2] > HOLDING_SEARCH) {
     Py_BEGIN_ALLOW_THREADS
-    search.team.parallel(search_in_team, &search, 0, 0);
+    search_by(search);
     Py_END_ALLOW_THREADS
-  } else if (number[2] > HOLDING_SEARCH) {
-    Py_BEGIN_ALLOW_THREADS
-    chosen->search_shared(&search.shared, 0, 1);
-    Py_END_ALLOW_THREADS
-  } else if (number[2] > 0) {
-    chosen->search_shared(&search.shared, 0, 1);
+  } else {
+    search_by(search);
   }
   return PyBool_FromLong(search.shared.found);
 }
