@@ -168,6 +168,7 @@ struct Rows {
   Counts *counts;
   int64_t *iterations, *codes, *exponents;  // of each row
   PyObject *shapes;                         // a list
+  PyObject *types, *kinds;                  // of the tensors that are read where they lie; null if there are none
   long long ready, iteration;
   Team team;
 };
@@ -206,6 +207,8 @@ static int rows_init(PyObject *self, PyObject *arguments, PyObject *) {
   Py_INCREF(shapes);
   Py_XDECREF(rows->shapes);
   rows->shapes = shapes;
+  Py_CLEAR(rows->types);
+  Py_CLEAR(rows->kinds);
   rows->ready = rows->iteration = 0;
   rows->team = {};
   return 0;
@@ -214,6 +217,8 @@ static int rows_init(PyObject *self, PyObject *arguments, PyObject *) {
 static void rows_free(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   Py_XDECREF(((Rows *)self)->shapes);
+  Py_XDECREF(((Rows *)self)->types);
+  Py_XDECREF(((Rows *)self)->kinds);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self);
   Py_DECREF(type);
@@ -226,23 +231,22 @@ static PyObject *rows_set_team(PyObject *self, PyObject *const *given, Py_ssize_
   Py_RETURN_NONE;
 }
 
-// Whether the row of a place was written; false where more than a scan is needed.
-static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-  constexpr Py_ssize_t BEFORE_AXES = 6;
+static PyObject *rows_set_tensors(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Rows *rows = (Rows *)self;
-  int64_t number[5], strides[2 * MOST_AXES];
-  Axes axes;
-  if (count < BEFORE_AXES || (count - BEFORE_AXES) % 2)
-    return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 6 are needed, and 2 for each axis", count);
-  if (count > BEFORE_AXES + 2 * MOST_AXES) Py_RETURN_FALSE;
-  PyObject *shape = given[5];
-  if (!read_integers(given, 5, 5, number) || !is_kind(number[1])) return nullptr;
-  if (!read_integers(given + BEFORE_AXES, count - BEFORE_AXES, count - BEFORE_AXES, strides)) return nullptr;
-  read_axes(strides, count - BEFORE_AXES, &axes);
-  int64_t place = number[0];
-  Kind kind = (Kind)number[1];
-  Elements elements = {kind, (const uint8_t *)number[2], number[3], number[4]};
-  if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) Py_RETURN_FALSE;
+  if (count != 2 || !PyTuple_Check(given[0]) || !PyDict_Check(given[1]))
+    return PyErr_Format(PyExc_TypeError, "a tuple of types is needed, and a dict of kinds by dtype");
+  Py_INCREF(given[0]);
+  Py_INCREF(given[1]);
+  Py_XDECREF(rows->types);
+  Py_XDECREF(rows->kinds);
+  rows->types = given[0];
+  rows->kinds = given[1];
+  Py_RETURN_NONE;
+}
+
+// 1 if the row of a place was written, 0 where more than a scan is needed, -1 after an exception.
+static int write_row(Rows *rows, int64_t place, const Elements &elements, const Axes &axes, PyObject *shape) {
+  if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) return 0;
   Reals *reals = rows->reals + place;
   Counts *counts = rows->counts + place;
   if (axes.count || elements.count > ALONE) {
@@ -252,13 +256,98 @@ static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t c
     clear(reals, counts);
     chosen->scan(elements, reals, counts, nullptr, 0);
   }
-  if (is_double(kind) && is_out_of_range(*reals)) Py_RETURN_FALSE;
+  if (is_double(elements.kind) && is_out_of_range(*reals)) return 0;
   Py_INCREF(shape);
-  if (PyList_SetItem(rows->shapes, place, shape)) return nullptr;
-  rows->codes[place] = kind;
+  if (PyList_SetItem(rows->shapes, place, shape)) return -1;
+  rows->codes[place] = elements.kind;
   rows->exponents[place] = 0;
   rows->iterations[place] = rows->iteration;
-  Py_RETURN_TRUE;
+  return 1;
+}
+
+static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  constexpr Py_ssize_t BEFORE_AXES = 6;
+  int64_t number[5], strides[2 * MOST_AXES];
+  Axes axes;
+  if (count < BEFORE_AXES || (count - BEFORE_AXES) % 2)
+    return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 6 are needed, and 2 for each axis", count);
+  if (count > BEFORE_AXES + 2 * MOST_AXES) Py_RETURN_FALSE;
+  if (!read_integers(given, 5, 5, number) || !is_kind(number[1])) return nullptr;
+  if (!read_integers(given + BEFORE_AXES, count - BEFORE_AXES, count - BEFORE_AXES, strides)) return nullptr;
+  read_axes(strides, count - BEFORE_AXES, &axes);
+  Elements elements = {(Kind)number[1], (const uint8_t *)number[2], number[3], number[4]};
+  int written = write_row((Rows *)self, number[0], elements, axes, given[5]);
+  return written < 0 ? nullptr : PyBool_FromLong(written);
+}
+
+// Names of what a tensor is asked for, as PyTorch's answers.
+static struct {
+  PyObject *is_cpu, *is_contiguous, *is_neg, *dtype, *data_ptr, *numel, *shape;
+} names;
+
+static bool make_names() {
+  names = {
+      PyUnicode_InternFromString("is_cpu"),   PyUnicode_InternFromString("is_contiguous"),
+      PyUnicode_InternFromString("is_neg"),   PyUnicode_InternFromString("dtype"),
+      PyUnicode_InternFromString("data_ptr"), PyUnicode_InternFromString("numel"),
+      PyUnicode_InternFromString("shape"),
+  };
+  return names.is_cpu && names.is_contiguous && names.is_neg && names.dtype && names.data_ptr && names.numel &&
+         names.shape;
+}
+
+// Whether an object, which is given away, is True or False as it should be.
+static bool is_just(PyObject *answer, PyObject *wanted) {
+  Py_XDECREF(answer);  // both truth values outlive this
+  return answer == wanted;
+}
+
+static bool is_one_of(PyTypeObject *type, PyObject *types) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(types); i++)
+    if ((PyObject *)type == PyTuple_GetItem(types, i)) return true;
+  return false;
+}
+
+// Read an integer that is given away; -1 where there is none.
+static int64_t integer_of(PyObject *number) {
+  if (!number) return -1;
+  int64_t found = PyLong_AsLongLong(number);
+  Py_DECREF(number);
+  return found;
+}
+
+// Whether the row of a place was written from a tensor: one of PyTorch's own, whose elements lie one after the other in
+// this process; false for every other one.
+static PyObject *rows_write_tensor(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  Rows *rows = (Rows *)self;
+  int64_t number[2];
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
+  if (!read_integers(given, 2, 2, number)) return nullptr;
+  PyObject *tensor = given[2];
+  if (!rows->types || !is_one_of(Py_TYPE(tensor), rows->types)) Py_RETURN_FALSE;
+  int written = 0;
+  if (is_just(PyObject_GetAttr(tensor, names.is_cpu), Py_True) &&
+      is_just(PyObject_CallMethodObjArgs(tensor, names.is_contiguous, nullptr), Py_True) &&
+      is_just(PyObject_CallMethodObjArgs(tensor, names.is_neg, nullptr), Py_False)) {
+    PyObject *dtype = PyObject_GetAttr(tensor, names.dtype);
+    PyObject *kind = dtype ? PyDict_GetItemWithError(rows->kinds, dtype) : nullptr;
+    Py_XDECREF(dtype);
+    int64_t code = kind ? PyLong_AsLongLong(kind) : -1;
+    int64_t address = code < 0 ? -1 : integer_of(PyObject_CallMethodObjArgs(tensor, names.data_ptr, nullptr));
+    if (code >= 0 && code < KINDS && address != 0 && !PyErr_Occurred()) {
+      int64_t elements = integer_of(PyObject_CallMethodObjArgs(tensor, names.numel, nullptr));
+      PyObject *shape = PyErr_Occurred() ? nullptr : PyObject_GetAttr(tensor, names.shape);
+      static const Axes NONE = {};
+      if (shape) written = write_row(rows, number[0], {(Kind)code, (const uint8_t *)address, elements, number[1]}, NONE, shape);
+      Py_XDECREF(shape);
+    }
+  }
+  if (PyErr_Occurred()) {
+    // Sparse, nested and wrapped tensors have no such thing.
+    PyErr_Clear();
+    Py_RETURN_FALSE;
+  }
+  return PyBool_FromLong(written > 0);
 }
 
 // Whether the row of a place was written to that of another one, with another shape; false where there is no such row.
@@ -283,6 +372,8 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
 
 static PyMethodDef ROWS_METHODS[] = {
     {"write", (PyCFunction)(void (*)(void))rows_write, METH_FASTCALL, nullptr},
+    {"write_tensor", (PyCFunction)(void (*)(void))rows_write_tensor, METH_FASTCALL, nullptr},
+    {"set_tensors", (PyCFunction)(void (*)(void))rows_set_tensors, METH_FASTCALL, nullptr},
     {"copy", (PyCFunction)(void (*)(void))rows_copy, METH_FASTCALL, nullptr},
     {"set_team", (PyCFunction)(void (*)(void))rows_set_team, METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -382,7 +473,7 @@ static int set_up(PyObject *module) {
     PyErr_SetString(PyExc_ImportError, "this processor lacks the instructions of every kernel in this build");
     return -1;
   }
-  PyObject *rows = PyType_FromSpec(&ROWS);
+  PyObject *rows = make_names() ? PyType_FromSpec(&ROWS) : nullptr;
   if (!rows) return -1;
   if (PyModule_AddObject(module, "Rows", rows)) {
     Py_DECREF(rows);

@@ -24,7 +24,7 @@ from tensight.tensors.shared_scan import ALONE, merged_axes
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -82,6 +82,7 @@ class StatisticsColumns:
     def __init__(self) -> None:
         self._current_iteration = -1
         self._team: Team | None = None
+        self._tensors: tuple[tuple[type, ...], dict[Any, int]] = (), {}
         self._kinds: dict[np.dtype[Any], _Kind] = {}
         self._growing = threading.Lock()
         self._reals = _lasting(np.float64, layout.REALS)
@@ -114,6 +115,25 @@ class StatisticsColumns:
         self._team = team
         if self._rows is not None:
             self._rows.set_team(*(team or ALONE))
+
+    def read_where_they_lie(self, types: tuple[type, ...], kinds: Mapping[Any, int]) -> None:
+        """Say which tensors `scan_tensor` can read.
+
+        Parameters
+        ----------
+        types : tuple of type
+            Of tensors that answer as PyTorch's do.
+        kinds : mapping of dtype to int
+            Places in `ELEMENT_NAMES`.
+        """
+        self._tensors = types, dict(kinds)
+        if self._rows is not None:
+            self._rows.set_tensors(*self._tensors)
+
+    def scan_tensor(self, place: int, tensor: object, *, hashed: bool) -> bool:
+        """Write the row of a place from a tensor, if it can be read where it lies; False, and nothing done, if not."""
+        rows = self._rows
+        return rows is not None and rows.write_tensor(place, 0 if hashed else _NO_HASH, tensor)
 
     def reserve(self, places: int) -> None:
         """Have rows for so many places; scans do it by themselves.
@@ -419,6 +439,7 @@ class StatisticsColumns:
             )
             rows.ready, rows.iteration = self._ready, self._current_iteration
             rows.set_team(*(self._team or ALONE))
+            rows.set_tensors(*self._tensors)
             self._rows = rows
         return self._rows
 

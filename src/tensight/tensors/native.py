@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Kernels(Protocol):
@@ -100,6 +103,18 @@ class CompiledRows(Protocol):
 
         False where that is not enough: there is no such row, there is more than a segment or than `layout.MOST_AXES`,
         or squares leave the range of float64 (then the totals are written).
+        """
+        ...
+
+    def set_tensors(self, types: tuple[type, ...], kinds: Mapping[Any, int], /) -> None:
+        """Say which tensors `write_tensor` reads: of which types, and the kinds of their elements by dtype (a dict)."""
+        ...
+
+    def write_tensor(self, place: int, first_block: int, tensor: object, /) -> bool:
+        """Write the row of a place from a tensor that answers as PyTorch's do.
+
+        False, and nothing is written, where it is of another type or dtype, on another device, or its elements do not
+        lie as they are; and where `write` would not do.
         """
         ...
 

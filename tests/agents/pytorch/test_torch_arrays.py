@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader, outline
+from tensight.agents.torch.arrays import NUMPY_NAMES, READ_WHERE_THEY_LIE, TorchReader, outline
 from tensight.agents.torch.threads import threads_of_torch
 from tensight.tensors import statistics
 
@@ -225,3 +225,37 @@ def test_the_outline_of_a_tensor_has_its_dtype_and_shape() -> None:
     assert (slot.dtype, slot.shape) == ("bfloat16", (2, 3))
     lazy = torch.nn.LazyLinear(3)
     assert outline(lazy.weight).shape is None
+
+
+def test_plain_tensors_are_read_by_the_extension_and_others_are_left_to_us() -> None:
+    columns = StatisticsColumns()
+    columns.scan(0, np.ones(1))  # now there are compiled rows
+    columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
+    plain = [torch.randn(5, 7), torch.nn.Parameter(torch.randn(3)), torch.arange(9), torch.zeros(4, dtype=torch.bool)]
+    plain += [torch.randn(2**17), torch.empty(0, 3), torch.randn(6).bfloat16()]
+    for tensor in plain:
+        expected = statistics(as_numpy(tensor.detach()))
+        is_read = columns.scan_tensor(3, tensor, hashed=True)
+        assert is_read == (tensor.numel() > 0)
+        if is_read:
+            assert columns.statistics(3) == expected
+    before = columns.statistics(3)
+    imaginary = torch.view_as_complex(torch.randn(4, 2)).conj().imag
+    others: list[object] = [
+        torch.randn(5, 7).t(),
+        imaginary,
+        torch.randn(3, dtype=torch.complex64),
+        torch.randn(4, 4).to_sparse(),
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        torch.empty(3, device="meta"),
+        torch.randn(3).as_subclass(Subclass),
+        np.ones(3),
+        None,
+    ]
+    for other in others:
+        assert not columns.scan_tensor(3, other, hashed=True)
+    assert columns.statistics(3) == before
+
+
+class Subclass(torch.Tensor):
+    """A tensor of another class."""

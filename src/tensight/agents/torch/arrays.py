@@ -19,6 +19,7 @@ from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tensight.tensors.elements import ELEMENT_NAMES
 from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def _names() -> dict[torch.dtype, str]:
 
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
 """NumPy's names of the dtypes that have statistics."""
+
+READ_WHERE_THEY_LIE = (
+    tuple(_PLAIN),
+    {dtype: ELEMENT_NAMES.index(name) for dtype, name in NUMPY_NAMES.items() if not dtype.is_complex},
+)
+"""Tensors that the columns of statistics read themselves. Complex ones may be conjugated when they are read."""
 
 _DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NUMPY_NAMES.values()}
 
@@ -161,6 +168,8 @@ class TorchReader:
 
     def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
         """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
+        if columns.scan_tensor(place, tensor, hashed=hashed):
+            return True
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()

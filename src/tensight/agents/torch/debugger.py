@@ -24,7 +24,7 @@ from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import UPDATES, Oversights
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
-from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery, live_instances, owners_of_weights
 from tensight.agents.torch.kept_gradients import KeptGradients
@@ -196,6 +196,7 @@ class Debugger(TrainingDebugger):
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
         agent.columns.team = team = threads_of_torch()
         SEARCH.team = team or ALONE
+        agent.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
         # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
         atexit.unregister(self.close_at_exit)
         at_end(self.close_at_exit)
