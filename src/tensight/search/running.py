@@ -174,6 +174,7 @@ class Search:
                 self._debugger.port,
                 prunes=self._configuration.watch == "prune",
                 record=self._configuration.record,
+                whole_steps=self._study.whole_steps(),
             )
         return TrialProcess(suggestion, self._configuration, self._base, self._resolve, watch)
 

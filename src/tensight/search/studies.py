@@ -50,6 +50,7 @@ MOST_ATTEMPTS = 3
     COMMAND,
     EXIT_CODE,
     SESSION,
+    STEPS,
     SET_ASIDE,
     ATTEMPT,
     COMBINATION,
@@ -64,6 +65,7 @@ MOST_ATTEMPTS = 3
     "command",
     "exit_code",
     "session",
+    "steps",
     "set_aside",
     "attempt",
     "combination",
@@ -320,6 +322,13 @@ class Study(StudyReading):
     def counted(self) -> int:
         """Return how many trials there are that have ended, or run."""
         return _counted(self._study.get_trials(deepcopy=False))
+
+    def whole_steps(self) -> int | None:
+        """Return the most steps that a complete trial had, as the debugger counts them; None if that is not known."""
+        from optuna.trial import TrialState
+
+        complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return max((trial.user_attrs.get(STEPS, 0) for trial in complete), default=0) or None
 
     # --- what came of it ---
 

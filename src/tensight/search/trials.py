@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.search.commands import command_words, fill
 from tensight.search.configuration import SYSTEM_PARAMETERS
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
-from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, WARNINGS, Outcome
+from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, STEPS, WARNINGS, Outcome
 from tensight.search.targets import make_reader
 
 if TYPE_CHECKING:
@@ -199,6 +199,8 @@ class TrialProcess:
             if self.watch.session_id:
                 attributes[SESSION] = self.watch.session_id
             self.watch.close()
+            if self.watch.steps:
+                attributes[STEPS] = self.watch.steps
         return Outcome(outcome.values, outcome.is_pruned, outcome.reason, attributes)
 
     def last_lines(self) -> list[str]:
