@@ -50,9 +50,7 @@ def main() -> None:
         betas = (given.momentum, 0.99)
         optimizer = torch.optim.Adam(model.parameters(), given.lr, betas, weight_decay=given.decay)
     else:
-        optimizer = torch.optim.RMSprop(
-            model.parameters(), given.lr, momentum=given.momentum, weight_decay=given.decay
-        )
+        optimizer = torch.optim.RMSprop(model.parameters(), given.lr, momentum=given.momentum, weight_decay=given.decay)
     for step in counted(STEPS, given.steps_file):
         chosen = torch.randint(2048, (32,))
         loss = F.mse_loss(model(points[chosen])[:, 0], values[chosen])

@@ -122,6 +122,13 @@ class TrialProcess:
     def _losses(self) -> Any:
         return [] if self.watch is None else self.watch.losses()
 
+    def recent_loss(self) -> float | None:
+        """Return the mean loss since the last time, as the debugger saw it; None if it sees none, or is the target."""
+        source = self._configuration.all_targets[0].source
+        if self.watch is None or (source is not None and source.agent is not None):
+            return None
+        return self.watch.recent_loss()
+
     def look(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
         """See how it goes; return what came of it when it has ended.
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tensight.agents.settings import as_variables
 from tensight.client.errors import UnreachableError
 from tensight.errors import InputError, TensightError
-from tensight.search.lost_trials import LOST_WHERE, beginning_of, gradients_zero, stands_still
+from tensight.search.lost_trials import beginning_of, gradients_zero, lost_where, stands_still
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tensight.client import Server, Session
     from tensight.search.lost_trials import LostWatchpoint
@@ -36,6 +36,9 @@ MOST_KEPT = 20
 
 MOST_POINTS = 1000
 """Of a loss curve; the server gives no more."""
+
+LOSSES_EVERY_S = 0.02
+"""Trials are compared by their loss; those of small networks do many steps in a second."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,8 @@ class Watch:
     steps: int = 0
     _session: Session | None = None
     _is_prepared: bool = False
+    _recent: tuple[int, float] | None = None
+    """The last step whose loss was asked for, and the mean of those that had come."""
     _beginning: tuple[int, int] | None = None
     """The watchpoint that judges the beginning, and the step at which it is taken away."""
 
@@ -155,6 +160,7 @@ class Watch:
             "break_at_start": True,
             "recommended": True,
             "quiet": True,
+            "losses_every_s": LOSSES_EVERY_S,
             "record": self.record or None,
             "record_folder": folder if self.record else None,
         }
@@ -181,7 +187,8 @@ class Watch:
     def _judge(self, session: Session, record: SessionRecord) -> None:
         if record.hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
-            for found in _illnesses(list(session.hits()), watched):
+            lost = lost_where(record.step, self.whole_steps)
+            for found in _illnesses(list(session.hits()), watched, lost):
                 if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
                     self.illness = found
                     return
@@ -246,6 +253,17 @@ class Watch:
             for step, value in zip(curve.steps, curve.values, strict=True)
         ]
 
+    def recent_loss(self) -> float | None:
+        """Return the mean of the losses that have come since this was called last; None if there are none at all.
+
+        If none has come since, the mean is that of the last time; it is not finite if one of them is not.
+        """
+        last = self._recent[0] if self._recent is not None else -1
+        new = [(step, loss) for step, loss in self.losses() if step > last]
+        if new:
+            self._recent = new[-1][0], sum(loss for _, loss in new) / len(new)
+        return None if self._recent is None else self._recent[1]
+
     def close(self) -> None:
         """Have the server forget the session; the training has ended."""
         if self._session is None:
@@ -257,7 +275,7 @@ class Watch:
             """The server has forgotten it already, or notices by itself that the process is gone."""
 
 
-def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illness]:
+def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int], lost: Mapping[str, float]) -> list[Illness]:
     """Return one for each watchpoint that hit, errors first.
 
     Parameters
@@ -266,6 +284,8 @@ def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illne
         In the order of execution.
     watched : dict of int to int
         How many nodes each watchpoint watches.
+    lost : mapping of str to float
+        Share of the nodes on which a condition must hit to be an error.
     """
     firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
     tensors: dict[int, int] = {}
@@ -279,7 +299,7 @@ def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illne
             hit_nodes[point] = hit_nodes.get(point, 0) + 1
     illnesses = []
     for point, (node, hit) in firsts.items():
-        share = LOST_WHERE.get(hit.condition)
+        share = lost.get(hit.condition)
         is_lost = share is not None and hit_nodes[point] >= share * watched.get(point, 0)
         line = "" if node.line is None else f"{node.line.file}:{node.line.line}"
         severity = "error" if is_lost else hit.severity
