@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from searches import prepare, search
@@ -165,31 +166,32 @@ for step in range(1, STEPS + 1):
         file.write(str(step))
 """
 
-KINDS = "[healthy, stands still, one moves, warms up, falls to zero, dead]"
+
+def trials_after_a_healthy_one(folder: Path, *kinds: str) -> dict[str, Any]:
+    """Run trials one after the other: how many steps one has is known once one is complete."""
+    prepare(folder, LOST, re.sub(r"choice: \[.*\]", f"choice: [{', '.join(['healthy', *kinds])}]", ONLY_PRINTED))
+    trials = {trial["params"]["kind"]: trial for trial in search(folder)["trials"]}
+    assert (trials["healthy"]["state"], trials["healthy"]["warnings"]) == ("complete", [])
+    return trials
 
 
 def test_a_trial_that_trains_nothing_is_ended_in_its_beginning(tmp_path: Path) -> None:
-    prepare(tmp_path, LOST, re.sub(r"choice: \[.*\]", f"choice: {KINDS}", ONLY_PRINTED))
+    trials = trials_after_a_healthy_one(tmp_path, "stands still", "dead")
 
-    # One after the other: how many steps a trial has is known once one is complete.
-    trials = {trial["params"]["kind"]: trial for trial in search(tmp_path)["trials"]}
+    conditions = {"stands still": "weight_change_too_small", "dead": "tensor_all_zero"}
+    for kind, condition in conditions.items():
+        trial = trials[kind]
+        assert (trial["state"], trial["illness"]["condition"]) == ("pruned", condition)
+        assert int((Path(trial["summary_dir"]) / "steps").read_text()) <= 11
 
-    assert {
-        kind: (trial["state"], trial["illness"] and trial["illness"]["condition"]) for kind, trial in trials.items()
-    } == {
-        "healthy": ("complete", None),
-        "stands still": ("pruned", "weight_change_too_small"),
-        "one moves": ("complete", None),
-        "warms up": ("complete", None),
-        "falls to zero": ("complete", None),
-        "dead": ("pruned", "tensor_all_zero"),
-    }
-    assert int((Path(trials["stands still"]["summary_dir"]) / "steps").read_text()) <= 11
-    assert int((Path(trials["dead"]["summary_dir"]) / "steps").read_text()) <= 11
-    warnings = {kind: {warning["condition"] for warning in trial["warnings"]} for kind, trial in trials.items()}
+
+def test_a_trial_goes_on_if_one_weight_moves_or_its_learning_rate_begins_or_ends_at_zero(tmp_path: Path) -> None:
+    trials = trials_after_a_healthy_one(tmp_path, "one moves", "warms up", "falls to zero")
+
+    assert {trial["state"] for trial in trials.values()} == {"complete"}
     # Only the beginning is judged.
-    assert "weight_change_too_small" not in warnings["falls to zero"]
-    assert warnings["healthy"] == set()
+    warnings = {warning["condition"] for warning in trials["falls to zero"]["warnings"]}
+    assert "weight_change_too_small" not in warnings
 
 
 def test_the_first_trial_is_not_judged_by_its_pace(tmp_path: Path) -> None:
