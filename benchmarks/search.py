@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 import yaml
 
-from tensight.cli.search import _debugger, folder_of, open_study, read
+from tensight.cli.search import debugger_for, folder_of, open_study, read
 from tensight.cli.starting import command_line
 from tensight.search.commands import command_words
 from tensight.search.configuration import Configuration, Tuner, TunerArguments
@@ -140,6 +140,41 @@ PROBLEMS = (
         },
     ),
 )
+
+OTHERS = (
+    Problem(
+        "recurrent",
+        120,
+        "error",
+        "minimize",
+        {
+            "lr": floats(1e-5, 10.0, log=True),
+            "beta1": floats(0.0, 0.99),
+            "init": floats(1e-2, 10.0, log=True),
+            "clip": floats(1e-2, 1e3, log=True),
+            "width": {"choice": [8, 16, 32, 64]},
+            "layers": {"bounds": [1, 3], "type": "int"},
+            "cell": {"choice": ["lstm", "gru", "tanh"]},
+        },
+    ),
+    Problem(
+        "regression",
+        150,
+        "error",
+        "minimize",
+        {
+            "lr": floats(1e-5, 10.0, log=True),
+            "momentum": floats(0.0, 0.99),
+            "decay": floats(1e-6, 1.0, log=True),
+            "init": floats(1e-2, 10.0, log=True),
+            "depth": {"bounds": [1, 5], "type": "int"},
+            "width": {"choice": [8, 16, 32, 64]},
+            "activation": {"choice": ["relu", "tanh", "sigmoid"]},
+            "optimizer": {"choice": ["sgd", "adam", "rmsprop"]},
+        },
+    ),
+)
+"""Problems that were written after the rules by which trials are ended, and changed nothing of them."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +329,7 @@ def watched_search(problem: Problem, config: Path, goal: float, chosen: argparse
         if values and values[0] * problem.sign <= goal * problem.sign:
             raise Reached
 
-    with guarded() as guard, _debugger(configuration, guard) as debugger:
+    with guarded() as guard, debugger_for(configuration, guard) as debugger:
         search = Search(configuration, study, folder_of(configuration), command_line, debugger, guard)
         with suppress(Reached):
             search.run(2 * chosen.trials, 1, look, print)
@@ -403,7 +438,9 @@ def show_problem(problem: Problem, pairs: list[Pair]) -> tuple[Ratios, int, int]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=", ".join(each.name for each in PROBLEMS))
+    names = ", ".join(each.name for each in PROBLEMS)
+    others = ", ".join(each.name for each in OTHERS)
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=f"{names} (if none is named), {others}")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--sampler", default="tpe", choices=["tpe", "random", "gp", "cmaes"])
@@ -411,7 +448,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="searches at a time")
     parser.add_argument("--keep", type=Path, help="write all trials into a file")
     chosen = parser.parse_args()
-    problems = [each for each in PROBLEMS if not chosen.problems or each.name in chosen.problems]
+    problems = [each for each in (*PROBLEMS, *OTHERS) if each.name in chosen.problems] or list(PROBLEMS)
     pairs: dict[str, list[Pair]] = {each.name: [] for each in problems}
     with (
         tempfile.TemporaryDirectory(prefix="tensight-bench-") as folder,
@@ -427,8 +464,10 @@ def main() -> None:
                 chosen.keep.write_text(json.dumps(kept))
     shown = [show_problem(problem, pairs[problem.name]) for problem in problems]
     good, watched = sum(each[2] for each in shown), sum(each[1] for each in shown)
+    is_met_of_all = all(ratios.of_all <= BAR for ratios, *_ in shown)
     is_met = all(ratios.until_best <= BAR for ratios, *_ in shown)
-    print(f"\nat most {BAR:.2f} of the steps until the best: {'yes' if is_met else 'NO'}")
+    print(f"\nat most {BAR:.2f} of all steps of plain Optuna: {'yes' if is_met_of_all else 'NO'}")
+    print(f"at most {BAR:.2f} of its steps until its best: {'yes' if is_met else 'NO'}")
     print(f"good trials that a watchpoint ended: {good} of {watched} watched ones")
     raise SystemExit(0 if is_met and good == 0 else 1)
 

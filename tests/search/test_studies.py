@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from agent_stage import until
 from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
 from tensight.search.configuration import parse_configuration
-from tensight.search.studies import COMBINATION, GRACE_S, WORKER, Outcome, Study, Suggestion
+from tensight.search.studies import COMBINATION, GRACE_S, STEPS, WORKER, Outcome, Study, Suggestion
 
 RANDOM = """
 command: train.py {x}
@@ -252,3 +253,58 @@ def test_hyperband_ends_bad_trials_and_no_good_one(tmp_path: Path) -> None:
     assert ended
     assert all(number % 4 for number in ended), "a good one was ended"
     assert set(ended.values()) <= {1, 3}, "others are compared at the rungs only"
+
+
+def report_all(study: Study, values: list[float], losses: list[float] | None = None) -> int:
+    """Run a trial that reports values at steps from 1, and return the step at which it is ended; 0 if it is not."""
+    suggestion = begun(study)
+    for step, value in enumerate(values, 1):
+        if study.report(suggestion, step, value, None if losses is None else losses[step - 1]):
+            study.tell(suggestion, Outcome(is_pruned=True))
+            return step
+    study.tell(suggestion, Outcome((values[-1],)))
+    return 0
+
+
+def test_a_trial_with_a_bad_target_goes_on_while_its_loss_is_no_worse_than_that_of_others(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    for value in (1.0, 2.0):
+        assert report_all(study, [value, value, value], [5.0, 4.0, 3.0]) == 0
+
+    assert report_all(study, [9.0, 9.0, 9.0], [4.0, 3.0, 2.0]) == 0, "the loss is better than that of others"
+    assert report_all(study, [9.0, 9.0, 9.0], [4.0, 6.0, 7.0]) == 2, "the loss is worse at the second step"
+    assert report_all(study, [1.0, 1.0, 1.0], [9.0, 9.0, 9.0]) == 0, "the target alone decides what is good"
+    assert report_all(study, [9.0, 9.0, 9.0], [math.inf, 1.0, 1.0]) == 1
+    assert report_all(study, [math.nan, 1.0, 1.0], [1.0, 1.0, 1.0]) == 1, "no loss speaks for a target without a value"
+
+
+def test_trials_that_were_ended_are_compared_with_by_their_loss_too(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    for value in (1.0, 2.0):
+        report_all(study, [value, value], [1.0, 1.0])
+    for _ in range(3):
+        assert report_all(study, [9.0, 9.0], [8.0, 8.0]) == 1
+
+    assert report_all(study, [9.0, 9.0], [7.0, 7.0]) == 0
+
+
+def test_a_pruner_whose_trials_have_no_loss_waits_for_five(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    for _ in range(4):
+        assert report_all(study, [1.0, 1.0]) == 0
+    assert report_all(study, [9.0, 9.0]) == 0
+    assert report_all(study, [9.0, 9.0]) == 1
+
+    (tmp_path / "asked").mkdir()
+    asked = open_study(tmp_path / "asked", RANDOM + "pruner: {name: median, startup_trials: 1}\n")
+    report_all(asked, [1.0, 1.0])
+    assert report_all(asked, [9.0, 9.0]) == 1
+
+
+def test_the_steps_of_a_whole_trial_are_those_of_complete_ones(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    assert study.whole_steps() is None
+    study.tell(begun(study), Outcome((1.0,), attributes={STEPS: 70}))
+    study.tell(begun(study), Outcome(is_pruned=True, attributes={STEPS: 900}))
+
+    assert study.whole_steps() == 70

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from searches import prepare, search
@@ -128,3 +129,74 @@ def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:
     assert seen in [pytest.approx(loss, rel=1e-5) for loss in losses]
     assert len(losses) > 20
     assert seen < losses[0]
+
+
+LOST = """
+import sys
+import torch
+from torch import nn
+
+STEPS = 60
+torch.manual_seed(0)
+kind, steps = sys.argv[1:]
+inputs = torch.randn(16, 4)
+targets = inputs.sum(1, keepdim=True)
+network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+if kind == "dead":
+    with torch.no_grad():
+        network[2].bias.fill_(-1000.0)
+rate = {
+    "stands still": lambda step: 1e-7,
+    "one moves": lambda step: 1e-7,
+    "warms up": lambda step: 0.01 if step > 8 else 0.0,
+    "falls to zero": lambda step: 0.01 if step < 30 else 1e-9,
+}.get(kind, lambda step: 0.01)
+*others, last = [layer for layer in network if isinstance(layer, nn.Linear)]
+weights = [weight for layer in others for weight in layer.parameters()]
+optimizer = torch.optim.SGD([{"params": weights}, {"params": last.parameters()}], lr=0.01)
+for step in range(1, STEPS + 1):
+    optimizer.param_groups[0]["lr"] = rate(step)
+    optimizer.param_groups[1]["lr"] = 0.01 if kind == "one moves" else rate(step)
+    optimizer.zero_grad()
+    loss = ((network(inputs) - targets) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())
+    with open(steps, "w") as file:
+        file.write(str(step))
+"""
+
+
+def trials_after_a_healthy_one(folder: Path, *kinds: str) -> dict[str, Any]:
+    """Run trials one after the other: how many steps one has is known once one is complete."""
+    prepare(folder, LOST, re.sub(r"choice: \[.*\]", f"choice: [{', '.join(['healthy', *kinds])}]", ONLY_PRINTED))
+    trials = {trial["params"]["kind"]: trial for trial in search(folder)["trials"]}
+    assert (trials["healthy"]["state"], trials["healthy"]["warnings"]) == ("complete", [])
+    return trials
+
+
+def test_a_trial_that_trains_nothing_is_ended_in_its_beginning(tmp_path: Path) -> None:
+    trials = trials_after_a_healthy_one(tmp_path, "stands still", "dead")
+
+    conditions = {"stands still": "weight_change_too_small", "dead": "tensor_all_zero"}
+    for kind, condition in conditions.items():
+        trial = trials[kind]
+        assert (trial["state"], trial["illness"]["condition"]) == ("pruned", condition)
+        assert int((Path(trial["summary_dir"]) / "steps").read_text()) <= 11
+
+
+def test_a_trial_goes_on_if_one_weight_moves_or_its_learning_rate_begins_or_ends_at_zero(tmp_path: Path) -> None:
+    trials = trials_after_a_healthy_one(tmp_path, "one moves", "warms up", "falls to zero")
+
+    assert {trial["state"] for trial in trials.values()} == {"complete"}
+    # Only the beginning is judged.
+    warnings = {warning["condition"] for warning in trials["falls to zero"]["warnings"]}
+    assert "weight_change_too_small" not in warnings
+
+
+def test_the_first_trial_is_not_judged_by_its_pace(tmp_path: Path) -> None:
+    prepare(tmp_path, LOST, re.sub(r"choice: \[.*\]", "choice: [stands still]", ONLY_PRINTED))
+
+    (trial,) = search(tmp_path)["trials"]
+
+    assert trial["state"] == "complete"

@@ -120,7 +120,7 @@ class Agent:
         )
         self.recorder = Recorder(settings, framework, reader)
         self.tracer = Tracer(settings, framework, script)
-        self.scalars = Scalars(reader, self.columns)
+        self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
         self.comparison = TraceComparison(settings, framework)
         self._needs = StepNeeds(
             *(settings, self.places, self.watches, self.recorder, self.tracer, self.comparison),

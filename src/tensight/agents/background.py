@@ -48,6 +48,8 @@ class Background(threading.Thread):
     connection : Connection
     introduction : Introduction
     telemetry : Telemetry
+    send_every_s : float
+        What the training offers is sent so often.
 
     Attributes
     ----------
@@ -63,8 +65,16 @@ class Background(threading.Thread):
         Whether there is a server that the training is not attached to.
     """
 
-    def __init__(self, connection: Connection, introduction: Introduction, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        introduction: Introduction,
+        telemetry: Telemetry,
+        *,
+        send_every_s: float = POLL_EVERY_S,
+    ) -> None:
         super().__init__(name="tensight", daemon=True)
+        self._send_every_s = send_every_s
         self.step = 0
         self._connection = connection
         self._introduction = introduction
@@ -196,7 +206,7 @@ class Background(threading.Thread):
         if self._is_attached:
             self._telemetry.send_offered(self._connection)
             self.send_hits()
-        return POLL_EVERY_S
+        return self._send_every_s
 
     def _look(self) -> None:
         """Look whether there is a server; one that refuses the process has that said once."""

@@ -42,6 +42,8 @@ class Scalars:
     reader : TensorReader
     columns : StatisticsColumns
         Those of the training, whose rows devices may still compute when gradients are read here.
+    losses_every_s : float or None
+        The loss alone is taken that often, too; None means only with the others.
 
     Attributes
     ----------
@@ -51,15 +53,18 @@ class Scalars:
         Whether the loss is to be noted, because they are taken or may be, if the training stops.
     """
 
-    def __init__(self, reader: TensorReader, columns: StatisticsColumns) -> None:
-        self.is_wanted = self.notes_losses = False
+    def __init__(
+        self, reader: TensorReader, columns: StatisticsColumns, *, losses_every_s: float | None = None
+    ) -> None:
+        self.is_wanted = self.notes_losses = self._wants_loss = False
+        self._losses_every_s = losses_every_s
         self._reader = reader
         self._others = columns
         self._columns: StatisticsColumns | None = None
         self._losses: list[Any] = []
         self._updates: dict[int, tuple[list[float], float | None]] = {}
         self._began_s = time.monotonic()
-        self._next_s = self._cost_s = 0.0
+        self._next_s = self._next_loss_s = self._cost_s = 0.0
 
     def begin(self, *, is_reported: bool, is_shown: bool, may_stop: bool) -> None:
         """Decide whether they are taken of the step that comes.
@@ -74,7 +79,9 @@ class Scalars:
             Whether somebody may, though nobody knows yet.
         """
         self.is_wanted = is_reported and (is_shown or time.monotonic() >= self._next_s)
-        self.notes_losses = self.is_wanted or (is_reported and may_stop)
+        is_loss_due = self._losses_every_s is not None and time.monotonic() >= self._next_loss_s
+        self._wants_loss = self.is_wanted or (is_reported and is_loss_due)
+        self.notes_losses = self._wants_loss or (is_reported and may_stop)
         self._losses.clear()
         self._updates.clear()
         self._cost_s = 0.0
@@ -137,11 +144,14 @@ class Scalars:
         stops : bool
             Whether the training stops after it.
         """
-        if not (self.is_wanted or stops) or not (self._losses or self._updates):
+        if not (self._wants_loss or stops) or not (self._losses or self._updates):
             return []
         began = time.monotonic()
         found = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
         self._losses.clear()
+        if self._losses_every_s is not None:
+            now = time.monotonic()
+            self._next_loss_s = now + max(self._losses_every_s, (now - began) * (1 / _SHARE - 1))
         if not self.is_wanted:
             return found
         rates = [rate for rates, _ in self._updates.values() for rate in rates]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -72,6 +73,9 @@ class AgentSettings:
         Name of the run, if a person has chosen one; ranks with one name form one session.
     run : str
         What tells this run from others of its name; processes that have it in common form one session.
+    losses_every_s : float or None
+        The loss is sent that often, unless reading it costs more than a hundredth of the training's time; None means
+        with the other numbers, some times a second.
     quiet : bool
         Whether lines on stderr about the ordinary course of debugging are left out: attached, stopped, goes on.
 
@@ -103,6 +107,7 @@ class AgentSettings:
     partial_memory: bool = False
     job: str = ""
     run: str = ""
+    losses_every_s: float | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -123,6 +128,8 @@ class AgentSettings:
             raise InputError(f"the number of traced steps is {self.trace_steps}; give 1 or more")
         if self.perturb and not self.trace:
             raise InputError("weights are perturbed only in a run that is traced; name the folder of the trace")
+        if self.losses_every_s is not None and not 0 < self.losses_every_s < math.inf:
+            raise InputError(f"losses are to be sent every {self.losses_every_s} s; give a number above 0")
         if self.memory_budget_bytes is not None and self.memory_budget_bytes < 0:
             raise InputError(f"the memory budget is {self.memory_budget_bytes} bytes; give 0 or more")
 
@@ -208,6 +215,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "partial_memory": ("TENSIGHT_PARTIAL_MEMORY", "MS_DEBUGGER_PARTIAL_MEM"),
     "job": ("TENSIGHT_JOB",),
     "run": ("TENSIGHT_RUN",),
+    "losses_every_s": ("TENSIGHT_LOSSES_EVERY_S",),
     "quiet": ("TENSIGHT_QUIET",),
 }
 
@@ -230,4 +238,9 @@ def _value(field: str, name: str, text: str) -> object:
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise InputError(f"{name} is {text[:80]!r}; give a whole number")
         return int(text)
+    if field == "losses_every_s":
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(f"{name} is {text[:80]!r}; give a number of seconds") from None
     return cast("object", text)

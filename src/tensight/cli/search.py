@@ -101,14 +101,14 @@ def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: i
     with search_progress(configuration, study, most, jobs=jobs, quiet=quiet) as progress:
         for notice in notices_about(configuration):
             progress.say(notice)
-        with guarded() as guard, _debugger(configuration, guard) as debugger:
+        with guarded() as guard, debugger_for(configuration, guard) as debugger:
             search = Search(configuration, study, folder_of(configuration), command_line, debugger, guard)
             search.run(most, jobs, progress.ended, progress.say)
 
 
 @contextlib.contextmanager
-def _debugger(configuration: Configuration, guard: Guard) -> Iterator[Debugger | None]:
-    """Start a debug server for the search."""
+def debugger_for(configuration: Configuration, guard: Guard) -> Iterator[Debugger | None]:
+    """Start a debug server for the search; None if its trials are not watched."""
     if configuration.watch == "off":
         yield None
         return

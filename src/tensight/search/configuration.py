@@ -152,8 +152,8 @@ class Pruner(_Part):
     """Who ends trials early that are worse than others were at the same step; of several targets, nobody does."""
 
     name: Literal["median", "hyperband", "none"] = "median"
-    startup_trials: int = Field(default=5, ge=0, le=10_000)
-    """``median``: trials that are not judged."""
+    startup_trials: int | None = Field(default=None, ge=0, le=10_000)
+    """``median``: trials that are not judged; by default 2, or 5 if the debugger sees no loss."""
     warmup_steps: int = Field(default=0, ge=0)
     """``median``: steps of a trial in which it is not judged."""
     min_steps: int = Field(default=1, ge=1)

@@ -174,6 +174,7 @@ class Search:
                 self._debugger.port,
                 prunes=self._configuration.watch == "prune",
                 record=self._configuration.record,
+                whole_steps=self._study.whole_steps(),
             )
         return TrialProcess(suggestion, self._configuration, self._base, self._resolve, watch)
 
@@ -181,7 +182,7 @@ class Search:
         for active in list(self._active):
             trial, began = active
             suggestion = trial.suggestion
-            outcome = trial.look(partial(self._judge, suggestion))
+            outcome = trial.look(partial(self._judge, trial))
             if outcome is not None:
                 self._study.tell(suggestion, outcome)
                 self._active.remove(active)
@@ -189,10 +190,10 @@ class Search:
                 self._next_ask = 0.0
                 ended(Ended(suggestion, outcome, time.monotonic() - began))
 
-    def _judge(self, suggestion: Suggestion, readings: list[Reading]) -> str:
+    def _judge(self, trial: TrialProcess, readings: list[Reading]) -> str:
         """Report intermediate values, and return why they prune the trial; empty if they do not."""
         for reading in readings:
-            if self._study.report(suggestion, reading.step, reading.value):
+            if self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss()):
                 name = self._configuration.all_targets[0].name
                 pruner = self._configuration.effective_pruner.name
                 return f"{pruner}: {name} {reading.value:.5g} at step {reading.step} is worse than that of others"

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from tensight.search.configuration import Configuration, Pruner, Tuner
 
+STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS = 2, 5
+"""Complete trials before the median pruner ends any: fewer if the loss that the debugger sees may object."""
+
 NO_TORCH = "tuner.name: gp of Optuna needs PyTorch, which is not installed here; tpe is used instead"
 
 
@@ -64,7 +67,8 @@ def make_pruner(pruner: Pruner) -> optuna.pruners.BasePruner:
     from optuna import pruners
 
     if pruner.name == "median":
-        return pruners.MedianPruner(n_startup_trials=pruner.startup_trials, n_warmup_steps=pruner.warmup_steps)
+        startup = STARTUP_WITH_LOSS if pruner.startup_trials is None else pruner.startup_trials
+        return pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=pruner.warmup_steps)
     if pruner.name == "hyperband":
         most: Any = "auto" if pruner.max_steps is None else pruner.max_steps
         return pruners.HyperbandPruner(

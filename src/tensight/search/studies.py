@@ -6,16 +6,18 @@ Several workers, on several machines, may work on one study. Each trial is given
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
 import warnings
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
-from tensight.search.samplers import make_pruner, make_sampler
+from tensight.search.samplers import STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
 from tensight.sessions.online.presence import beginning_of
 
@@ -50,6 +52,8 @@ MOST_ATTEMPTS = 3
     COMMAND,
     EXIT_CODE,
     SESSION,
+    STEPS,
+    LOSSES,
     SET_ASIDE,
     ATTEMPT,
     COMBINATION,
@@ -64,6 +68,8 @@ MOST_ATTEMPTS = 3
     "command",
     "exit_code",
     "session",
+    "steps",
+    "losses",
     "set_aside",
     "attempt",
     "combination",
@@ -188,6 +194,7 @@ class Study(StudyReading):
 
     def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
         self._storage = _open_storage(url)
+        self._losses: dict[int, dict[str, float]] = {}
         super().__init__(configuration, url, self._open(configuration, url, must_exist=must_exist))
 
     def _open(self, configuration: Configuration, url: str, *, must_exist: bool) -> optuna.Study:
@@ -321,6 +328,13 @@ class Study(StudyReading):
         """Return how many trials there are that have ended, or run."""
         return _counted(self._study.get_trials(deepcopy=False))
 
+    def whole_steps(self) -> int | None:
+        """Return the most steps that a complete trial had, as the debugger counts them; None if that is not known."""
+        from optuna.trial import TrialState
+
+        complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return max((trial.user_attrs.get(STEPS, 0) for trial in complete), default=0) or None
+
     # --- what came of it ---
 
     def note(self, number: int, name: str, value: Any) -> None:
@@ -328,15 +342,48 @@ class Study(StudyReading):
         if self._running(number) is not None:
             self._storage.set_trial_user_attr(self._id_of(number), name, _short(value))
 
-    def report(self, suggestion: Suggestion, step: int, value: float) -> bool:
-        """Report an intermediate value, and return whether the trial should be pruned."""
+    def report(self, suggestion: Suggestion, step: int, value: float, loss: float | None = None) -> bool:
+        """Report an intermediate value, and return whether the trial should be pruned.
+
+        Parameters
+        ----------
+        suggestion : Suggestion
+        step : int
+        value : float
+        loss : float or None
+            What the debugger sees in the training at that time; it may object.
+        """
         if len(self._configuration.all_targets) > 1:
             return False
+        if loss is not None and math.isfinite(loss):
+            self._losses.setdefault(suggestion.number, {})[str(step)] = loss
+            self.note(suggestion.number, LOSSES, self._losses[suggestion.number])
         with warnings.catch_warnings():
             # A step that is reported twice keeps its first value.
             warnings.simplefilter("ignore")
             suggestion.trial.report(value, step)
-            return suggestion.trial.should_prune() and self._goes_on_after(step)
+            is_worse = suggestion.trial.should_prune() and self._goes_on_after(step)
+        return is_worse and not self._is_spared(suggestion, step, value, loss)
+
+    def _is_spared(self, suggestion: Suggestion, step: int, value: float, loss: float | None) -> bool:
+        """Whether a trial goes on although the median pruner would end it: its loss is no worse than that of others.
+
+        Targets of the first steps say little; a trial is ended if both say the same.
+        """
+        pruner = self._configuration.effective_pruner
+        if pruner.name != "median" or not math.isfinite(value):
+            return False
+        if loss is None:
+            return pruner.startup_trials is None and self._complete() < STARTUP_WITHOUT_LOSS
+        trials = self._study.get_trials(deepcopy=False)
+        kept = [trial.user_attrs.get(LOSSES, {}) for trial in trials if trial.number != suggestion.number]
+        others = [losses[str(step)] for losses in kept if str(step) in losses]
+        return len(others) < STARTUP_WITH_LOSS or loss <= median(others)
+
+    def _complete(self) -> int:
+        from optuna.trial import TrialState
+
+        return len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
 
     def _goes_on_after(self, step: int) -> bool:
         """Whether a trial that has come to a step has more to do, as far as complete ones tell."""

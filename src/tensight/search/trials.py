@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.search.commands import command_words, fill
 from tensight.search.configuration import SYSTEM_PARAMETERS
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
-from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, WARNINGS, Outcome
+from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, STEPS, WARNINGS, Outcome
 from tensight.search.targets import make_reader
 
 if TYPE_CHECKING:
@@ -122,6 +122,13 @@ class TrialProcess:
     def _losses(self) -> Any:
         return [] if self.watch is None else self.watch.losses()
 
+    def recent_loss(self) -> float | None:
+        """Return the mean loss since the last time, as the debugger saw it; None if it sees none, or is the target."""
+        source = self._configuration.all_targets[0].source
+        if self.watch is None or (source is not None and source.agent is not None):
+            return None
+        return self.watch.recent_loss()
+
     def look(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
         """See how it goes; return what came of it when it has ended.
 
@@ -199,6 +206,8 @@ class TrialProcess:
             if self.watch.session_id:
                 attributes[SESSION] = self.watch.session_id
             self.watch.close()
+            if self.watch.steps:
+                attributes[STEPS] = self.watch.steps
         return Outcome(outcome.values, outcome.is_pruned, outcome.reason, attributes)
 
     def last_lines(self) -> list[str]:

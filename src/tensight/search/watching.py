@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.agents.settings import as_variables
 from tensight.client.errors import UnreachableError
-from tensight.errors import TensightError
+from tensight.errors import InputError, TensightError
+from tensight.search.lost_trials import beginning_of, gradients_zero, lost_where, stands_still
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tensight.client import Server, Session
-    from tensight.sessions.records import HitRecord, NodeHits
-
-NOTHING_MOVES = "weight_not_changed"
-"""A warning where it hits some weights; where it hits all that are watched, nothing is trained."""
+    from tensight.search.lost_trials import LostWatchpoint
+    from tensight.sessions.records import HitRecord, NodeHits, SessionRecord
 
 SURVIVABLE = frozenset({"weight_growth"})
 """Errors that do not end a trial.
@@ -37,6 +36,9 @@ MOST_KEPT = 20
 
 MOST_POINTS = 1000
 """Of a loss curve; the server gives no more."""
+
+LOSSES_EVERY_S = 0.02
+"""Trials are compared by their loss; those of small networks do many steps in a second."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ class Watch:
         Whether an error ends the trial.
     record : str
         What is recorded, as `tensight run --record` takes it; empty for nothing.
+    whole_steps : int or None
+        Steps of a whole trial, if any has come to its end.
 
     Attributes
     ----------
+    steps : int
+        That the training has done, as far as is known.
     is_attached : bool
         Whether the training has come.
     warnings : list of Illness
@@ -117,9 +123,16 @@ class Watch:
     port: int
     prunes: bool
     record: str = ""
+    whole_steps: int | None = None
     warnings: list[Illness] = field(default_factory=list)
     illness: Illness | None = None
+    steps: int = 0
     _session: Session | None = None
+    _is_prepared: bool = False
+    _recent: tuple[int, float] | None = None
+    """The last step whose loss was asked for, and the mean of those that had come."""
+    _beginning: tuple[int, int] | None = None
+    """The watchpoint that judges the beginning, and the step at which it is taken away."""
 
     @property
     def is_attached(self) -> bool:
@@ -147,6 +160,7 @@ class Watch:
             "break_at_start": True,
             "recommended": True,
             "quiet": True,
+            "losses_every_s": LOSSES_EVERY_S,
             "record": self.record or None,
             "record_folder": folder if self.record else None,
         }
@@ -161,23 +175,67 @@ class Watch:
             if self._session is None:
                 return
             record = self._session.summary
+            self.steps = max(self.steps, record.step)
             if record.state is State.PAUSED:
-                self._judge(self._session, record.hits)
+                self._judge(self._session, record)
         except (NotFoundError, StateError, UnreachableError):
             """It has ended meanwhile, or the server has; its exit code tells what came of it."""
 
     def _find(self) -> Session | None:
         return next((session for session in self.server.sessions() if session.name == self.job), None)
 
-    def _judge(self, session: Session, hits: int) -> None:
-        if hits:
+    def _judge(self, session: Session, record: SessionRecord) -> None:
+        if record.hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
-            for found in _illnesses(list(session.hits()), watched):
+            lost = lost_where(record.step, self.whole_steps)
+            for found in _illnesses(list(session.hits()), watched, lost):
                 if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
                     self.illness = found
                     return
                 if len(self.warnings) < MOST_KEPT:
                     self.warnings.append(found)
+        if not self._is_prepared:
+            self._prepare(session)
+        self._go_on(session, record.step)
+
+    def _prepare(self, session: Session) -> None:
+        """Set the watchpoints that find lost trials; the training stands at its start."""
+        self._is_prepared = True
+        self._set(session, gradients_zero())
+        if self.whole_steps is not None:
+            point = self._set(session, stands_still(self.whole_steps))
+            if point is not None:
+                # The first update is known one step later where nothing is known of the state before it.
+                self._beginning = point, beginning_of(self.whole_steps) + 1
+
+    def _set(self, session: Session, wanted: LostWatchpoint) -> int | None:
+        """Set a watchpoint, and return its id; None if this training cannot be watched for it."""
+        try:
+            point = session.watch(
+                wanted.condition,
+                on=wanted.on,
+                edits=(),
+                name=wanted.name,
+                severity="warning",
+                enabled=True,
+                persistence=wanted.persistence,
+                **wanted.parameters,
+            )
+        except InputError:
+            return None
+        return point.id
+
+    def _go_on(self, session: Session, step: int) -> None:
+        if self._beginning is None:
+            session.continue_()
+            return
+        point, end = self._beginning
+        if step < end:
+            session.continue_(end - step)
+            return
+        # From here on it would cost something, and a falling learning rate is no illness.
+        session.delete_watchpoints(point)
+        self._beginning = None
         session.continue_()
 
     def losses(self) -> Sequence[tuple[int, float]]:
@@ -195,17 +253,29 @@ class Watch:
             for step, value in zip(curve.steps, curve.values, strict=True)
         ]
 
+    def recent_loss(self) -> float | None:
+        """Return the mean of the losses that have come since this was called last; None if there are none at all.
+
+        If none has come since, the mean is that of the last time; it is not finite if one of them is not.
+        """
+        last = self._recent[0] if self._recent is not None else -1
+        new = [(step, loss) for step, loss in self.losses() if step > last]
+        if new:
+            self._recent = new[-1][0], sum(loss for _, loss in new) / len(new)
+        return None if self._recent is None else self._recent[1]
+
     def close(self) -> None:
         """Have the server forget the session; the training has ended."""
         if self._session is None:
             return
         try:
+            self.steps = max(self.steps, self._session.summary.step)
             self._session.close()
         except TensightError:
             """The server has forgotten it already, or notices by itself that the process is gone."""
 
 
-def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illness]:
+def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int], lost: Mapping[str, float]) -> list[Illness]:
     """Return one for each watchpoint that hit, errors first.
 
     Parameters
@@ -214,6 +284,8 @@ def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illne
         In the order of execution.
     watched : dict of int to int
         How many nodes each watchpoint watches.
+    lost : mapping of str to float
+        Share of the nodes on which a condition must hit to be an error.
     """
     firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
     tensors: dict[int, int] = {}
@@ -227,8 +299,9 @@ def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int]) -> list[Illne
             hit_nodes[point] = hit_nodes.get(point, 0) + 1
     illnesses = []
     for point, (node, hit) in firsts.items():
-        nothing_moves = hit.condition == NOTHING_MOVES and hit_nodes[point] >= watched.get(point, 0)
+        share = lost.get(hit.condition)
+        is_lost = share is not None and hit_nodes[point] >= share * watched.get(point, 0)
         line = "" if node.line is None else f"{node.line.file}:{node.line.line}"
-        severity = "error" if nothing_moves else hit.severity
+        severity = "error" if is_lost else hit.severity
         illnesses.append(Illness(hit.condition, severity, node.node, node.step, line, tensors[point]))
     return sorted(illnesses, key=lambda illness: illness.severity != "error")
