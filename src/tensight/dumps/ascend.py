@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from google.protobuf.message import DecodeError
 
@@ -24,6 +23,7 @@ from tensight.dumps import dump_data_pb2
 from tensight.dumps.device_formats import HostLayout, decode, decode_blocks, host_layout
 from tensight.dumps.storage import LocalFile, OpenFile, open_file
 from tensight.errors import DumpError, InputError, TensorFileError
+from tensight.tensors.narrow_types import BFLOAT16, narrow_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,9 +70,9 @@ _FORMAT_NAMES = (
 )  # fmt: skip
 
 _NUMPY_TYPES: dict[str, Any] = {
-    "FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "BF16": ml_dtypes.bfloat16,
-    "FLOAT8_E5M2": ml_dtypes.float8_e5m2, "FLOAT8_E4M3FN": ml_dtypes.float8_e4m3fn,
-    "FLOAT8_E8M0": ml_dtypes.float8_e8m0fnu, "COMPLEX64": np.complex64, "COMPLEX128": np.complex128,
+    "FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "BF16": BFLOAT16,
+    "FLOAT8_E5M2": narrow_dtype("float8_e5m2"), "FLOAT8_E4M3FN": narrow_dtype("float8_e4m3fn"),
+    "FLOAT8_E8M0": narrow_dtype("float8_e8m0fnu"), "COMPLEX64": np.complex64, "COMPLEX128": np.complex128,
     "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
     "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
     # Quantised numbers: what is stored, without the scale, which is not in the dump.

@@ -10,7 +10,6 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
@@ -19,6 +18,7 @@ from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tensight.tensors.narrow_types import BFLOAT16
 from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _names() -> dict[torch.dtype, str]:
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
 """NumPy's names of the dtypes that have statistics."""
 
-_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NUMPY_NAMES.values()}
+_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:
