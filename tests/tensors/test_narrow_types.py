@@ -42,7 +42,8 @@ for array in (every, finite, every[:, ::3, ::-2], finite.transpose(2, 0, 1)):
     for kind in ("values", "heat_map", "histogram", "statistics", "slices", *SEARCHES):
         add(compute_view(View(kind), "current", array))
         add(compute_view(View(kind), "difference", array, array[::-1]))
-found += [npy_head(BFLOAT16, (3, 4)).hex(), data_type_of(every.dtype), numpy_dtype(data_type_of("bfloat16")) == BFLOAT16]
+found += [npy_head(BFLOAT16, (3, 4)).hex(), data_type_of(every.dtype)]
+found += [numpy_dtype(data_type_of("bfloat16")) == BFLOAT16]
 found += [parse_header(b"{'descr': '<E2', 'fortran_order': False, 'shape': (3,), }")[0] == BFLOAT16]
 found += [[dtype_name(narrow_dtype(name)), narrow_dtype(name).itemsize] for name in sorted(NARROW_NAMES)]
 singles = np.concatenate([np.arange(0, 2**32, 65_521, dtype=np.uint64).astype(np.uint32), np.arange(256) << 15])
