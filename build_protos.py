@@ -1,7 +1,7 @@
 """Build the protobuf modules: every .proto under src/ becomes a _pb2.py and a _pb2.pyi beside it.
 
 A module holds the serialized descriptor of its file, of which `tensight.messages` makes the classes: so it works with
-every protobuf from 4.22 on, whatever protoc was used. Done before a wheel is packed, and before an installation in
+every protobuf from 4.25 on, whatever protoc was used. Done before a wheel is packed, and before an installation in
 place; `python build_protos.py` does it by hand (needs grpcio-tools). The built files are never edited or committed.
 """
 

@@ -2,7 +2,8 @@
 
 Modules that protoc generates demand a protobuf at least as new as protoc, and at most one major version newer. In the
 environment of a training the version is somebody else's choice; serialized descriptors and the public functions that
-turn them into classes are the same from protobuf 4.22 to 7.
+turn them into classes are the same from protobuf 4.25 to 7; 4.22 to 4.24 have them, too, but crash where the class of a
+nested message is needed that nobody has held.
 """
 
 from __future__ import annotations
