@@ -11,8 +11,8 @@ KERNELS := build_kernels.py $(wildcard kernels/*)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 NPM := $(BIN)/python build_page.py npm --silent
-# Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
 AGENT ?= oldest newest
+# Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
 INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 # Without compiled files each start of a training compiles PyTorch or MindSpore anew: two to three seconds of a core.
 export PYTHONDONTWRITEBYTECODE :=

@@ -112,7 +112,7 @@ ENVIRONMENTS = {
     "protobuf-5": Beside("torch", ("numpy==1.26.*", "protobuf==5.*", "grpcio==1.71.*"), TORCH),
     "protobuf-6": Beside("torch", ("numpy==2.0.*", "protobuf==6.*", "grpcio"), TORCH),
     "newest": Beside("torch", ("numpy", "protobuf", "grpcio"), TORCH),
-    "mindspore": Beside("mindspore", ("numpy==1.26.*", "protobuf==4.25.*", "grpcio"), LENET),
+    "mindspore": Beside("mindspore", ("numpy==1.26.*", "protobuf>=7", "grpcio"), LENET),
 }
 
 
