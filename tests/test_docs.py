@@ -8,22 +8,21 @@ import re
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import tensight
 from tensight.agents.settings import AgentSettings
-from tensight.cli.app import app, check_checkpoint
+from tensight.cli import app as cli
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {
     " ".join(words): command
-    for name, entry in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    for name, entry in cli.command_line.commands.items()  # type: ignore[attr-defined]
     for words, command in (
         [((name, inner), command) for inner, command in entry.commands.items()]
         if hasattr(entry, "commands")
         else [((name,), entry)]
     )
-} | {"check checkpoint": check_checkpoint}
+} | {"check checkpoint": cli.command_of("compare_checkpoints.checkpoint")}
 PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text()
 
 
@@ -53,6 +52,13 @@ def test_the_commands_that_share_an_option_are_named(option: str) -> None:
     named = set(re.findall(r"`([a-z -]+)`", row.rpartition("|")[0].rpartition("|")[2]))
     having = {name for name in COMMANDS if any(option in parameter.opts for parameter in COMMANDS[name].params)}
     assert named == {name for name in having if f"| `{option}" not in section(name)}
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_list_of_commands_has_the_summary_of_each(name: str) -> None:
+    entry = cli.COMMANDS[name]
+    assert COMMANDS[name].help.splitlines()[0] == entry.summary
+    assert cli.command_line.commands[name].context_settings.get("allow_interspersed_args", True) != entry.script_last
 
 
 def test_no_documented_command_is_missing() -> None:

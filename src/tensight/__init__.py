@@ -53,7 +53,12 @@ def connect(
     >>> session = server.open("sick-2.10.0")
     """
     # Most of what imports this package never talks to a server.
-    from tensight.client import Server
+    try:
+        from tensight.client import Server
+    except ModuleNotFoundError as error:
+        if error.name != "tensight.client":
+            raise
+        raise _needs_all("connect") from None
 
     return Server(url, token, verify=verify, certificate=certificate)
 
@@ -61,5 +66,15 @@ def connect(
 def __getattr__(name: str) -> ModuleType:
     """Import the modules that people use when they use them."""
     if name in ("analysis", "client", "debugger", "dumps", "errors", "mindspore", "torch", "watchpoints"):
-        return importlib.import_module(f"tensight.{name}")
+        try:
+            return importlib.import_module(f"tensight.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"tensight.{name}":
+                raise
+            raise _needs_all(name) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _needs_all(name: str) -> ImportError:
+    """Return what is raised where only the light agent is installed."""
+    return ImportError(f"tensight.{name} needs the full installation: pip install tensight", name=f"tensight.{name}")

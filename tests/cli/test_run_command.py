@@ -13,9 +13,11 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from tensight.cli.plain_run import FLAGS, MODULE, VALUES, read_plainly
+from tensight.cli.agent_only import agent_command_line
+from tensight.cli.plain_run import COMMANDS, MODULE, RUN, TRACE, NotPlainError, read_plainly
 from tensight.cli.run import run
 from tensight.cli.starting import command_line, size_bytes
+from tensight.cli.trace import trace
 from tensight.errors import InputError
 
 REPORT = """\
@@ -193,15 +195,19 @@ def test_sizes_are_read_as_people_write_them(text: str, amount: int) -> None:
     assert size_bytes(text) == amount
 
 
-def test_every_option_is_read_without_the_library_as_it_is_with_it() -> None:
-    hints = {name for name in get_type_hints(run) if name not in ("script", "arguments", "return")}
-    options = {*VALUES, *FLAGS, MODULE[1]}
-    assert {option.removeprefix("--").replace("-", "_") for option in options} == hints
+@pytest.mark.parametrize(("options", "command"), [(RUN, run), (TRACE, trace)])
+def test_every_option_is_read_without_the_library_too(options: dict[str, Any], command: Callable[..., None]) -> None:
+    hints = {name for name in get_type_hints(command) if name not in ("script", "arguments", "return")}
+    assert {option.removeprefix("--").replace("-", "_") for option in (*options, MODULE[1])} == hints
+
+
+def test_options_are_read_without_the_library_as_they_are_with_it() -> None:
+    flags = {name: option.field for name, option in RUN.items() if option.convert is None}
     line = [
         *("--host", "h", "--port=7", "--capture", "ops", "--step-on=forward", "--record", "full", "--job", "j"),
-        *("--record-folder", "/r", "--on-disconnect", "wait", "--memory-budget", "2KB", *FLAGS),
+        *("--record-folder", "/r", "--on-disconnect", "wait", "--memory-budget", "2KB", *flags),
     ]
-    assert read_plainly([*line, "-m", "train", "--port", "8"]) == (
+    assert read_plainly([*line, "-m", "train", "--port", "8"], RUN) == (
         ["train", "--port", "8"],
         {
             "host": "h",
@@ -213,14 +219,55 @@ def test_every_option_is_read_without_the_library_as_it_is_with_it() -> None:
             "record_folder": "/r",
             "on_disconnect": "wait",
             "memory_budget_bytes": 2000,
-            **dict.fromkeys(FLAGS.values(), True),
+            **dict.fromkeys(flags.values(), True),
         },
         True,
+    )
+    assert read_plainly(["--out=/t", "--steps", "3", "--perturb", "train.py", "--out"], TRACE) == (
+        ["train.py", "--out"],
+        {"trace": "/t", "trace_steps": 3, "perturb": True},
+        False,
     )
 
 
 @pytest.mark.parametrize(
-    "line", ["", "--help train.py", "--port", "--port x train.py", "--capture all t.py", "-- t.py", "--ports 1 t.py"]
+    ("line", "word"),
+    [
+        ("", ""),
+        ("--quiet", ""),
+        ("--help train.py", "--help"),
+        ("--port", "--port"),
+        ("--port x train.py", "--port"),
+        ("--capture all t.py", "--capture"),
+        ("-- t.py", "--"),
+        ("--ports 1 t.py", "--ports"),
+        ("--quiet=1 t.py", "--quiet"),
+    ],
 )
-def test_what_is_not_plain_is_left_to_the_library(line: str) -> None:
-    assert read_plainly(line.split()) is None
+def test_what_is_not_plain_is_left_to_the_library(line: str, word: str) -> None:
+    with pytest.raises(NotPlainError) as caught:
+        read_plainly(line.split(), RUN)
+    assert caught.value.word == word
+
+
+@pytest.mark.parametrize("line", ["", "-h", "run --help", "run --port 5 -h train.py", "trace -h", "--version"])
+def test_the_light_agent_answers_questions(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent_command_line(line.split())
+    told = capsys.readouterr().out
+    name = line.partition(" ")[0]
+    assert all(option in told for option in COMMANDS.get(name, ()))
+    assert told.startswith("tensight-agent" if name == "--version" else "Usage: tensight")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("check dump", "`tensight check` needs the full installation: pip install tensight"),
+        ("run", "there is no script; `tensight run --help` tells how it is used"),
+        ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` tells how it is used"),
+    ],
+)
+def test_the_light_agent_says_in_one_line_what_is_wrong(line: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        agent_command_line(line.split())
+    assert str(caught.value) == words

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps import ascend
-from tensight.dumps.ascend import AscendName, parse_ascend_name, read_dump_data, read_slot, read_slot_segments
+from tensight.dumps.ascend import read_dump_data, read_slot, read_slot_segments
+from tensight.dumps.ascend_names import AscendName, parse_ascend_name
 from tensight.errors import InputError, TensightError, TensorFileError
 
 

@@ -10,7 +10,7 @@ from ascend_writer import overflow_file as opdebug
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.dumps.ascend import AscendName
+from tensight.dumps.ascend_names import AscendName
 from tensight.dumps.layout import RankFolder, TensorFolders
 from tensight.dumps.overflow import (
     NO_ITERATION,

@@ -109,12 +109,12 @@ def main() -> int:
         return 0 if all(list(threads.map(is_well, options.names))) else 1
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout and return it."""
+def build_wheel(folder: Path, sources: Path = ROOT) -> Path:
+    """Build the wheel of this checkout, or of a part of it, and return it."""
     began_s = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+    done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, sources)
     (wheel,) = folder.glob("*.whl")
     print(f"{wheel.name}: built in {time.monotonic() - began_s:.0f} s", flush=True)
     return wheel
@@ -192,10 +192,12 @@ class Installed:
         self._done("tensight", "selftest", "--steps", 5, "--capture", "ops", script)
 
     def _attached(self) -> None:
-        with self._server() as (url, port):
+        workspace = self._folder / "workspace"
+        with debug_server(self._bin / "python", workspace, self._variables) as (url, port):
             for capture in self._environment.captures:
                 options = ("--port", port, "--recommended", "--capture", capture, "--job", capture)
-                with self._started("tensight", "run", *options, *self._environment.training) as training:
+                line = (self._bin / "tensight", "run", *options, *self._environment.training)
+                with started(*line, folder=self._folder, variables=self._variables) as training:
                     told = self._done("python", "-c", WATCH, url, capture).strip()
                     said, _ = training.communicate(timeout=WITHIN_S)
                 if not told.startswith(f"paused {FAULT_AT} ") or training.returncode:
@@ -204,35 +206,42 @@ class Installed:
                     )
                 print(f"{self._name}: {told}", flush=True)
 
-    @contextmanager
-    def _server(self) -> Iterator[tuple[str, str]]:
-        workspace = ("--workspace", self._folder / "workspace")
-        self._done("tensight", "start", "--background", "--port", 0, "--debugger-port", 0, *workspace)
-        try:
-            record = json.loads(self._done("tensight", "status", "--json", *workspace))
-            yield record["http"], record["debugger"].rpartition(":")[2]
-        finally:
-            self._done("tensight", "stop", *workspace)
-
-    @contextmanager
-    def _started(self, *words: object) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [str(self._bin / str(words[0])), *map(str, words[1:])],
-            cwd=self._folder,
-            env=self._variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
-
     def _done(self, program: str, *words: object, code: int = 0) -> str:
         return done(self._bin / program, *words, code=code, folder=self._folder, variables=self._variables)
+
+
+@contextmanager
+def debug_server(python: Path, workspace: Path, variables: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Run a debug server from an installation; yield its address, and the port for trainings."""
+
+    def tensight(*words: object) -> str:
+        return done(python, "-m", "tensight", *words, "--workspace", workspace, variables=variables)
+
+    tensight("start", "--background", "--port", 0, "--debugger-port", 0)
+    try:
+        record = json.loads(tensight("status", "--json"))
+        yield record["http"], record["debugger"].rpartition(":")[2]
+    finally:
+        tensight("stop")
+
+
+@contextmanager
+def started(*words: object, folder: Path, variables: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a command that is ended with the context."""
+    process = subprocess.Popen(
+        [str(word) for word in words],
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def done(*words: object, code: int = 0, folder: Path | None = None, variables: dict[str, str] | None = None) -> str:

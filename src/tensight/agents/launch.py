@@ -107,7 +107,9 @@ def _debug(adapter: str) -> None:
     gc.disable()
     try:
         from tensight.agents.settings import AgentSettings
+        from tensight.installations import require_one_version
 
+        require_one_version()
         settings = AgentSettings.from_environment()
         importlib.import_module(adapter).install(settings)
     except Exception as error:

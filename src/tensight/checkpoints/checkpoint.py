@@ -7,10 +7,10 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tensight.checkpoints.content import Content, FileContent, PartOfContent, StridedContent, transposed
+from tensight.tensors.narrow_types import NARROW_NAMES, narrow_dtype
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,15 +23,11 @@ if TYPE_CHECKING:
 Scalar = None | bool | int | float | complex | str
 """What a checkpoint holds beside tensors, once lists and dictionaries are taken apart."""
 
-_NARROW = (
-    "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
-)  # fmt: skip
-
 
 @lru_cache(maxsize=64)
 def dtype_named(name: str) -> np.dtype[Any]:
     """Return the element type of a name such as "float32", "bfloat16" or "float8_e4m3fn"."""
-    return np.dtype(getattr(ml_dtypes, name) if name in _NARROW else name)
+    return narrow_dtype(name) if name in NARROW_NAMES else np.dtype(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,16 +54,26 @@ def stoppable_main(run: Callable[[], None]) -> None:
 
 
 def _run() -> None:
-    if sys.argv[1:2] == ["run"]:
+    from tensight.installations import require_one_version
+
+    require_one_version()
+    if sys.argv[1:2] in (["run"], ["trace"]):
         from tensight.cli.plain_run import run_plainly
 
-        run_plainly(sys.argv[2:])
-    from tensight.cli.app import command_line
+        run_plainly(sys.argv[1], sys.argv[2:])
+    try:
+        from tensight.cli.app import command_line
+    except ModuleNotFoundError as error:
+        if error.name != "tensight.cli.app":
+            raise
+        from tensight.cli.agent_only import agent_command_line
 
-    command_line()
+        agent_command_line(sys.argv[1:])
+    else:
+        command_line()
 
 
 def _say(what: str) -> None:
-    from tensight.cli.output import visible
+    from tensight.cli.visible import visible
 
     sys.stderr.write(f"tensight: {visible(what)}\n")

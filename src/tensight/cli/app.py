@@ -3,36 +3,92 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Annotated, Any
+import importlib
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Annotated, Any, NamedTuple
 
 import typer
 import typer.core
 
-from tensight.cli import (
-    Stopped,
-    check,
-    compare_checkpoints,
-    compare_losses,
-    compare_runs,
-    compare_setups,
-    convert,
-    demo,
-    doctor,
-    export,
-    info,
-    nodes,
-    origin,
-    run,
-    search,
-    selftest,
-    show,
-    start,
-    stats,
-    status,
-    stop,
-    trace,
-)
+from tensight.cli import Stopped
+
+
+class Entry(NamedTuple):
+    """A command, known before its module is imported: importing all of them takes as long as a small command.
+
+    Attributes
+    ----------
+    function : str
+        Of the module `tensight.cli`, with its module.
+    summary : str
+        The first line of its docstring.
+    script_last : bool
+        What follows the script's name is the script's, whatever it looks like.
+    """
+
+    function: str
+    summary: str
+    script_last: bool = False
+
+
+COMMANDS = {
+    "demo": Entry(
+        "demo.demo",
+        "Train a small PyTorch network in which something goes wrong, and name the operator and the line of code.",
+    ),
+    "run": Entry(
+        "run.run",
+        "Run a training script under the debugger, unchanged: everything after its name is its own.",
+        script_last=True,
+    ),
+    "trace": Entry(
+        "trace.trace",
+        "Run a training script and write statistics and content hashes of everything it computes, for each rank.",
+        script_last=True,
+    ),
+    "selftest": Entry(
+        "selftest.selftest",
+        "Run a training with and without the debugger, and tell whether the result is the same and what it costs.",
+        script_last=True,
+    ),
+    "search": Entry(
+        "search.search",
+        "Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once.",
+    ),
+    "doctor": Entry(
+        "doctor.doctor",
+        "Run a training a few times for some steps, and tell whether it is repeatable and the usual things are right.",
+        script_last=True,
+    ),
+    "start": Entry(
+        "start.start", "Start the debug server: training processes attach to it, browsers and programs drive them."
+    ),
+    "stop": Entry(
+        "stop.stop",
+        "Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told.",
+    ),
+    "status": Entry(
+        "status.status", "Show the debug server of a workspace and its sessions; exits with 1 if none is running."
+    ),
+    "info": Entry("info.info", "Show what a dump holds: framework, graphs, ranks, steps, files."),
+    "check": Entry(
+        "check.check", "Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."
+    ),
+    "origin": Entry(
+        "origin.origin", "Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."
+    ),
+    "nodes": Entry("nodes.nodes", "Find nodes by name, operator type, kind, or a line of their stack."),
+    "stats": Entry(
+        "stats.stats",
+        "Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks.",
+    ),
+    "show": Entry("show.show", "Show the values of one tensor: statistics, histogram, numbers."),
+    "compare-steps": Entry("show.compare_steps", "Show how a tensor moved from step I to step J."),
+    "export": Entry("export.export", "Write graphs (--xlsx) or tensors (--npz) into a file for other tools."),
+    "convert": Entry("convert.convert", "Write a dump anew with every binary tensor as an npy file that NumPy opens."),
+}
+COMPARISONS = ("compare_checkpoints.checkpoints", "compare_losses.losses", "compare_runs.runs", "compare_setups.setups")
+COMPARE = "Compare two runs, checkpoints, loss curves or set-ups."
 
 
 def stoppable(command: Callable[..., None]) -> Callable[..., None]:
@@ -48,16 +104,89 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def command_of(function: str, **settings: Any) -> Any:
+    """Return the command that a function of one of the modules beside this is."""
+    module, _, name = function.partition(".")
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(context_settings=settings)(
+        stoppable(getattr(importlib.import_module(f"tensight.cli.{module}"), name))
+    )
+    return typer.main.get_command(single)
+
+
+def _comparisons() -> Any:
+    compare = typer.Typer(
+        name="compare", help=COMPARE, no_args_is_help=True, add_completion=False, rich_markup_mode="rich"
+    )
+    for function in COMPARISONS:
+        module, _, name = function.partition(".")
+        compare.command()(stoppable(getattr(importlib.import_module(f"tensight.cli.{module}"), name)))
+    return typer.main.get_command(compare)
+
+
+class _LateCommands(MutableMapping[str, Any]):
+    """Commands by their names, each imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a command."""
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        """Add a command that there is already."""
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        """Refuse: commands are not taken away."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names, in the order in which they are listed."""
+        return iter((*COMMANDS, "compare"))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(COMMANDS) + 1
+
+    def _make(self, name: str) -> Any:
+        if name == "compare":
+            return _comparisons()
+        entry = COMMANDS[name]
+        command = command_of(entry.function, **({"allow_interspersed_args": False} if entry.script_last else {}))
+        command.name = name
+        return command
+
+
 class _Commands(typer.core.TyperGroup):
     """The commands; of `check checkpoint`, which is two words, `check` by itself is one, too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _LateCommands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the words begin with; a dump called "checkpoint" is checked as ./checkpoint."""
         if args[:2] == ["check", "checkpoint"]:
-            return "check checkpoint", check_checkpoint, args[2:]
+            command = command_of("compare_checkpoints.checkpoint", help_option_names=list(HELP))
+            return "check checkpoint", command, args[2:]
         return super().resolve_command(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, for which names and summaries are enough."""
+        commands = self.commands
+        summaries = {name: entry.summary for name, entry in COMMANDS.items()} | {"compare": COMPARE}
+        self.commands = {name: typer.core.TyperCommand(name, help=text) for name, text in summaries.items()}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = commands
 
+
+HELP = ("-h", "--help")
 app = typer.Typer(
     name="tensight",
     cls=_Commands,
@@ -66,44 +195,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": list(HELP)},
 )
-# What follows the script's name is the script's, whatever it looks like.
-SCRIPT_LAST = {"allow_interspersed_args": False}
-for command, context in (
-    (demo.demo, {}),
-    (run.run, SCRIPT_LAST),
-    (trace.trace, SCRIPT_LAST),
-    (selftest.selftest, SCRIPT_LAST),
-    (search.search, {}),
-    (doctor.doctor, SCRIPT_LAST),
-    (start.start, {}),
-    (stop.stop, {}),
-    (status.status, {}),
-    (info.info, {}),
-    (check.check, {}),
-    (origin.origin, {}),
-    (nodes.nodes, {}),
-    (stats.stats, {}),
-    (show.show, {}),
-    (show.compare_steps, {}),
-    (export.export, {}),
-    (convert.convert, {}),
-):
-    app.command(context_settings=context)(stoppable(command))
-
-COMPARISONS: tuple[Callable[..., None], ...] = (
-    compare_checkpoints.checkpoints,
-    compare_losses.losses,
-    compare_runs.runs,
-    compare_setups.setups,
-)
-compare = typer.Typer(
-    name="compare", help="Compare two runs, checkpoints, loss curves or set-ups.", no_args_is_help=True
-)
-for command in COMPARISONS:
-    compare.command()(stoppable(command))
-app.add_typer(compare)
 
 
 def version(wanted: bool) -> None:
@@ -124,12 +217,5 @@ def _root(
     """Find the operator and the line of code where a tensor of a training run went wrong."""
 
 
-_single = typer.Typer(
-    add_completion=False, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]}
-)
-_single.command()(stoppable(compare_checkpoints.checkpoint))
-check_checkpoint = typer.main.get_command(_single)
-
 command_line = typer.main.get_command(app)
-"""Parses the words of a command line and runs the command. Calling `app` would build it anew each time, which takes as
-long as a small command."""
+"""Parses the words of a command line and runs the command. Calling `app` would build it anew each time."""

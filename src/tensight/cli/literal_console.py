@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tensight.cli.output import visible
+from tensight.cli.visible import visible
 
 
 class LiteralConsole(Console):

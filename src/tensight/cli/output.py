@@ -7,12 +7,13 @@ import json
 import math
 import sys
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from tensight.cli.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,18 +51,6 @@ def console(*, stderr: bool = False) -> Console:
         emoji=False,
         soft_wrap=not stream.isatty(),
     )
-
-
-def visible(text: str) -> str:
-    """Return a text whose characters a terminal shows and does not obey: others appear as Python writes them."""
-    if text.isprintable():
-        return text
-    return "".join(ascii(char)[1:-1] if _is_command(char) else char for char in text)
-
-
-def _is_command(char: str) -> bool:
-    """Tell whether a character stands for something to do (colours, direction of writing) or for nothing at all."""
-    return char not in "\n\t" and (unicodedata.category(char)[0] == "C" or char in "\u2028\u2029")
 
 
 def print_json(data: object) -> None:

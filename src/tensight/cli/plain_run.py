@@ -1,77 +1,194 @@
-"""`tensight run` without the library that reads the options of all commands: importing that takes longer than the rest.
+"""`tensight run` and `tensight trace` without the library that reads the options of all commands.
 
-Only options that are written as the manual writes them are read here. With anything else, a mistake for example, the
-library reads the line, and says what is wrong with it.
+Importing that takes longer than the rest, and the light agent does not have it. Only options that are written as the
+manual writes them are read here. With anything else, a mistake for example, the library reads the line, and says what
+is wrong with it; in the light agent `tensight.cli.agent_only` does.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.cli.starting import size_bytes, start_training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-FLAGS = {
-    "--break-at-start": "break_at_start",
-    "--recommended": "recommended",
-    "--partial-memory": "partial_memory",
-    "--quiet": "quiet",
-    "--keep-going": "keep_going",
+
+class PlainOption(NamedTuple):
+    """An option of a command that starts a training.
+
+    Attributes
+    ----------
+    field : str
+        Of `AgentSettings`.
+    help : str
+        In one line.
+    metavar : str
+        What stands for its value; empty if there is none, or if `choices` name it.
+    convert : callable or None
+        Makes the value of a text; None for an option without one.
+    choices : tuple of str
+        Which texts there are, if not all.
+    """
+
+    field: str
+    help: str
+    metavar: str = ""
+    convert: Callable[[str], Any] | None = None
+    choices: tuple[str, ...] = ()
+
+
+_CAPTURES, _STEPS = ("modules", "ops"), ("optimizer", "forward")
+_STEP_ON = "What ends a step: the optimizer (default), or the forward pass."
+
+RUN: dict[str, PlainOption] = {
+    "--host": PlainOption("host", "Of the debug server. (default localhost)", "HOST", str),
+    "--port": PlainOption("port", "Of the debug server. (default 50051)", "PORT", int),
+    "--capture": PlainOption(
+        "capture", "What is seen: calls of modules (default), or every operator.", "", str, _CAPTURES
+    ),
+    "--step-on": PlainOption("step_on", _STEP_ON, "", str, _STEPS),
+    "--break-at-start": PlainOption("break_at_start", "Wait for a person before the first step."),
+    "--recommended": PlainOption("recommended", "Set the recommended watchpoints before the first step."),
+    "--stop-on": PlainOption(
+        "stop_on",
+        "Stop for hits that are new and follow from nothing reported (default), or for every one.",
+        *("", str, ("new", "every")),
+    ),
+    "--record": PlainOption("record", "Record the last K steps, or all, as a dump.", "ring:K|full", str),
+    "--record-folder": PlainOption(
+        "record_folder", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath
+    ),
+    "--against": PlainOption(
+        "against", "Compare with a trace, and stop at the first difference.", "TRACE", os.path.abspath
+    ),
+    "--keep-going": PlainOption("keep_going", "With --against: report the first difference, and train on."),
+    "--on-disconnect": PlainOption(
+        "on_disconnect", "While no server answers: train on (default), or wait.", "", str, ("continue", "wait")
+    ),
+    "--memory-budget": PlainOption(
+        "memory_budget_bytes", "For values of two steps. (default: a tenth of free memory)", "SIZE", size_bytes
+    ),
+    "--partial-memory": PlainOption("partial_memory", "Keep only values of what is watched."),
+    "--job": PlainOption("job", "Name of the run. (default: the script's name)", "NAME", str),
+    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong, not that it stops or goes on."),
 }
-VALUES: dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]] = {
-    "--host": ("host", str, ()),
-    "--port": ("port", int, ()),
-    "--capture": ("capture", str, ("modules", "ops")),
-    "--step-on": ("step_on", str, ("optimizer", "forward")),
-    "--stop-on": ("stop_on", str, ("new", "every")),
-    "--record": ("record", str, ()),
-    "--record-folder": ("record_folder", os.path.abspath, ()),
-    "--against": ("against", os.path.abspath, ()),
-    "--on-disconnect": ("on_disconnect", str, ("continue", "wait")),
-    "--memory-budget": ("memory_budget_bytes", size_bytes, ()),
-    "--job": ("job", str, ()),
+TRACE: dict[str, PlainOption] = {
+    "--out": PlainOption("trace", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath),
+    "--capture": PlainOption(
+        "capture", "What is traced: calls of modules (default), or every operator.", "", str, _CAPTURES
+    ),
+    "--step-on": PlainOption("step_on", _STEP_ON, "", str, _STEPS),
+    "--steps": PlainOption("trace_steps", "Trace the first N steps; the training goes on. (default all)", "N", int),
+    "--perturb": PlainOption(
+        "perturb", "Move all initial weights by one unit in the last place, for `compare runs --noise`."
+    ),
+    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong."),
 }
-"""The field of each option, what makes its value of a text, and which texts there are if not all."""
+COMMANDS: dict[str, dict[str, PlainOption]] = {"run": RUN, "trace": TRACE}
+"""Options of each command, by their names."""
 
 MODULE = ("-m", "--module")
+MODULE_HELP = "Run a module, as `python -m` does."
 
 
-def run_plainly(arguments: Sequence[str]) -> None:
+class NotPlainError(Exception):
+    """A command line that this does not read, and why, in words.
+
+    Parameters
+    ----------
+    why : str
+    word : str
+        The one at which reading ended; empty if there is no word left.
+    """
+
+    def __init__(self, why: str, word: str = "") -> None:
+        super().__init__(why)
+        self.word = word
+
+
+class PlainLine(NamedTuple):
+    """What a command line says.
+
+    Attributes
+    ----------
+    command : list of str
+        A script, a program or a module, and its arguments.
+    chosen : dict
+        Values by field of `AgentSettings`.
+    module : bool
+        The command is the name of a module.
+    """
+
+    command: list[str]
+    chosen: dict[str, Any]
+    module: bool
+
+
+def run_plainly(name: str, arguments: Sequence[str]) -> None:
     """Become the training that a command line asks for; return if it is not as plain as this reads.
+
+    Parameters
+    ----------
+    name : str
+        One of `COMMANDS`.
+    arguments : sequence of str
+        What follows it.
 
     Raises
     ------
     InputError
         There is no such script, or something that was chosen cannot be used.
     """
-    found = read_plainly(arguments)
-    if found is not None:
-        command, chosen, module = found
-        start_training(command, chosen, module=module)
+    try:
+        line = read_plainly(arguments, COMMANDS[name])
+    except NotPlainError:
+        return
+    chosen = line.chosen if name == "run" else {"trace": trace_folder(), **line.chosen}
+    start_training(line.command, chosen, module=line.module)
 
 
-def read_plainly(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any], bool] | None:
-    """Return the command of a command line, what was chosen, and whether the command is a module; None if unsure."""
+def trace_folder(chosen: str | os.PathLike[str] | None = None) -> str:
+    """Return the folder of a trace: the one that was chosen, else a new one in the current folder."""
+    return os.path.abspath(chosen or time.strftime("tensight-trace-%Y%m%d-%H%M%S"))
+
+
+def read_plainly(arguments: Sequence[str], options: Mapping[str, PlainOption]) -> PlainLine:
+    """Return what a command line says.
+
+    Raises
+    ------
+    NotPlainError
+        It is not as plain as this reads.
+    """
     chosen: dict[str, Any] = {}
     module = False
     left = list(arguments)
     while left and left[0].startswith("-"):
-        option, given, value = left.pop(0).partition("=")
-        if option in VALUES:
-            if not given and not left:
-                return None
-            field, convert, choices = VALUES[option]
-            text = value if given else left.pop(0)
-            if (choices and text not in choices) or (convert is int and not (text.isascii() and text.isdecimal())):
-                return None
-            chosen[field] = convert(text)
-        elif option in FLAGS and not given:
-            chosen[FLAGS[option]] = True
-        elif option in MODULE and not given:
-            module = True
-        else:
-            return None
-    return (left, chosen, module) if left else None
+        name, given, text = left.pop(0).partition("=")
+        option = options.get(name)
+        if option is None and name not in MODULE:
+            raise NotPlainError(f"there is no option {name[:80]}", name)
+        if option is None or option.convert is None:
+            if given:
+                raise NotPlainError(f"{name} takes no value", name)
+            if option is None:
+                module = True
+            else:
+                chosen[option.field] = True
+            continue
+        if not given:
+            if not left:
+                raise NotPlainError(f"{name} needs a value", name)
+            text = left.pop(0)
+        if option.choices and text not in option.choices:
+            raise NotPlainError(f"{name} is {text[:80]!r}; choose one of {', '.join(option.choices)}", name)
+        if option.convert is int and not (text.isascii() and text.isdecimal()):
+            raise NotPlainError(f"{name} is {text[:80]!r}; give a whole number", name)
+        chosen[option.field] = option.convert(text)
+    if not left:
+        raise NotPlainError("there is no script")
+    return PlainLine(left, chosen, module)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tensight.cli.plain_run import MODULE_HELP, RUN
 from tensight.cli.starting import size_bytes, start_training
 
 
@@ -45,53 +46,29 @@ def run(
         str, typer.Argument(metavar="SCRIPT", help="What `python` would run, or a command such as torchrun.")
     ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
-    module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Of the debug server. (default localhost)")] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="Of the debug server. (default 50051)")] = None,
-    capture: Annotated[
-        Capture | None, typer.Option(help="What is seen: calls of modules (default), or every operator.")
-    ] = None,
-    step_on: Annotated[
-        StepOn | None, typer.Option(help="What ends a step: the optimizer (default), or the forward pass.")
-    ] = None,
-    break_at_start: Annotated[
-        bool | None, typer.Option("--break-at-start", help="Wait for a person before the first step.")
-    ] = None,
-    recommended: Annotated[
-        bool | None, typer.Option("--recommended", help="Set the recommended watchpoints before the first step.")
-    ] = None,
+    module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help=RUN["--host"].help)] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help=RUN["--port"].help)] = None,
+    capture: Annotated[Capture | None, typer.Option(help=RUN["--capture"].help)] = None,
+    step_on: Annotated[StepOn | None, typer.Option(help=RUN["--step-on"].help)] = None,
+    break_at_start: Annotated[bool | None, typer.Option("--break-at-start", help=RUN["--break-at-start"].help)] = None,
+    recommended: Annotated[bool | None, typer.Option("--recommended", help=RUN["--recommended"].help)] = None,
     stop_on: Annotated[
         StopOn | None,
-        typer.Option(help="Stop for hits that are new and follow from nothing reported (default), or for every one."),
+        typer.Option(help=RUN["--stop-on"].help),
     ] = None,
-    record: Annotated[
-        str | None, typer.Option(metavar="ring:K|full", help="Record the last K steps, or all, as a dump.")
-    ] = None,
-    record_folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to. (default: a new folder in the current one)")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="TRACE", help="Compare with a trace, and stop at the first difference.")
-    ] = None,
-    keep_going: Annotated[
-        bool | None, typer.Option("--keep-going", help="With --against: report the first difference, and train on.")
-    ] = None,
-    on_disconnect: Annotated[
-        OnDisconnect | None, typer.Option(help="While no server answers: train on (default), or wait.")
-    ] = None,
+    record: Annotated[str | None, typer.Option(metavar="ring:K|full", help=RUN["--record"].help)] = None,
+    record_folder: Annotated[Path | None, typer.Option(metavar="DIR", help=RUN["--record-folder"].help)] = None,
+    against: Annotated[Path | None, typer.Option(metavar="TRACE", help=RUN["--against"].help)] = None,
+    keep_going: Annotated[bool | None, typer.Option("--keep-going", help=RUN["--keep-going"].help)] = None,
+    on_disconnect: Annotated[OnDisconnect | None, typer.Option(help=RUN["--on-disconnect"].help)] = None,
     memory_budget: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="For values of two steps. (default: a tenth of free memory)"),
+        typer.Option(metavar="SIZE", help=RUN["--memory-budget"].help),
     ] = None,
-    partial_memory: Annotated[
-        bool | None, typer.Option("--partial-memory", help="Keep only values of what is watched.")
-    ] = None,
-    job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the run. (default: the script's name)")
-    ] = None,
-    quiet: Annotated[
-        bool | None, typer.Option("--quiet", help="Say on stderr only what is wrong, not that it stops or goes on.")
-    ] = None,
+    partial_memory: Annotated[bool | None, typer.Option("--partial-memory", help=RUN["--partial-memory"].help)] = None,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help=RUN["--job"].help)] = None,
+    quiet: Annotated[bool | None, typer.Option("--quiet", help=RUN["--quiet"].help)] = None,
 ) -> None:
     """Run a training script under the debugger, unchanged: everything after its name is its own."""
     chosen = {

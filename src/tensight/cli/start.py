@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensight.cli.options import Config, Workspace
-from tensight.cli.output import visible
+from tensight.cli.visible import visible
 
 if TYPE_CHECKING:
     from tensight.server.occupancy import Ready

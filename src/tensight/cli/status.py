@@ -10,7 +10,8 @@ import typer
 
 from tensight.cli import FOUND
 from tensight.cli.options import Config, Json, Workspace
-from tensight.cli.output import console, print_json, table, visible
+from tensight.cli.output import console, print_json, table
+from tensight.cli.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tensight.cli.options import Config, Workspace
-from tensight.cli.output import visible
+from tensight.cli.visible import visible
 
 SLACK_S = 10
 """More than the server takes to end, even if something is stuck."""

@@ -11,12 +11,10 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from google.protobuf.message import DecodeError
 
@@ -24,6 +22,7 @@ from tensight.dumps import dump_data_pb2
 from tensight.dumps.device_formats import HostLayout, decode, decode_blocks, host_layout
 from tensight.dumps.storage import LocalFile, OpenFile, open_file
 from tensight.errors import DumpError, InputError, TensorFileError
+from tensight.tensors.narrow_types import BFLOAT16, narrow_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +46,6 @@ _MAX_AXES = 32
 _READ_UP_TO_BYTES = 256 * 2**10
 """Buffers up to this size are read, larger ones of local files mapped."""
 
-UNKNOWN_STREAM = -1
-"""Stream id of a file name that has none."""
 
 # Numbers 26 and above come from newer CANN releases.
 _DATA_TYPE_NAMES = (
@@ -70,9 +67,9 @@ _FORMAT_NAMES = (
 )  # fmt: skip
 
 _NUMPY_TYPES: dict[str, Any] = {
-    "FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "BF16": ml_dtypes.bfloat16,
-    "FLOAT8_E5M2": ml_dtypes.float8_e5m2, "FLOAT8_E4M3FN": ml_dtypes.float8_e4m3fn,
-    "FLOAT8_E8M0": ml_dtypes.float8_e8m0fnu, "COMPLEX64": np.complex64, "COMPLEX128": np.complex128,
+    "FLOAT": np.float32, "FLOAT16": np.float16, "DOUBLE": np.float64, "BF16": BFLOAT16,
+    "FLOAT8_E5M2": narrow_dtype("float8_e5m2"), "FLOAT8_E4M3FN": narrow_dtype("float8_e4m3fn"),
+    "FLOAT8_E8M0": narrow_dtype("float8_e8m0fnu"), "COMPLEX64": np.complex64, "COMPLEX128": np.complex128,
     "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
     "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
     # Quantised numbers: what is stored, without the scale, which is not in the dump.
@@ -81,57 +78,6 @@ _NUMPY_TYPES: dict[str, Any] = {
 
 # The axes of these are the axes of the tensor, in the order their name says.
 _HOST_FORMATS = frozenset({"NCHW", "ND", "NCDHW", "NC", "CN", "NCL", "MD"})
-
-_NAME = re.compile(
-    r"(?P<type>[^./\\]+)\.(?P<name>[^./\\]+)\.(?P<task>[0-9]{1,19})(?:\.(?P<stream>[0-9]{1,19}))?"
-    r"\.(?P<time>[0-9]{1,19})(?P<more>(?:\.[0-9]{1,19}){0,4})"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AscendName:
-    """What the name of a dumped file says.
-
-    Attributes
-    ----------
-    op_type, op_name : str
-        As in the file name, where dots, slashes, backslashes and spaces became underscores.
-    task_id, stream_id, timestamp : int
-        ``stream_id`` is -1 in names of the older form; ``timestamp`` is in microseconds.
-    extra : tuple of int
-        Up to four more numbers that newer releases append (task type, context, thread, device).
-    """
-
-    op_type: str
-    op_name: str
-    task_id: int
-    stream_id: int
-    timestamp: int
-    extra: tuple[int, ...] = ()
-
-    @property
-    def is_overflow(self) -> bool:
-        """Whether the file is an overflow record (``Opdebug.Node_OpDebug.…``) instead of an operator's tensors."""
-        return self.op_type.lower() == "opdebug"
-
-
-def parse_ascend_name(filename: str) -> AscendName | None:
-    """Take a file name apart; None if it is not the name of an asynchronously dumped file.
-
-    ``{op_type}.{op_name}.{task}.{stream}.{timestamp}``, older without the stream, newer with up to four more numbers.
-    """
-    match = _NAME.fullmatch(filename)
-    if match is None:
-        return None
-    stream = match["stream"]
-    return AscendName(
-        op_type=match["type"],
-        op_name=match["name"],
-        task_id=int(match["task"]),
-        stream_id=UNKNOWN_STREAM if stream is None else int(stream),
-        timestamp=int(match["time"]),
-        extra=tuple(int(number) for number in match["more"].split(".")[1:]),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 import numpy as np
 
 from tensight.dumps.ascend import (
-    UNKNOWN_STREAM,
-    AscendName,
     AscendSlot,
     DumpDataFile,
-    parse_ascend_name,
     read_dump_data,
     read_slot_segments,
 )
+from tensight.dumps.ascend_names import UNKNOWN_STREAM, AscendName, parse_ascend_name
 from tensight.dumps.layout import DumpLayout, find_dump
 from tensight.dumps.names import original_name, parse_mapping, parse_name
 from tensight.dumps.overflow import MAX_RECORD_BYTES, parse_overflow

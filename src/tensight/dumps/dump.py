@@ -8,7 +8,7 @@ import json
 from bisect import bisect_left
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.finding import find_tensor
@@ -16,7 +16,6 @@ from tensight.dumps.layout import DumpLayout, find_dump
 from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata, read_setup
 from tensight.dumps.msprobe.rank import MsprobeRank
 from tensight.dumps.rank_index import RankIndex, identity_of
-from tensight.dumps.trace_rank import TraceRank
 from tensight.errors import InputError, Problem
 from tensight.graph import TensorAddress
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
+    from tensight.dumps.trace_rank import TraceRank
     from tensight.graph import Graph, Node
 
 
@@ -89,7 +89,7 @@ class Dump:
     def metadata(self) -> DumpMetadata:
         """How the dump was made; taken from the first rank."""
         first = self._rank(self.ranks[0])
-        if isinstance(first, (MsprobeRank, TraceRank)):
+        if not isinstance(first, RankIndex):
             return first.metadata
         return read_metadata(self._storage, self._folders[self.ranks[0]].path, self._found)
 
@@ -106,8 +106,8 @@ class Dump:
         """
         folder = self._folders[self.ranks[0]]
         rank = self._rank(folder.rank) if folder.is_trace else None
-        if isinstance(rank, TraceRank):
-            return rank.setup
+        if rank is not None:
+            return cast("TraceRank", rank).setup
         return read_setup(self._storage, folder.path, self._found)
 
     def devices(self) -> tuple[Device, ...]:
@@ -120,7 +120,7 @@ class Dump:
             return tuple(Device(rank, device_id=rank) for rank in self.ranks)
         traces = [self._rank(rank) for rank in self.ranks if self._folders[rank].is_trace]
         if traces:
-            return tuple(trace.device for trace in traces if isinstance(trace, TraceRank))
+            return tuple(cast("TraceRank", trace).device for trace in traces)
         return tuple(read_devices(self._storage, self._folders[self.ranks[0]].path, self.ranks, self._found))
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
@@ -360,6 +360,9 @@ class Dump:
         if folder.rank in self._msprobe:
             return MsprobeRank(self._storage, folder.rank, self._msprobe[folder.rank])
         if folder.is_trace:
+            # Its tables are NumPy's, which a small command on another dump need not import.
+            from tensight.dumps.trace_rank import TraceRank
+
             return TraceRank(self._storage, folder)
         return RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
 

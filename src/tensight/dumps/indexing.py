@@ -12,6 +12,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tensight.dumps.ascend_names import parse_ascend_name
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.matching import Candidate, Match, MatchReport, NodeMatcher, has_slot
 from tensight.dumps.names import joined, original_name, parse_mapping, parse_raw_name, split_name
@@ -22,7 +23,7 @@ from tensight.graph.unwritten import is_unwritten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tensight.dumps.ascend import AscendName
+    from tensight.dumps.ascend_names import AscendName
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import FileEntry, Listing, Storage
 
@@ -200,8 +201,6 @@ class FolderIndexer:
             op_type = raw.op_name.rpartition("/")[2].partition("-")[0] if is_operator else ""
             found = self._matcher.match_names(op_type, raw.op_name)
             return (_Row(0, False, *file, found, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
-        from tensight.dumps.ascend import parse_ascend_name
-
         ascend = parse_ascend_name(name)
         if ascend is not None and not ascend.is_overflow:
             return self._ascend_rows(folder, file, ascend, result)

@@ -12,6 +12,7 @@ import numpy as np
 from tensight.dumps.growing_files import write_npy
 from tensight.dumps.indexing import MAPPING, STATISTICS
 from tensight.dumps.names import parse_mapping
+from tensight.tensors.narrow_types import BFLOAT16
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def tensor_file_name(head: str, moment: int, slot: int, dtype: np.dtype[Any], *,
     """
     io = "input" if is_input else "output"
     # Only bfloat16 needs the element type in the name, which older readers do not expect there.
-    declared = ".bfloat16" if dtype.name == "bfloat16" else ""
+    declared = ".bfloat16" if dtype == BFLOAT16 else ""
     return f"{head}{_FIXED}{moment}.{io}.{slot}.DefaultFormat{declared}.npy"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.errors import TensorFileError
+from tensight.tensors.narrow_types import BFLOAT16, dtype_name
 
 if TYPE_CHECKING:
     from tensight.dumps.storage import OpenFile
@@ -107,7 +108,7 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     if len(text) < end - prefix:
         raise TensorFileError(f"{where}: ends inside its header: {end:,} bytes expected, {file.size_bytes:,} found.")
     dtype, shape, fortran = _parsed_at(where, text)
-    if dtype.kind == "V" and dtype.name != "bfloat16":
+    if dtype.kind == "V" and dtype != BFLOAT16:
         dtype = _nameless(where, dtype, declared_dtype)
     dtype = written_dtype(dtype, math.prod(shape), file.size_bytes - end)
     header = TensorHeader(dtype, shape, end, fortran)
@@ -135,7 +136,7 @@ def written_dtype(dtype: np.dtype[Any], count: int, data_bytes: int) -> np.dtype
         How many bytes follow it.
     """
     is_twice = count > 0 and data_bytes == 2 * count * dtype.itemsize
-    return np.dtype(np.float32).newbyteorder(dtype.byteorder) if is_twice and dtype.name in _HALVES else dtype
+    return np.dtype(np.float32).newbyteorder(dtype.byteorder) if is_twice and dtype_name(dtype) in _HALVES else dtype
 
 
 def _parsed_at(where: str, text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
@@ -181,7 +182,7 @@ def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise ValueError("the npy header is damaged: its shape is not a tuple of numbers.")
     descr = found["descr"]["descr"]
     if _MINDSPORE_BFLOAT16.fullmatch(descr):
-        return _bfloat16(), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+        return BFLOAT16, _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
     if _NUMBERS.fullmatch(descr) is None:
         raise ValueError(f"elements of type {descr!r} are not numbers; they are not read.")
     return np.dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
@@ -211,14 +212,7 @@ def _nameless(where: str, dtype: np.dtype[Any], declared_dtype: str) -> np.dtype
     """Return the type of elements of which the header knows only the size: NumPy cannot name bfloat16."""
     if declared_dtype.lower() != "bfloat16":
         raise TensorFileError(f"{where}: elements of type {dtype} are not numbers; they are not read.")
-    return _bfloat16()
-
-
-def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes
-
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return bfloat16
+    return BFLOAT16
 
 
 def _brief(shape: tuple[int, ...]) -> str:

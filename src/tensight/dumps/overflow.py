@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tensight.dumps.ascend import UNKNOWN_STREAM, AscendName, parse_ascend_name, read_dump_data
+from tensight.dumps.ascend_names import UNKNOWN_STREAM, AscendName, parse_ascend_name
 from tensight.dumps.storage import MissingFileError
 from tensight.errors import DumpError, Problem, TensorFileError
 
@@ -184,6 +184,8 @@ def parse_overflow(data: bytes, *, where: str) -> list[dict[str, Any]]:
     TensorFileError
         If it is no overflow file.
     """
+    from tensight.dumps.ascend import read_dump_data
+
     try:
         file = read_dump_data(data)
     except TensorFileError as error:

@@ -469,8 +469,10 @@ def _mtime_ns(info: dict[str, Any]) -> int:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    from fsspec.core import url_to_fs
-
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:  # only the light agent is installed
+        raise DumpError(f"{url}: needs the full installation: pip install tensight") from None
     try:
         filesystem, base = url_to_fs(url)
     except Exception as error:  # unknown scheme, missing optional package, refused connection

@@ -11,6 +11,7 @@ import numpy as np
 
 from tensight.tensors.elements import Route, element_type, magnitudes
 from tensight.tensors.layout import SEGMENT_ELEMENTS
+from tensight.tensors.narrow_types import widened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,5 +75,5 @@ def comparable(block: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(np.ascontiguousarray(flat).view(np.uint8) != 0)
     if element.name in ("float16", "bfloat16"):
         with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
-            return np.asarray(flat, dtype=np.float32)
+            return np.asarray(widened(flat), dtype=np.float32)
     return flat

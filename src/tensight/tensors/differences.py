@@ -11,6 +11,7 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.tensors.change_statistics import scan_changes
 from tensight.tensors.elements import Route, element_type
+from tensight.tensors.narrow_types import widened
 from tensight.tensors.statistics_row import TensorStatistics, merge, scan_segment, segments_of, statistics
 
 if TYPE_CHECKING:
@@ -141,4 +142,4 @@ def _numbers(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
     """Return elements as wide numbers; a bool, whatever its byte, is 0 or 1."""
     if array.dtype == np.bool_:
         array = np.asarray(array, order="C").view(np.uint8) != 0
-    return array.astype(kind)
+    return widened(array).astype(kind)

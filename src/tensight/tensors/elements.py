@@ -7,15 +7,14 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tensight.errors import InputError
+from tensight.tensors.narrow_types import BFLOAT16 as BFLOAT16
+from tensight.tensors.narrow_types import widened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 class Route(Enum):
@@ -130,7 +129,7 @@ def values_of(elements: NDArray[Any], element: ElementType) -> NDArray[Any]:
         return np.asarray(elements != 0, dtype=np.float32)
     kind = np.float64 if element.route.is_double else np.float32
     with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
-        return np.asarray(elements, dtype=kind)
+        return np.asarray(widened(elements), dtype=kind)
 
 
 def doubles_of(elements: NDArray[Any], element: ElementType) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.tensors.elements import Route, element_type
 from tensight.tensors.layout import SEGMENT_ELEMENTS
+from tensight.tensors.narrow_types import widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ def _displayed(strip: NDArray[Any]) -> NDArray[np.float32]:
     if strip.dtype == np.bool_:
         return strip.view(np.uint8).astype(np.bool_).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        shown = strip.astype(np.float32, copy=False)
+        shown = widened(strip).astype(np.float32, copy=False)
     if strip.dtype.itemsize == 8:
         finite = np.isfinite(strip)
         np.clip(shown, -np.finfo(np.float32).max, np.finfo(np.float32).max, out=shown, where=finite)

@@ -19,6 +19,7 @@ from tensight.tensors.element_search import first_striking, largest, next_non_fi
 from tensight.tensors.elements import element_type
 from tensight.tensors.heat_maps import MOST_CELLS, heat_map, heat_map_of_blocks
 from tensight.tensors.histograms import MOST_BINS, histogram, histogram_of_segments
+from tensight.tensors.narrow_types import dtype_name
 from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
 from tensight.tensors.slice_maps import slice_map
 from tensight.tensors.slices import parse_slice, slice_text
@@ -175,7 +176,7 @@ def _view_one(view: View, array: NDArray[Any]) -> ViewResult:
         return _map_slices(view, _Source(array))
     index = _index(view, array.shape)
     part = array[(*index, ...)]  # with the ellipsis even a scalar stays an array
-    result = ViewResult(None, slice_text(index, array.shape), array.shape, array.dtype.name)
+    result = ViewResult(None, slice_text(index, array.shape), array.shape, dtype_name(array.dtype))
     if view.kind == "values":
         _require_few(part.size, view.limit)
         return replace(result, array=np.array(part, dtype=_native(part.dtype), order="C"))
@@ -195,7 +196,7 @@ def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) 
     if view.kind == "values":
         _require_few(current[(*index, ...)].size, view.limit)
     part = DifferenceReader.of(current, previous, view.tolerance)[(*index, ...)]
-    result = ViewResult(None, slice_text(index, current.shape), current.shape, current.dtype.name)
+    result = ViewResult(None, slice_text(index, current.shape), current.shape, dtype_name(current.dtype))
     if view.kind == "values":
         return replace(result, array=part.values())
     if view.kind == "heat_map":
@@ -232,7 +233,7 @@ class _Source:
 
     @property
     def result(self) -> ViewResult:
-        return ViewResult(None, "", self.array.shape, self.array.dtype.name)
+        return ViewResult(None, "", self.array.shape, dtype_name(self.array.dtype))
 
 
 def _search(view: View, source: _Source) -> ViewResult:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tensight.tensors.narrow_types import dtype_name
 from tensight.wire.data_types import numpy_dtype, shape_of
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_DIMENSIONS
@@ -257,7 +258,7 @@ class BlockReader:
             dtype = numpy_dtype(data_type)
             item_bytes = dtype.itemsize if dtype is not None else 1
             shape_of(shape, item_bytes)
-            known = (dtype.name if dtype is not None else "", item_bytes)
+            known = (dtype_name(dtype) if dtype is not None else "", item_bytes)
             if len(self._kinds) < MOST_DECLARED:
                 self._kinds[data_type, shape] = known
         return known

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.graph import data_type_number, numpy_dtype_name
-from tensight.tensors.elements import BFLOAT16
+from tensight.tensors.narrow_types import BFLOAT16, dtype_name
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_DIMENSIONS
 
@@ -40,7 +40,7 @@ def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
 
 def data_type_of(dtype: np.dtype[Any] | str) -> int:
     """Return the DataType number of a dtype, whatever its byte order, or of its name; 0 if it has none."""
-    name = dtype if isinstance(dtype, str) else dtype.name
+    name = dtype if isinstance(dtype, str) else dtype_name(dtype)
     number = _NUMBERS.get(name) or data_type_number(f"DT_{name.upper()}")
     return number if number is not None and numpy_dtype(number) is not None else 0
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tensight.tensors import TensorStatistics
+from tensight.tensors.narrow_types import dtype_name
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
 from tensight.wire.debugger_pb2 import Statistics, TensorBase, TensorSummary
 from tensight.wire.errors import WireError
@@ -129,7 +130,7 @@ def received_base(message: TensorBase) -> ReceivedBase | None:
     # an empty tensor has no bytes either, but a type, and a dimension of length 0
     if not message.data_size and not (message.data_type and 0 in shape):
         return None
-    return ReceivedBase(message.data_type, dtype.name if dtype else "", shape, message.data_size)
+    return ReceivedBase(message.data_type, dtype_name(dtype) if dtype else "", shape, message.data_size)
 
 
 def missing_base() -> TensorBase:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors import Histogram, View, ViewKind, ViewResult, Which, parse_slice, slice_text
+from tensight.tensors.narrow_types import dtype_name
 from tensight.tensors.views import LONGEST_SLICE, SEARCHES
 from tensight.wire.chunks import chunks
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
@@ -231,12 +232,12 @@ def _begin(view: View, piece: ViewPiece) -> _Begun:
     shape = shape_of(piece.tensor.shape)
     dtype = numpy_dtype(piece.tensor.data_type)
     if view.kind in SEARCHES and not piece.dims and not piece.data_type:
-        return _Begun(ViewResult(None, "", shape, dtype.name if dtype else ""), None, ())
+        return _Begun(ViewResult(None, "", shape, dtype_name(dtype) if dtype else ""), None, ())
     try:
         index = parse_slice(text(piece.slice, LONGEST_SLICE), shape)
     except InputError as error:
         raise WireError(f"a view shows a part that the tensor does not have: {error}") from error
-    result = ViewResult(None, slice_text(index, shape), shape, dtype.name if dtype else "")
+    result = ViewResult(None, slice_text(index, shape), shape, dtype_name(dtype) if dtype else "")
     if view.kind == "statistics":
         previous = _statistics(piece.previous_summary) if piece.HasField("previous_summary") else None
         result = replace(result, statistics=_statistics(piece.summary), previous_statistics=previous)

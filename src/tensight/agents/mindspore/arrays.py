@@ -12,13 +12,13 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import mindspore
-import ml_dtypes
 import numpy as np
 from mindspore import Tensor
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tensight.tensors.narrow_types import BFLOAT16
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ _NAMES = {
     "Complex64": "complex64",
     "Complex128": "complex128",
 }
-_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in _NAMES.values()}
+_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in _NAMES.values()}
 _NUMBERS = {name: data_type_number(f"DT_{name.upper()}") or 0 for name in _NAMES.values()}
 
 _WORDS = 509

@@ -13,7 +13,6 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import ml_dtypes
 import numpy as np
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
@@ -22,6 +21,7 @@ from tensight.agents.notices import say_once
 from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.tensors.narrow_types import BFLOAT16, dtype_name, to_bfloat16
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,6 @@ _MAGIC = b"\x93NUMPY\x01"
 _MOST_LAYOUTS = 65_536
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SINGLE = np.dtype(np.float32)
 _DECLARED_BFLOAT16 = ".BFloat16.npy"
 
@@ -191,7 +190,7 @@ class DumpedReader:
             _say_unreadable(tensor, error)
             return "", (), 0
         if _is_widened(tensor, layout):
-            return "bfloat16", layout.shape, layout.elements * _BFLOAT16.itemsize
+            return "bfloat16", layout.shape, layout.elements * BFLOAT16.itemsize
         return layout.name, layout.shape, layout.end - layout.begin
 
     def size_bytes(self, tensor: DumpedTensor) -> int:
@@ -344,9 +343,10 @@ def _found(header: bytes, size_bytes: int) -> Layout:
 
 @lru_cache(maxsize=_MOST_LAYOUTS)
 def _laid_out(stored: np.dtype[Any], shape: tuple[int, ...], fortran: bool, begin: int) -> Layout:
-    dtype = _BFLOAT16 if stored.kind == "V" else stored
+    dtype = BFLOAT16 if stored.kind == "V" else stored
     native = dtype.newbyteorder("=")
-    name = native.name if native.name in ELEMENT_NAMES else ""
+    name = dtype_name(native)
+    name = name if name in ELEMENT_NAMES else ""
     elements = math.prod(shape)
     is_plain = bool(name) and dtype == native and not fortran
     end = begin + elements * dtype.itemsize
@@ -367,7 +367,7 @@ def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
         os.close(file)
     array = stored.reshape(layout.shape, order="F" if layout.fortran else "C")
     if _is_widened(tensor, layout):
-        return array.astype(_BFLOAT16, order="C")
+        return to_bfloat16(array)
     return np.ascontiguousarray(array).reshape(layout.shape)
 
 

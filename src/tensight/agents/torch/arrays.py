@@ -10,7 +10,6 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
@@ -20,6 +19,7 @@ from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
 from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.tensors.narrow_types import BFLOAT16
 from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ READ_WHERE_THEY_LIE = (
 )
 """Tensors that the columns of statistics read themselves. Complex ones may be conjugated when they are read."""
 
-_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NUMPY_NAMES.values()}
+_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:

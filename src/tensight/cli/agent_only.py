@@ -1,0 +1,70 @@
+"""The `tensight` command of the light agent: it starts trainings, and says of all else where that is."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+from tensight.cli.plain_run import COMMANDS, MODULE, MODULE_HELP, NotPlainError, read_plainly
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELP = ("-h", "--help")
+SUMMARIES = {
+    "run": "Run a training script under the debugger, unchanged: everything after its name is its own.",
+    "trace": "Run a training script and write statistics and content hashes of everything it computes, for each rank.",
+}
+_COLUMN = 32
+
+
+def agent_command_line(arguments: Sequence[str]) -> None:
+    """Answer a command line that starts no training.
+
+    Raises
+    ------
+    InputError
+        It is a command of the full installation, or wrong.
+    """
+    name = arguments[0] if arguments else "--help"
+    if name in COMMANDS:
+        try:
+            read_plainly(arguments[1:], COMMANDS[name])
+        except NotPlainError as error:
+            if error.word not in HELP:
+                raise InputError(f"{error}; `tensight {name} --help` tells how it is used") from None
+            sys.stdout.write(_help_of(name))
+    elif name in HELP:
+        sys.stdout.write(_help())
+    elif name == "--version":
+        from tensight import __version__
+
+        sys.stdout.write(f"tensight-agent {__version__}\n")
+    else:
+        raise InputError(f"`tensight {name[:80]}` needs the full installation: pip install tensight")
+
+
+def _help() -> str:
+    commands = "".join(_entry(f"tensight {name}", summary) for name, summary in SUMMARIES.items())
+    return (
+        "Usage: tensight COMMAND ...\n\n"
+        f"The light agent of Tensight starts trainings under the debugger:\n\n{commands}\n"
+        "The debug server, the page and all other commands are in the full installation: pip install tensight\n"
+    )
+
+
+def _help_of(name: str) -> str:
+    lines = [
+        _entry(f"{option} {entry.metavar or '|'.join(entry.choices)}".strip(), entry.help)
+        for option, entry in COMMANDS[name].items()
+    ]
+    lines.append(_entry(", ".join(MODULE), MODULE_HELP))
+    return f"Usage: tensight {name} [OPTIONS] SCRIPT ARGUMENTS\n\n{SUMMARIES[name]}\n\nOptions:\n{''.join(lines)}"
+
+
+def _entry(term: str, meaning: str) -> str:
+    indent = " " * (_COLUMN + 2)
+    text = textwrap.fill(meaning, 110, initial_indent=indent, subsequent_indent=indent)
+    return f"  {term:{_COLUMN - 2}}  {text.lstrip()}\n" if len(term) <= _COLUMN - 2 else f"  {term}\n{text}\n"

@@ -1,0 +1,60 @@
+"""Names of files that Ascend dumps asynchronously; read without NumPy, which most of a dump's index does without."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+UNKNOWN_STREAM = -1
+"""Stream id of a file name that has none."""
+
+_NAME = re.compile(
+    r"(?P<type>[^./\\]+)\.(?P<name>[^./\\]+)\.(?P<task>[0-9]{1,19})(?:\.(?P<stream>[0-9]{1,19}))?"
+    r"\.(?P<time>[0-9]{1,19})(?P<more>(?:\.[0-9]{1,19}){0,4})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AscendName:
+    """What the name of a dumped file says.
+
+    Attributes
+    ----------
+    op_type, op_name : str
+        As in the file name, where dots, slashes, backslashes and spaces became underscores.
+    task_id, stream_id, timestamp : int
+        ``stream_id`` is -1 in names of the older form; ``timestamp`` is in microseconds.
+    extra : tuple of int
+        Up to four more numbers that newer releases append (task type, context, thread, device).
+    """
+
+    op_type: str
+    op_name: str
+    task_id: int
+    stream_id: int
+    timestamp: int
+    extra: tuple[int, ...] = ()
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether the file is an overflow record (``Opdebug.Node_OpDebug.…``) instead of an operator's tensors."""
+        return self.op_type.lower() == "opdebug"
+
+
+def parse_ascend_name(filename: str) -> AscendName | None:
+    """Take a file name apart; None if it is not the name of an asynchronously dumped file.
+
+    ``{op_type}.{op_name}.{task}.{stream}.{timestamp}``, older without the stream, newer with up to four more numbers.
+    """
+    match = _NAME.fullmatch(filename)
+    if match is None:
+        return None
+    stream = match["stream"]
+    return AscendName(
+        op_type=match["type"],
+        op_name=match["name"],
+        task_id=int(match["task"]),
+        stream_id=UNKNOWN_STREAM if stream is None else int(stream),
+        timestamp=int(match["time"]),
+        extra=tuple(int(number) for number in match["more"].split(".")[1:]),
+    )
