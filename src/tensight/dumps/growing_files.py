@@ -207,7 +207,9 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
 @lru_cache(maxsize=4096)
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
-    text = f"{{'descr': '{dtype.newbyteorder('<').str}', 'fortran_order': False, 'shape': {shape}, }}"
+    # NumPy's own name of float8_e5m2 is one that it cannot read.
+    descr = dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else f"<V{dtype.itemsize}"
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     padding = -(10 + len(text) + 1) % 64
     body = (text + " " * padding + "\n").encode("latin-1")
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body

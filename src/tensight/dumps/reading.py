@@ -15,6 +15,7 @@ from tensight.dumps.npy_files import TensorHeader, read_header
 from tensight.dumps.storage import LocalFile, OpenFile, open_file, printable
 from tensight.dumps.trace_files import TracedRow
 from tensight.errors import DumpError, InputError, TensorFileError
+from tensight.tensors.elements import ELEMENT_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +224,7 @@ def _saved_header(file: OpenFile) -> TensorHeader:
     content = getattr(entry, "content", None)
     if entry is None or not isinstance(content, FileContent):
         raise TensorFileError(f"{file.path}: holds something else than one tensor in one piece; it is not read.")
-    if entry.dtype.kind not in "biufc" and entry.dtype.name != "bfloat16":
+    if entry.dtype.kind not in "biufc" and entry.dtype.name not in ELEMENT_NAMES:
         raise TensorFileError(f"{file.path}: elements of type {entry.dtype.name} are not read.")
     return TensorHeader(entry.dtype, entry.shape, content.offset)
 

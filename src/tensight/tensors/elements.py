@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
+_EXTENSIONS: dict[str, np.dtype[Any]] = {
+    "bfloat16": BFLOAT16,
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+"""Element types that NumPy knows by ml_dtypes only."""
+
 
 class Route(Enum):
     """Which values stand for elements in statistics; always exact up to rounding to double.
@@ -61,6 +68,11 @@ class ElementType:
         """Whether the elements are truth values, examined as 0 and 1."""
         return self.name == "bool"
 
+    @property
+    def is_narrow_float(self) -> bool:
+        """Whether the elements are floating-point numbers of fewer than 32 bits."""
+        return self.name == "float16" or self.name in _EXTENSIONS
+
 
 _ROUTES = {
     "float16": Route.FLOAT32,
@@ -78,6 +90,8 @@ _ROUTES = {
     "complex64": Route.MAGNITUDE,
     "complex128": Route.MAGNITUDE,
     "bfloat16": Route.FLOAT32,
+    "float8_e4m3fn": Route.FLOAT32,
+    "float8_e5m2": Route.FLOAT32,
 }
 
 ELEMENT_NAMES = tuple(_ROUTES)
@@ -93,13 +107,13 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
     InputError
         The elements are no numbers (text, objects, records, dates), or numbers wider than 64-bit floats.
     """
-    if dtype == BFLOAT16:
-        return ElementType("bfloat16", BFLOAT16, Route.FLOAT32, ELEMENT_NAMES.index("bfloat16"))
+    if _EXTENSIONS.get(dtype.name) == dtype:
+        return ElementType(dtype.name, dtype, _ROUTES[dtype.name], ELEMENT_NAMES.index(dtype.name))
     route = _ROUTES.get(dtype.name) if dtype.kind in "biufc" else None
     if route is None:
         raise InputError(
             f"a tensor of dtype {dtype} has no statistics; give bool, an integer, a float of at most 64 bits, "
-            "bfloat16 (ml_dtypes.bfloat16) or a complex dtype"
+            "bfloat16, float8_e4m3fn or float8_e5m2 (all of ml_dtypes), or a complex dtype"
         )
     native = np.dtype(np.uint8) if dtype.name == "bool" else dtype.newbyteorder("=")
     return ElementType(dtype.name, native, route, ELEMENT_NAMES.index(dtype.name))
@@ -107,7 +121,18 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
 
 def element_named(name: str) -> ElementType:
     """Return the element type of one of `ELEMENT_NAMES`."""
-    return element_type(BFLOAT16 if name == "bfloat16" else np.dtype(name))
+    return element_type(dtype_named(name))
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name; besides NumPy's own these are the extensions that have statistics.
+
+    Raises
+    ------
+    TypeError
+        There is none.
+    """
+    return _EXTENSIONS.get(name) or np.dtype(name)
 
 
 def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:

@@ -344,7 +344,7 @@ def _found(header: bytes, size_bytes: int) -> Layout:
 
 @lru_cache(maxsize=_MOST_LAYOUTS)
 def _laid_out(stored: np.dtype[Any], shape: tuple[int, ...], fortran: bool, begin: int) -> Layout:
-    dtype = _BFLOAT16 if stored.kind == "V" else stored
+    dtype = _BFLOAT16 if stored.kind == "V" and stored.itemsize == _BFLOAT16.itemsize else stored
     native = dtype.newbyteorder("=")
     name = native.name if native.name in ELEMENT_NAMES else ""
     elements = math.prod(shape)

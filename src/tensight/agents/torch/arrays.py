@@ -10,7 +10,6 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
@@ -19,6 +18,7 @@ from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tensight.tensors.elements import dtype_named
 from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ def _names() -> dict[torch.dtype, str]:
         for name in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
     }
     names |= {torch.complex64: "complex64", torch.complex128: "complex128"}
-    for name in ("uint16", "uint32", "uint64"):
+    for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"):
         if hasattr(torch, name):
             names[getattr(torch, name)] = name
     return names
 
 
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
-"""NumPy's names of the dtypes that have statistics."""
+"""NumPy's names, or those of ml_dtypes, of the dtypes that have statistics."""
 
-_DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NUMPY_NAMES.values()}
+_DTYPES = {name: dtype_named(name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:
