@@ -208,7 +208,7 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
     # NumPy's own name of float8_e5m2 is one that it cannot read.
-    descr = dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else f"<V{dtype.itemsize}"
+    descr = f"<V{dtype.itemsize}" if dtype.isbuiltin == 2 else dtype.newbyteorder("<").str
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     padding = -(10 + len(text) + 1) % 64
     body = (text + " " * padding + "\n").encode("latin-1")

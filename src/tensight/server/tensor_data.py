@@ -136,7 +136,7 @@ def _plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     NumPy would write bfloat16 and its kin as nameless bytes, and float8_e5m2 under a name that it cannot read.
     """
-    if dtype.isbuiltin == 1:
+    if dtype.isbuiltin != 2:
         return dtype.newbyteorder("<")
     return np.dtype(np.int8) if np.can_cast(dtype, np.int8) else np.dtype("<f4")
 
