@@ -381,7 +381,8 @@ def _dtype(name: str) -> np.dtype[Any]:
     if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        extension: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extension
     return np.dtype(name)
 
 

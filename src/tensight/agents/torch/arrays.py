@@ -274,7 +274,8 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
         end = tensor.storage_offset() + 1
         for length, step in zip(tensor.shape, tensor.stride(), strict=True):
             end += (length - 1) * step
-    return end * tensor.itemsize <= size_bytes
+    is_inside: bool = end * tensor.itemsize <= size_bytes
+    return is_inside
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
