@@ -75,6 +75,10 @@ void compare(Kind current_kind, const uint8_t *current, Kind previous_kind, cons
       compare_block<Float16>(new_block, old_block, some, atol, *change);
     } else if (current_kind == previous_kind && current_kind == BFLOAT16) {
       compare_block<Brain16>(new_block, old_block, some, atol, *change);
+    } else if (current_kind == previous_kind && current_kind == FLOAT8_E4M3FN) {
+      compare_block<Float8E4M3>(new_block, old_block, some, atol, *change);
+    } else if (current_kind == previous_kind && current_kind == FLOAT8_E5M2) {
+      compare_block<Float8E5M2>(new_block, old_block, some, atol, *change);
     } else {
       double one[BLOCK], other[BLOCK];
       widen_block(current_kind, new_block, some, one);

@@ -40,7 +40,7 @@ struct Float32 {
   typedef Floats Vector;
   typedef float Value;
   static constexpr int BYTES = 4;
-  static constexpr bool IS_HALF = false;
+  static constexpr bool IS_NARROW = false;
   static float value(const uint8_t *element) { return read<float>(element); }
   static Floats at(const uint8_t *line, int number) { return load<Floats>(line + number * WIDTH); }
   static Pair both(const uint8_t *line, int number, Floats) {
@@ -52,9 +52,9 @@ struct Float16 {
   typedef Floats Vector;
   typedef float Value;
   static constexpr int BYTES = 2;
-  static constexpr bool IS_HALF = true;
-  static float value(const uint8_t *element) { return bits_as<float>(widen_half(read<uint16_t>(element))); }
-  static Floats at(const uint8_t *line, int number) { return widen_halves(line + number * (WIDTH / 2)); }
+  static constexpr bool IS_NARROW = true;
+  static float value(const uint8_t *element) { return NarrowHalf::widen(read<uint16_t>(element)); }
+  static Floats at(const uint8_t *line, int number) { return widen_halves_at(line + number * (WIDTH / 2)); }
   static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
 };
 
@@ -62,9 +62,29 @@ struct Brain16 {
   typedef Floats Vector;
   typedef float Value;
   static constexpr int BYTES = 2;
-  static constexpr bool IS_HALF = true;
+  static constexpr bool IS_NARROW = true;
   static float value(const uint8_t *element) { return bits_as<float>((uint32_t)read<uint16_t>(element) << 16); }
   static Floats at(const uint8_t *line, int number) { return widen_brains(line + number * (WIDTH / 2)); }
+  static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
+};
+
+struct Float8E4M3 {
+  typedef Floats Vector;
+  typedef float Value;
+  static constexpr int BYTES = 1;
+  static constexpr bool IS_NARROW = true;
+  static float value(const uint8_t *element) { return NarrowE4M3::widen(*element); }
+  static Floats at(const uint8_t *line, int number) { return widen_e4m3_at(line + number * (WIDTH / 4)); }
+  static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
+};
+
+struct Float8E5M2 {
+  typedef Floats Vector;
+  typedef float Value;
+  static constexpr int BYTES = 1;
+  static constexpr bool IS_NARROW = true;
+  static float value(const uint8_t *element) { return NarrowE5M2::widen(*element); }
+  static Floats at(const uint8_t *line, int number) { return widen_e5m2_at(line + number * (WIDTH / 4)); }
   static Pair both(const uint8_t *, int, Floats values) { return widen_both(values); }
 };
 
@@ -73,7 +93,7 @@ struct Float64 {
   typedef Doubles Vector;
   typedef double Value;
   static constexpr int BYTES = 8;
-  static constexpr bool IS_HALF = false;
+  static constexpr bool IS_NARROW = false;
   static double value(const uint8_t *element) { return read<double>(element); }
   static Doubles at(const uint8_t *line, int number) { return load<Doubles>(line + number * WIDTH); }
 };
@@ -82,7 +102,7 @@ template <class Integer, class Stored> struct Integers {
   typedef Doubles Vector;
   typedef double Value;
   static constexpr int BYTES = sizeof(Integer);
-  static constexpr bool IS_HALF = false;
+  static constexpr bool IS_NARROW = false;
   static double value(const uint8_t *element) { return (double)read<Integer>(element); }
   static Doubles at(const uint8_t *line, int number) {
     return reals_of(load<Stored>(line + number * (int)sizeof(Stored)));
@@ -99,7 +119,7 @@ template <class Integer, class SumOfSquares> struct SmallIntegers {
   typedef Integer Stored;
   typedef SumOfSquares Sum;
   static constexpr int BYTES = sizeof(Integer);
-  static constexpr bool IS_HALF = false;
+  static constexpr bool IS_NARROW = false;
   static int32_t number(Integer stored) { return stored; }
   static double value(const uint8_t *element) { return read<Integer>(element); }
 };
@@ -131,7 +151,7 @@ typedef SmallIntegers<uint16_t, int64_t> UInt16;
 // NaN if one part is NaN, infinite if one is infinite and none NaN; of finite parts never more than the largest float64.
 template <class Part> struct Complex {
   static constexpr int BYTES = 2 * sizeof(Part);
-  static constexpr bool IS_HALF = false;
+  static constexpr bool IS_NARROW = false;
   static double value(const uint8_t *element) {
     double real = read<Part>(element), imaginary = read<Part>(element + sizeof(Part));
     if (real != real || imaginary != imaginary) return __builtin_nan("");
@@ -146,7 +166,7 @@ typedef Complex<double> Complex128;
 
 inline int64_t item_bytes(Kind kind) {
   switch (kind) {
-    case BOOL: case INT8: case UINT8: return 1;
+    case BOOL: case INT8: case UINT8: case FLOAT8_E4M3FN: case FLOAT8_E5M2: return 1;
     case FLOAT16: case BFLOAT16: case INT16: case UINT16: return 2;
     case FLOAT64: case INT64: case UINT64: case COMPLEX64: return 8;
     case COMPLEX128: return 16;
@@ -161,9 +181,9 @@ template <class Element> void widen_each(const uint8_t *elements, int64_t count,
 
 template <class Element> void widen_all(const uint8_t *elements, int64_t count, double *values) {
   int64_t done = 0;
-  if constexpr (Element::IS_HALF)
+  if constexpr (Element::IS_NARROW)
     for (; done + FLOATS <= count; done += FLOATS) {
-      Floats found = Element::at(elements + done * 2, 0);
+      Floats found = Element::at(elements + done * Element::BYTES, 0);
       Doubles low = widen(lower(found)), high = widen(upper(found));
       __builtin_memcpy(values + done, &low, sizeof low);
       __builtin_memcpy(values + done + DOUBLES, &high, sizeof high);
@@ -176,6 +196,8 @@ inline void widen_block(Kind kind, const uint8_t *elements, int64_t count, doubl
     case FLOAT32: return widen_all<Float32>(elements, count, values);
     case FLOAT16: return widen_all<Float16>(elements, count, values);
     case BFLOAT16: return widen_all<Brain16>(elements, count, values);
+    case FLOAT8_E4M3FN: return widen_all<Float8E4M3>(elements, count, values);
+    case FLOAT8_E5M2: return widen_all<Float8E5M2>(elements, count, values);
     case FLOAT64: return widen_all<Float64>(elements, count, values);
     case BOOL: return widen_all<Bool>(elements, count, values);
     case INT8: return widen_all<Int8>(elements, count, values);

@@ -104,26 +104,53 @@ template <class Element> struct ValuesSeen {
   }
 };
 
-// Extremes and signs of 16-bit floating-point numbers by their bits, of which there are twice as many in a vector. As
-// unsigned integers those below zero come last, the smallest of them at the end; as signed ones they come first.
-template <class Element> struct HalvesSeen {
-  Shorts greatest = Shorts{} + (int16_t)INT16_MIN;
-  UnsignedShorts last = {}, first = UnsignedShorts{} + (uint16_t)UINT16_MAX;
-  HalfSignCounts signs;
+template <int BYTES> struct Bits;
+
+template <> struct Bits<2> {
+  typedef int16_t Signed;
+  typedef uint16_t Unsigned;
+  typedef Shorts SignedLanes;
+  typedef UnsignedShorts UnsignedLanes;
+  typedef HalfSignCounts Signs;
+};
+
+template <> struct Bits<1> {
+  typedef int8_t Signed;
+  typedef uint8_t Unsigned;
+  typedef SignedBytes SignedLanes;
+  typedef Bytes UnsignedLanes;
+  typedef ByteSignCounts Signs;
+};
+
+static_assert(BLOCK / WIDTH <= UINT8_MAX, "signs of the bytes of a block are counted in bytes");
+
+// Extremes and signs of floating-point numbers of 16 and 8 bits by their bits, of which there are more in a vector than
+// of values. As unsigned integers those below zero come last, the smallest of them at the end; as signed ones they come
+// first.
+template <class Element> struct BitsSeen {
+  typedef Bits<Element::BYTES> Of;
+  typedef typename Of::Signed Signed;
+  typedef typename Of::Unsigned Unsigned;
+  typedef typename Of::SignedLanes SignedLanes;
+  typedef typename Of::UnsignedLanes UnsignedLanes;
+  static constexpr Unsigned SIGN = (Unsigned)(1u << (8 * sizeof(Unsigned) - 1));
+  SignedLanes greatest = SignedLanes{} + (Signed)SIGN;
+  UnsignedLanes last = {}, first = ~UnsignedLanes{};
+  typename Of::Signs signs;
 
   void add_line(const uint8_t *line) {
     for (int at = 0; at < LINE; at += WIDTH) {
-      Shorts bits = load<Shorts>(line + at);
+      SignedLanes bits = load<SignedLanes>(line + at);
       greatest = greater(bits, greatest);
-      last = greater((UnsignedShorts)bits, last);
-      first = lesser((UnsignedShorts)bits, first);
+      last = greater((UnsignedLanes)bits, last);
+      first = lesser((UnsignedLanes)bits, first);
       signs.add(bits);
     }
   }
 
   SignsOfFloats add(Floats) { return {}; }
 
-  void add(const HalvesSeen &more) {
+  void add(const BitsSeen &more) {
     greatest = greater(more.greatest, greatest);
     last = greater(more.last, last);
     first = lesser(more.first, first);
@@ -131,10 +158,10 @@ template <class Element> struct HalvesSeen {
   }
 
   void put_into(Totals &totals) const {
-    uint16_t begin = least_of<uint16_t>(first), end = (uint16_t)~least_of<uint16_t>(~last);
-    int16_t most = (int16_t)~least_of<int16_t>(~greatest);
+    Unsigned begin = least_of<Unsigned>(first), end = (Unsigned)~least_of<Unsigned>(~last);
+    Signed most = (Signed)~least_of<Signed>(~greatest);
     if (begin > end) return;  // there was no line
-    uint16_t highest = most >= 0 ? (uint16_t)most : begin, lowest = end & 0x8000 ? end : begin;
+    Unsigned highest = most >= 0 ? (Unsigned)most : begin, lowest = end & SIGN ? end : begin;
     totals.minimum = Element::value((const uint8_t *)&lowest);
     totals.maximum = Element::value((const uint8_t *)&highest);
     totals.negative = (int64_t)signs.negative();
@@ -143,14 +170,16 @@ template <class Element> struct HalvesSeen {
 };
 
 template <class Element> struct Seen : ValuesSeen<Element> {};
-template <> struct Seen<Float16> : HalvesSeen<Float16> {};
-template <> struct Seen<Brain16> : HalvesSeen<Brain16> {};
+template <> struct Seen<Float16> : BitsSeen<Float16> {};
+template <> struct Seen<Brain16> : BitsSeen<Brain16> {};
+template <> struct Seen<Float8E4M3> : BitsSeen<Float8E4M3> {};
+template <> struct Seen<Float8E5M2> : BitsSeen<Float8E5M2> {};
 
 // Totals of finite elements, in lanes.
 template <class Element> struct Lanes {
   static constexpr int ITEMS = LINE / Element::BYTES;
   static constexpr int VECTORS = ITEMS * (int)sizeof(typename Element::Value) / WIDTH;
-  static constexpr bool KNOWS_SIGNS = WIDTH == 64 && !Element::IS_HALF;
+  static constexpr bool KNOWS_SIGNS = WIDTH == 64 && !Element::IS_NARROW;
   Sums<KNOWS_SIGNS> sums[2];  // two, so that additions need not wait for each other
   Seen<Element> seen;
 
@@ -446,6 +475,8 @@ template <bool HASHED> void scan_kind(Kind kind, const Source &elements, int64_t
     case FLOAT32: return scan_floats<Float32, HASHED>(elements, count, number, row);
     case FLOAT16: return scan_floats<Float16, HASHED>(elements, count, number, row);
     case BFLOAT16: return scan_floats<Brain16, HASHED>(elements, count, number, row);
+    case FLOAT8_E4M3FN: return scan_floats<Float8E4M3, HASHED>(elements, count, number, row);
+    case FLOAT8_E5M2: return scan_floats<Float8E5M2, HASHED>(elements, count, number, row);
     case FLOAT64: return scan_floats<Float64, HASHED>(elements, count, number, row);
     case BOOL: return scan_integers<Bool, HASHED>(elements, count, number, row);
     case INT8: return scan_integers<Int8, HASHED>(elements, count, number, row);

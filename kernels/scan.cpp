@@ -81,7 +81,7 @@ void add_rows(const Row *rows, int64_t count, Reals *reals, Counts *counts) {
   for (int64_t part = 0; part < count; part++) add_row(rows[part], *reals, *counts);
 }
 
-// Whether the bits of a number but for the sign, as an integer, are those of infinity or more.
+// Whether the bits of a number but for the sign, as an integer, are those of infinity, or the first NaN, or more.
 template <class Bits>
 bool reaches(const uint8_t *address, int64_t count, Bits magnitude, Bits infinity, const bool *is_over) {
   typedef VECTOR(Bits, WIDTH) Vector;
@@ -113,6 +113,8 @@ bool has_non_finite(Kind kind, const uint8_t *address, int64_t count, const bool
   switch (kind) {
     case FLOAT16: return reaches<int16_t>(address, count, 0x7FFF, 0x7C00, is_over);
     case BFLOAT16: return reaches<int16_t>(address, count, 0x7FFF, 0x7F80, is_over);
+    case FLOAT8_E4M3FN: return reaches<int8_t>(address, count, 0x7F, 0x7F, is_over);
+    case FLOAT8_E5M2: return reaches<int8_t>(address, count, 0x7F, 0x7C, is_over);
     case FLOAT32: return reaches<int32_t>(address, count, 0x7FFFFFFF, 0x7F800000, is_over);
     case COMPLEX64: return reaches<int32_t>(address, 2 * count, 0x7FFFFFFF, 0x7F800000, is_over);
     case FLOAT64: return reaches<int64_t>(address, count, INT64_MAX, 0x7FF0000000000000, is_over);

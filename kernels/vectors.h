@@ -42,6 +42,7 @@ typedef VECTOR(int8_t, WIDTH) SignedBytes;
 typedef VECTOR(int16_t, WIDTH) Shorts;
 typedef VECTOR(uint16_t, WIDTH) UnsignedShorts;
 typedef VECTOR(uint16_t, WIDTH / 2) HalfShorts;
+typedef VECTOR(int8_t, WIDTH / 4) QuarterBytes;
 
 template <class Vector> inline Vector load(const void *address) {
   Vector vector;
@@ -147,6 +148,21 @@ INTEGERS_WITH(greater, Shorts, _mm512_max_epi16, _mm256_max_epi16, _mm_max_epi16
 INTEGERS_WITH(lesser, UnsignedShorts, _mm512_min_epu16, _mm256_min_epu16, _mm_min_epu16, <)
 INTEGERS_WITH(greater, UnsignedShorts, _mm512_max_epu16, _mm256_max_epu16, _mm_max_epu16, >)
 
+// The sum of each eight bytes that lie side by side.
+inline Longs sum_of_bytes(Bytes bytes) {
+#if defined(__AVX512F__)
+  return (Longs)_mm512_sad_epu8((__m512i)bytes, _mm512_setzero_si512());
+#elif defined(__AVX2__)
+  return (Longs)_mm256_sad_epu8((__m256i)bytes, _mm256_setzero_si256());
+#elif defined(__x86_64__)
+  return (Longs)_mm_sad_epu8((__m128i)bytes, _mm_setzero_si128());
+#else
+  Longs sums = {};
+  for (int lane = 0; lane < WIDTH; lane++) sums[lane / 8] += bytes[lane];
+  return sums;
+#endif
+}
+
 // ---- signs are counted on the bits, so that they are right for subnormal numbers whatever a program made of those
 
 #if defined(__AVX512F__)
@@ -200,6 +216,15 @@ struct HalfSignCounts : SignCounts {
   }
 };
 
+struct ByteSignCounts : SignCounts {
+  using SignCounts::add;
+
+  void add(SignedBytes bits) {
+    negatives += (uint64_t)_mm_popcnt_u64(_mm512_cmpgt_epu8_mask((__m512i)bits, _mm512_set1_epi8(INT8_MIN)));
+    positives += (uint64_t)_mm_popcnt_u64(_mm512_cmpgt_epi8_mask((__m512i)bits, _mm512_setzero_si512()));
+  }
+};
+
 inline SignsOfDoubles lower(SignsOfFloats signs) { return (SignsOfDoubles)signs; }
 inline SignsOfDoubles upper(SignsOfFloats signs) { return (SignsOfDoubles)_kshiftri_mask16(signs, DOUBLES); }
 
@@ -248,6 +273,36 @@ struct HalfSignCounts : SignLanes<Shorts, int16_t> {
   void add(Shorts bits) { add_bits(bits); }
 };
 
+// Of bytes. A lane counts up to 255 vectors, as a block has them; what is added to others is counted in wider lanes.
+struct ByteSignCounts {
+  Bytes zeros = {}, positives = {};
+  Longs all_zeros = {}, all_positives = {};
+  uint64_t seen = 0;
+
+  void add(SignedBytes bits) {
+    zeros -= (Bytes)(bits + bits == 0);
+    positives -= (Bytes)(bits > 0);
+    seen += WIDTH;
+  }
+
+  void add(const ByteSignCounts &more) {
+    all_zeros += more.all_zeros + sum_of_bytes(more.zeros);
+    all_positives += more.all_positives + sum_of_bytes(more.positives);
+    seen += more.seen;
+  }
+
+  uint64_t negative() const { return seen - sum(all_zeros, zeros) - positive(); }
+  uint64_t positive() const { return sum(all_positives, positives); }
+
+ private:
+  static uint64_t sum(Longs counts, Bytes more) {
+    uint64_t total = 0;
+    counts += sum_of_bytes(more);
+    for (int lane = 0; lane < DOUBLES; lane++) total += (uint64_t)counts[lane];
+    return total;
+  }
+};
+
 struct SingleSignCounts : SignLanes<Ints, int32_t> {
   using SignLanes::add;
   SignsOfFloats add(Floats values) {
@@ -285,7 +340,6 @@ inline Doubles magnitude(Doubles values) { return (Doubles)((Longs)values & INT6
 
 #if defined(__AVX512F__)
 inline Ints add_products(Shorts one, Shorts other) { return (Ints)_mm512_madd_epi16((__m512i)one, (__m512i)other); }
-inline Longs sum_of_bytes(Bytes bytes) { return (Longs)_mm512_sad_epu8((__m512i)bytes, _mm512_setzero_si512()); }
 inline SignedBytes magnitude(SignedBytes values) { return (SignedBytes)_mm512_abs_epi8((__m512i)values); }
 inline Shorts widen_signed_bytes(const uint8_t *address) {
   return (Shorts)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)address));
@@ -295,7 +349,6 @@ inline Shorts widen_bytes(const uint8_t *address) {
 }
 #elif defined(__AVX2__)
 inline Ints add_products(Shorts one, Shorts other) { return (Ints)_mm256_madd_epi16((__m256i)one, (__m256i)other); }
-inline Longs sum_of_bytes(Bytes bytes) { return (Longs)_mm256_sad_epu8((__m256i)bytes, _mm256_setzero_si256()); }
 inline SignedBytes magnitude(SignedBytes values) { return (SignedBytes)_mm256_abs_epi8((__m256i)values); }
 inline Shorts widen_signed_bytes(const uint8_t *address) {
   return (Shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)address));
@@ -381,30 +434,92 @@ inline HalfFloats upper(Floats values) {
 #endif
 }
 
-// Normal numbers get the other bias of the exponent; a subnormal one is placed behind a hidden one, which is subtracted
-// again: that needs no subnormal float32, which a program may have switched off.
-inline uint32_t widen_half(uint16_t half) {
-  uint32_t magnitude = (uint32_t)(half & 0x7FFF) << 13, sign = (uint32_t)(half & 0x8000) << 16;
-  if (magnitude >= (31u << 23)) return sign | magnitude | 0x7F800000;
-  if (magnitude >= (1u << 23)) return sign | (magnitude + (112u << 23));
-  return sign | bits_as<uint32_t>(bits_as<float>(magnitude + (113u << 23)) - 0x1p-14f);
+// Floating-point numbers of fewer bits than float32, of which those from `NOT_FINITE` on, but for the sign, are infinite
+// or NaN. Normal numbers get the other bias of the exponent; a subnormal one is placed behind a hidden one, which is
+// subtracted again: that needs no subnormal float32, which a program may have switched off.
+template <int EXPONENT_BITS, int MANTISSA_BITS, uint32_t NOT_FINITE> struct Narrow {
+  static constexpr int SHIFT = 23 - MANTISSA_BITS, SIGN_BIT = EXPONENT_BITS + MANTISSA_BITS;
+  static constexpr uint32_t MAGNITUDE = (1u << SIGN_BIT) - 1, NORMAL = 1u << 23, BEYOND = NOT_FINITE << SHIFT;
+  static constexpr uint32_t BIAS = (128u - (1u << (EXPONENT_BITS - 1))) << 23, HIDDEN = BIAS + NORMAL;
+
+  static float widen(uint32_t bits) {
+    uint32_t magnitude = (bits & MAGNITUDE) << SHIFT, sign = (bits >> SIGN_BIT) << 31, value = magnitude + BIAS;
+    if (magnitude < NORMAL) value = bits_as<uint32_t>(bits_as<float>(magnitude + HIDDEN) - bits_as<float>(HIDDEN));
+    if (magnitude >= BEYOND) value |= 0x7F800000;
+    return bits_as<float>(sign | value);
+  }
+
+  static Floats widen(Words bits) {
+    Words magnitude = (bits & MAGNITUDE) << SHIFT;
+    Words subnormal = (Words)((Floats)(magnitude + HIDDEN) - bits_as<float>(HIDDEN));
+    Words small = (Words)(magnitude < NORMAL), beyond = (Words)(magnitude >= BEYOND);
+    Words value = (small & subnormal) | (~small & (magnitude + BIAS));
+    return (Floats)(value | (beyond & 0x7F800000) | (bits >> SIGN_BIT) << 31);
+  }
+};
+
+typedef Narrow<5, 10, 0x7C00> NarrowHalf;
+typedef Narrow<5, 2, 0x7C> NarrowE5M2;
+typedef Narrow<4, 3, 0x7F> NarrowE4M3;  // no infinities; only a magnitude whose bits are all set is NaN
+
+#if defined(__AVX2__) || defined(__aarch64__)
+#define HAS_HALVES
+inline Floats widen_halves(HalfShorts halves) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_cvtph_ps((__m256i)halves);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_cvtph_ps((__m128i)halves);
+#else
+  return (Floats)vcvt_f32_f16(vreinterpret_f16_u16((uint16x4_t)halves));
+#endif
+}
+#endif
+
+inline Floats widen_halves_at(const uint8_t *address) {
+#if defined(HAS_HALVES)
+  return widen_halves(load<HalfShorts>(address));
+#else
+  return NarrowHalf::widen(widen_shorts(address));
+#endif
 }
 
-inline Floats widen_halves(const uint8_t *address) {
+// Bytes as 16-bit integers, the upper bits of which are those of the sign.
+inline HalfShorts shorts_of_bytes(const uint8_t *address) {
 #if defined(__AVX512F__)
-  return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)address));
+  return (HalfShorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)address));
 #elif defined(__AVX2__)
-  return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)address));
-#elif defined(__aarch64__)
-  return (Floats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)address)));
+  return (HalfShorts)_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)address));
 #else
-  Words wide = widen_shorts(address);
-  Words magnitude = (wide & 0x7FFF) << 13;
-  Words subnormal = (Words)((Floats)(magnitude + (113u << 23)) - 0x1p-14f);
-  Words small = (Words)(magnitude < (1u << 23)), beyond = (Words)(magnitude >= (31u << 23));
-  Words value = (small & subnormal) | (~small & (magnitude + (112u << 23)));
-  value = (beyond & (magnitude | 0x7F800000)) | (~beyond & value);
-  return (Floats)(value | (wide & 0x8000) << 16);
+  return __builtin_convertvector(load<QuarterBytes>(address), HalfShorts);
+#endif
+}
+
+inline Words words_of_bytes(const uint8_t *address) {
+#if defined(__x86_64__) && !defined(__AVX2__)
+  return (Words)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(load<int32_t>(address)));
+#else
+  return __builtin_convertvector(load<QuarterBytes>(address), Words) & 0xFF;
+#endif
+}
+
+// A byte of float8_e5m2 is the upper one of a float16.
+inline Floats widen_e5m2_at(const uint8_t *address) {
+#if defined(HAS_HALVES)
+  return widen_halves(shorts_of_bytes(address) << 8);
+#else
+  return NarrowE5M2::widen(words_of_bytes(address));
+#endif
+}
+
+// As a float16 an e4m3fn is smaller by the difference of the biases, and subnormal where it was. NaN get one more bit of
+// the exponent, by a carry that no other number has.
+inline Floats widen_e4m3_at(const uint8_t *address) {
+#if defined(HAS_HALVES)
+  HalfShorts halves = shorts_of_bytes(address) << 7 & 0xBFFF;
+  halves |= (halves + 0x80) & 0x4000;
+  return widen_halves(halves) * 0x1p8f;
+#else
+  return NarrowE4M3::widen(words_of_bytes(address));
 #endif
 }
 

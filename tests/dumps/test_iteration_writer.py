@@ -26,6 +26,8 @@ ARRAYS: list[Any] = [
     np.array([True, False]),
     np.array([1 + 2j, np.nan], np.complex64),
     np.array([1.5, np.inf], ml_dtypes.bfloat16),
+    np.array([1.5, -0.0, 448], ml_dtypes.float8_e4m3fn),
+    np.array([1.5, np.inf], ml_dtypes.float8_e5m2),
 ]
 
 
@@ -54,8 +56,12 @@ def test_arrays_of_any_kind_are_read_back(tmp_path: Path, array: np.ndarray[Any,
     (found,) = (file for file in open_dump(tmp_path / "dump").tensors() if file.slot == 0 and file.io == "output")
     assert found.node == node.name
     np.testing.assert_array_equal(read_tensor(found), array)
-    assert rank.find_tensor(graph, node, 0, 3) == Path(found.path)
-    assert rank.find_tensor(graph, node, 0, 3, is_input=True) not in (None, Path(found.path))
+    assert read_tensor(found).dtype == array.dtype.newbyteorder("=")
+    declared = array.dtype.name if "float8" in array.dtype.name or array.dtype == ml_dtypes.bfloat16 else ""
+    assert rank.find_tensor(graph, node, 0, 3) == (Path(found.path), declared)
+    other = rank.find_tensor(graph, node, 0, 3, is_input=True)
+    assert other is not None
+    assert other[0] != Path(found.path)
     assert rank.find_tensor(graph, node, 2, 3) is rank.find_tensor(graph, node, 0, 4) is None
 
 
@@ -118,8 +124,9 @@ def test_the_same_elements_are_written_once_where_that_is_possible(
         writer.add_again(name, head, 0, np.ones(3), is_input=True)
         writer.keep()
         for is_input in (False, True):
-            path = rank.find_tensor(graph, graph.node(RELU), 0, iteration, is_input=is_input)
-            assert path is not None
+            file = rank.find_tensor(graph, graph.node(RELU), 0, iteration, is_input=is_input)
+            assert file is not None
+            path, _ = file
             assert path.stat().st_nlink == links
             np.testing.assert_array_equal(np.load(path), np.ones(3))
         monkeypatch.setattr(os, "link", refused)

@@ -95,6 +95,23 @@ def test_two_nameless_bytes_are_bfloat16_only_if_the_file_name_says_so(tmp_path:
         header_of(tmp_path / "a.npy", data)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_single_nameless_bytes_are_8_bit_floats_only_if_the_file_name_says_so(tmp_path: Path, dtype: type) -> None:
+    array = np.arange(3, dtype=np.uint8).view(dtype)
+    data = saved(array.view("V1"))
+    for name in (array.dtype.name, array.dtype.name.replace("_", "").upper()):
+        assert header_of(tmp_path / "a.npy", data, name).dtype == dtype
+    for other in ("", "BFloat16", "float8_e4m3fnuz"):
+        with pytest.raises(TensorFileError, match="not numbers"):
+            header_of(tmp_path / "a.npy", data, other)
+
+
+def test_an_e5m2_as_numpy_writes_it_is_read(tmp_path: Path) -> None:
+    data = saved(np.ones(3, ml_dtypes.float8_e5m2))
+    assert b"'<f1'" in data
+    assert header_of(tmp_path / "a.npy", data).dtype == ml_dtypes.float8_e5m2
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

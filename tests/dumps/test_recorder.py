@@ -131,13 +131,14 @@ def test_names_too_long_for_a_file_and_names_that_are_paths_are_read_back(tmp_pa
     assert {tensor.node for tensor in open_dump(tmp_path / "run").tensors()} == set(nodes)
 
 
-def test_bfloat16_is_read_back_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_what_numpy_has_no_name_for_is_read_back_as_such(tmp_path: Path, dtype: type) -> None:
     rank = recorder(tmp_path).rank(0)
     (graph,) = receive(rank, network())
-    array = np.array([1.5, -2, np.nan], ml_dtypes.bfloat16)
+    array = np.array([1.5, -2, np.nan], dtype)
     keep(rank, graph, "conv1.weight", 1, array)
     (tensor,) = open_dump(tmp_path / "run").tensors()
-    assert read_tensor(tensor).dtype == ml_dtypes.bfloat16
+    assert read_tensor(tensor).dtype == dtype
     assert read_tensor(tensor).tobytes() == array.tobytes()
 
 

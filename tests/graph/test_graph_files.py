@@ -243,6 +243,8 @@ class TestOddGraphs:
         (40, "DT_ANY", ""),
         (44, "DT_IOMONAD", ""),
         (46, "DT_BFLOAT16", "bfloat16"),
+        (1843, "DT_FLOAT8_E4M3FN", "float8_e4m3fn"),
+        (1852, "DT_FLOAT8_E5M2", "float8_e5m2"),
         (48, "DT_INT4", "int4"),
         (49, "DT_SLICE", ""),
         (-1, "DT_UNKNOWN_-1", ""),

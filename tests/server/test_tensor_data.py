@@ -25,6 +25,7 @@ from tensight.tensors.views import ViewResult
 DTYPES = [np.dtype(name) for name in ("?", "i1", "u2", "<i4", ">i4", "u8", "f2", "<f4", ">f8", "c8", ">c16")] + [
     np.dtype(ml_dtypes.bfloat16),
     np.dtype(ml_dtypes.float8_e4m3fn),
+    np.dtype(ml_dtypes.float8_e5m2),
     np.dtype(ml_dtypes.int4),
 ]
 
@@ -64,7 +65,7 @@ def test_all_forms_of_a_slice_hold_the_same_values(dtype: np.dtype[Any]) -> None
     np.testing.assert_array_equal(listed.astype(np.complex128), as_numbers)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2], ids=str)
 def test_json_has_words_for_what_is_no_number(dtype: Any) -> None:
     array = np.array([[np.nan, np.inf], [-np.inf, 0.5]]).astype(dtype)
     assert json.loads(response_of(array, "json").body) == [["NaN", "Infinity"], ["-Infinity", 0.5]]

@@ -282,6 +282,8 @@ def test_a_tensor_in_the_graph_shows_its_numbers_if_they_are_few() -> None:
 
     assert text(4, [2], b"\1\0\0\0\2\0\0\0") == "int32[2] 1, 2"
     assert text(46, [], b"\x80\x3f") == "bfloat16[] 1.0"
+    assert text(1843, [2], b"\x38\xb0") == "float8_e4m3fn[2] 1.0, -0.5"
+    assert text(1852, [], b"\x3c") == "float8_e5m2[] 1.0"
     assert text(11, [1000], b"\0" * 4000) == "float32[1000]"
     assert text(11, [2], b"\0" * 7) == "float32[2]"
     assert text(48, [2], b"\0") == "int4[2]"

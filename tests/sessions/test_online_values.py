@@ -64,6 +64,8 @@ async def fetched(
         np.zeros((0, 3), np.float16),
         np.array([True, False]),
         np.array([1.5, -3], ml_dtypes.bfloat16),
+        np.array([1.5, -3], ml_dtypes.float8_e4m3fn),
+        np.array([1.5, -3], ml_dtypes.float8_e5m2),
         np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
     ],
     ids=lambda array: f"{array.dtype} {array.shape}",

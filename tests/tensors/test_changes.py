@@ -33,6 +33,16 @@ def test_changes_of_any_two_dtypes_are_those_of_exact_arithmetic(
         assert getattr(found, name) == pytest.approx(value, rel=1e-12, abs=0, nan_ok=True), name
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), reference.BFLOAT16, *reference.FLOAT8], ids=str)
+@pytest.mark.parametrize("size", [63, 64, 65, 1000, 2100])
+def test_changes_of_narrow_floats_are_those_of_exact_arithmetic(way: str, dtype: np.dtype[Any], size: int) -> None:
+    values = [(np.random.default_rng(seed).standard_normal(size) * 3).astype(dtype) for seed in (0, 1)]
+    values[1][::7] = values[0][::7]
+    found, expected = changes(*values, atol=0.5), reference.change_row(*values, 0.5)
+    for name, value in expected.items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-12, abs=0), name
+
+
 @BOTH_WAYS
 @given(data=st.data(), rtol=st.sampled_from([0.0, 1e-5, 0.01, 1.0]))
 def test_required_rtol_gives_the_verdict_of_comparing_every_element(way: str, data: st.DataObject, rtol: float) -> None:

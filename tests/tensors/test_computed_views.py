@@ -30,6 +30,7 @@ from tensight.tensors.differences import DifferenceReader
 from tensight.tensors.histograms import histogram_of_segments
 from tensight.tensors.views import SEARCHES
 
+from .reference import as_doubles
 from .strategies import DTYPES, arrays
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
     """Return the numbers that stand for elements, in C order."""
     if array.dtype.kind == "b":
         return np.ascontiguousarray(array).view(np.uint8).reshape(-1) != 0
-    return np.abs(array).reshape(-1) if array.dtype.kind == "c" else array.reshape(-1)
+    return np.array(as_doubles(array)) if array.dtype.kind == "c" else array.reshape(-1)
 
 
 @settings(deadline=None)

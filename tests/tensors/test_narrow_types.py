@@ -1,4 +1,4 @@
-"""bfloat16 without ml_dtypes, as in a training that has the light agent: the same numbers, the same bytes."""
+"""bfloat16 and 8-bit floats without ml_dtypes, as in a training that has the light agent: the same numbers, the same bytes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ for array in (every, finite, every[:, ::3, ::-2], finite.transpose(2, 0, 1)):
     for kind in ("values", "heat_map", "histogram", "statistics", "slices", *SEARCHES):
         add(compute_view(View(kind), "current", array))
         add(compute_view(View(kind), "difference", array, array[::-1]))
+for name in ("float8_e4m3fn", "float8_e5m2"):
+    bytes_ = np.tile(np.arange(256, dtype=np.uint8), 8).view(narrow_dtype(name)).reshape(2, 16, 64)
+    for array in (bytes_, bytes_[:, ::3, ::-2], bytes_.transpose(2, 0, 1)):
+        found.append(repr(statistics(array)))
+        for kind in ("values", "heat_map", "histogram", "statistics", "slices", *SEARCHES):
+            add(compute_view(View(kind), "current", array))
+            add(compute_view(View(kind), "difference", array, array[::-1]))
+    found += [npy_head(narrow_dtype(name), (3, 4)).hex(), data_type_of(name)]
+    found += [numpy_dtype(data_type_of(name)) == narrow_dtype(name)]
 found += [npy_head(BFLOAT16, (3, 4)).hex(), data_type_of(every.dtype)]
 found += [numpy_dtype(data_type_of("bfloat16")) == BFLOAT16]
 found += [parse_header(b"{'descr': '<E2', 'fortran_order': False, 'shape': (3,), }")[0] == BFLOAT16]

@@ -17,7 +17,7 @@ import pytest
 import tensight
 from tensight.errors import InputError
 from tensight.tensors import layout, native, statistics
-from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.tensors.elements import ELEMENT_NAMES, element_named
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,9 +114,9 @@ def test_nothing_is_read_behind_the_last_element(way: str) -> None:
     start = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_long(0))
     assert libc.mprotect(ctypes.c_void_p(start + page), ctypes.c_size_t(page), 0) == 0
     memory = np.frombuffer((ctypes.c_char * page).from_address(start), np.uint8)
-    for dtype in ("float16", "float32", "float64", "int8", "bool", "uint16", "int32", "uint64", "complex64"):
+    for dtype in (element_named(name).native for name in ELEMENT_NAMES):
         for size in (1, 3, 17, 63, 65, 200):
-            array = memory[page - size * np.dtype(dtype).itemsize :].view(dtype)
+            array = memory[page - size * dtype.itemsize :].view(dtype)
             array[:] = 1
             found = statistics(array)
             assert (found.count, found.mean, found.positive_count) == (size, 1.0, size), (dtype, size)

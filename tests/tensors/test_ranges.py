@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,13 @@ def test_infinite_bounds_include_infinities_and_never_nan(way: str, dtype: type)
     array = np.array([np.nan, -np.nan, -np.inf, -1, -0.0, 0.0, 1, np.inf], dtype)
     everything = (-math.inf, math.inf)
     assert counts_in(array, everything, (0.0, math.inf), (-math.inf, -0.0), (math.nan, 1), (2, 1)) == (6, 4, 4, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", reference.FLOAT8, ids=str)
+def test_every_8_bit_float_is_in_the_ranges_that_it_is_in(way: str, dtype: np.dtype[Any]) -> None:
+    array = np.arange(256, dtype=np.uint8).view(dtype)
+    for bounds in ((0.0, 2**-9), (-1.75, 448.0), (-math.inf, -(2**-16)), (57344.0, math.inf)):
+        assert counts_in(array, bounds) == (reference.in_range(array, *bounds),)
 
 
 def test_a_bound_between_two_float32_is_not_rounded_to_one_of_them(way: str) -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import ctypes
 import math
+import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +19,10 @@ from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, merge, scan_seg
 from tensight.tensors.statistics_row import segments_of
 
 from . import reference
-from .strategies import DTYPES, arrays
+from .strategies import DTYPES, arrays, at_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BOTH_WAYS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 RNG = np.random.default_rng
@@ -39,6 +46,22 @@ def assert_same_row(found: TensorStatistics, expected: dict[str, Any]) -> None:
     assert (found.min, found.max) == pytest.approx(extremes, rel=rounding, abs=0, nan_ok=True)
 
 
+@contextmanager
+def without_subnormal_numbers() -> Iterator[None]:
+    """Have the processor take subnormal numbers for zero, as programs do that want to be fast."""
+    libm = ctypes.CDLL("libm.so.6")
+    before, changed = (ctypes.c_uint32 * 8)(), (ctypes.c_uint32 * 8)()
+    libm.fegetenv(before)
+    libm.fegetenv(changed)
+    changed[7] |= 0x8040
+    libm.fesetenv(changed)
+    try:
+        assert np.float32(1e-40) * np.ones(1, np.float32) == 0
+        yield
+    finally:
+        libm.fesetenv(before)
+
+
 @BOTH_WAYS
 @given(array=arrays())
 def test_every_dtype_shape_and_byte_order_gives_what_exact_arithmetic_gives(way: str, array: np.ndarray) -> None:
@@ -46,14 +69,15 @@ def test_every_dtype_shape_and_byte_order_gives_what_exact_arithmetic_gives(way:
 
 
 @BOTH_WAYS
-@given(data=st.data(), dtype=st.sampled_from(DTYPES), size=st.integers(900, 3000))
+@given(data=st.data(), dtype=st.sampled_from(DTYPES), size=st.integers(900, 3000), address=st.integers(0, 64))
 def test_special_values_anywhere_in_several_blocks_are_counted(
-    way: str, data: st.DataObject, dtype: np.dtype[Any], size: int
+    way: str, data: st.DataObject, dtype: np.dtype[Any], size: int, address: int
 ) -> None:
     raw = RNG(data.draw(st.integers(0, 2**32))).bytes(size * dtype.itemsize)
     array = np.frombuffer(raw, dtype)
     if dtype.kind in "fV" and data.draw(st.booleans()):
         array = np.where(RNG(0).random(size) < 0.01, array.astype(dtype), np.ones(size, dtype)).astype(dtype)
+    array = at_address(array, address)
     assert_same_row(statistics(array), reference.statistics_row(array))
 
 
@@ -87,6 +111,40 @@ def test_every_float16_and_bfloat16_is_read_right(way: str) -> None:
     for dtype in (np.dtype(np.float16), reference.BFLOAT16):
         for piece in np.split(np.arange(2**16, dtype=np.uint16).view(dtype), 32):
             assert_same_row(statistics(piece), reference.statistics_row(piece))
+
+
+@pytest.mark.parametrize("dtype", reference.FLOAT8, ids=str)
+@pytest.mark.parametrize("address", [0, 1, 7, 63])
+def test_every_8_bit_float_is_read_right_wherever_it_lies(way: str, dtype: np.dtype[Any], address: int) -> None:
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    for place in range(0, 256, 5):
+        piece = at_address(every[: place + 1], address)
+        assert_same_row(statistics(piece), reference.statistics_row(piece))
+        alone = at_address(np.full(70, every[place]), address)
+        assert_same_row(statistics(alone), reference.statistics_row(alone))
+    shuffled = at_address(np.tile(RNG(1).permutation(every.view(np.uint8)).view(dtype), 20), address)
+    assert_same_row(statistics(shuffled), reference.statistics_row(shuffled))
+
+
+@pytest.mark.parametrize("dtype", reference.FLOAT8, ids=str)
+def test_counts_of_signs_do_not_overflow_in_a_large_tensor_of_8_bit_floats(way: str, dtype: np.dtype[Any]) -> None:
+    array = np.concatenate([np.full(SEGMENT_ELEMENTS + 700, value, dtype) for value in (-0.5, 0.25, 0)])
+    found = statistics(array)
+    count = SEGMENT_ELEMENTS + 700
+    assert (found.negative_count, found.positive_count, found.zero_count) == (count, count, count)
+    assert (found.min, found.max, found.mean) == (-0.5, 0.25, pytest.approx(-0.25 / 3, rel=1e-15))
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc", reason="its registers are saved otherwise"
+)
+def test_a_program_that_has_switched_subnormal_numbers_off_gets_those_of_few_bits(way: str) -> None:
+    for dtype in [*reference.FLOAT8, np.dtype(np.float16)]:
+        smallest = np.full(201, 1, f"u{dtype.itemsize}").view(dtype)
+        with without_subnormal_numbers():
+            found = statistics(smallest)
+        assert found == statistics(smallest)
+        assert (found.positive_count, found.min) == (201, float(smallest[0]))
 
 
 def test_a_bool_byte_that_is_neither_0_nor_1_is_true(way: str) -> None:
@@ -131,10 +189,16 @@ def test_a_finite_complex_number_beyond_float64_stays_finite(way: str) -> None:
     assert (found.finite_count, found.max) == (1, np.finfo(np.float64).max)
 
 
-@pytest.mark.parametrize("dtype", ["S4", "U2", "O", "M8[s]", "V2", "i4,f4", "g", "G"])
+@pytest.mark.parametrize("dtype", ["S4", "U2", "O", "M8[s]", "V2", "V1", "i4,f4", "g", "G"])
 def test_what_is_no_number_is_refused_with_its_dtype(dtype: str) -> None:
     with pytest.raises(InputError, match="has no statistics"):
         statistics(np.zeros(3, np.dtype(dtype)))
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "int4"])
+def test_other_extensions_are_refused_with_their_name(name: str) -> None:
+    with pytest.raises(InputError, match=f"dtype {name} has no statistics; .* float8_e4m3fn or float8_e5m2"):
+        statistics(np.ones(3, getattr(ml_dtypes, name)))
 
 
 @pytest.mark.parametrize(("centre", "scale"), [(0.0, 1.0), (1e4, 1.0)])

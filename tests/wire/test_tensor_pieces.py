@@ -270,6 +270,14 @@ def test_a_dtype_and_its_number_belong_together(code: str) -> None:
         assert data_type_name(data_type_of(dtype)) == f"DT_{dtype.name.upper()}"
 
 
+@pytest.mark.parametrize(("name", "number"), [("float8_e4m3fn", 1843), ("float8_e5m2", 1852)])
+def test_8_bit_floats_travel_under_numbers_of_tensights_own(name: str, number: int) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    assert data_type_of(dtype) == data_type_of(name) == number
+    assert numpy_dtype(number) == dtype
+    assert data_type_of("float8_e4m3fnuz") == 0
+
+
 def test_bfloat16_travels_as_in_mindspore() -> None:
     assert data_type_of(np.dtype(ml_dtypes.bfloat16)) == 46
     assert numpy_dtype(46) == np.dtype(ml_dtypes.bfloat16)

@@ -198,7 +198,7 @@ class StatisticsColumns:
         address : int
             Of the elements, in C order without gaps and native byte order; they must stay there meanwhile.
         dtype : str
-            NumPy's name, ``bfloat16`` for that.
+            NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         count : int
             Number of elements.
@@ -232,7 +232,7 @@ class StatisticsColumns:
         address : int
             Of the first element; they must stay there meanwhile.
         dtype : str
-            NumPy's name, ``bfloat16`` for that.
+            NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         strides : tuple of int
             In elements, none below 0.
@@ -261,7 +261,7 @@ class StatisticsColumns:
         ----------
         place : int
         dtype : str
-            NumPy's name, ``bfloat16`` for that.
+            NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         segments : iterable of ndarray
             Its elements in C order, 1-D, ``SEGMENT_ELEMENTS`` at a time; each is scanned before the next is asked for.

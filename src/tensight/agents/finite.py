@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.tensors.elements import BFLOAT16, ELEMENT_NAMES
+from tensight.tensors.elements import ELEMENT_NAMES
 from tensight.tensors.native import kernels
 from tensight.tensors.shared_scan import ALONE
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _CHUNK = 2**16
 
 # For each dtype that has such elements: an integer as wide as its numbers, its bits but for the sign, those of
-# infinity, and how many numbers an element is.
+# infinity, or of the only NaN where there is no infinity, and how many numbers an element is.
 _BITS: dict[str, tuple[np.dtype[Any], int, int, int]] = {
     "float16": (np.dtype(np.uint16), 0x7FFF, 0x7C00, 1),
     "bfloat16": (np.dtype(np.uint16), 0x7FFF, 0x7F80, 1),
+    "float8_e4m3fn": (np.dtype(np.uint8), 0x7F, 0x7F, 1),
+    "float8_e5m2": (np.dtype(np.uint8), 0x7F, 0x7C, 1),
     "float32": (np.dtype(np.uint32), 0x7FFFFFFF, 0x7F800000, 1),
     "float64": (np.dtype(np.uint64), 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 1),
     "complex64": (np.dtype(np.uint32), 0x7FFFFFFF, 0x7F800000, 2),
@@ -52,7 +54,7 @@ class FiniteSearch:
         address : int
             Of the elements, without gaps and in native byte order; they must stay there meanwhile.
         dtype : str
-            NumPy's name, ``bfloat16`` for that. What has no such elements has none.
+            Of `ELEMENT_NAMES`. What has no such elements has none.
         count : int
             Number of elements.
         """
@@ -68,7 +70,7 @@ class FiniteSearch:
 
     def of(self, array: NDArray[Any]) -> bool:
         """Whether an array has NaN or infinite elements."""
-        name = "bfloat16" if array.dtype == BFLOAT16 else array.dtype.name
+        name = array.dtype.name
         if name not in _KINDS:
             return False
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("="))

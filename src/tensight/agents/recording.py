@@ -166,8 +166,8 @@ class Recorder:
         if graph is None or node is None or self._rank is None:
             return None
         try:
-            path = self._rank.find_tensor(graph.graph, node, slot, iteration, is_input=io == "input")
-            return None if path is None else _read(path)
+            found = self._rank.find_tensor(graph.graph, node, slot, iteration, is_input=io == "input")
+            return None if found is None else _read(*found)
         except (OSError, ValueError):
             return None
 
@@ -380,11 +380,11 @@ def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[Recor
     return found
 
 
-def _read(path: Path) -> NDArray[Any]:
-    from tensight.tensors.elements import BFLOAT16
+def _read(path: Path, declared_dtype: str) -> NDArray[Any]:
+    from tensight.tensors.elements import dtype_named
 
     array: NDArray[Any] = np.load(path, allow_pickle=False)
-    return array.view(BFLOAT16) if array.dtype.kind == "V" else array
+    return array.view(dtype_named(declared_dtype)) if declared_dtype else array
 
 
 def _own_folder(settings: AgentSettings, framework: Framework) -> Path:

@@ -22,7 +22,14 @@ _PRINTED = re.compile(r"Tensor\(shape=\[[-0-9, ]*\], dtype=(?P<dtype>\w+), value
 
 _LEFT_OUT = "..."
 _WHOLE_NUMBERS = ("bool", "int", "uint")
-_FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+_FLOATS = {
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float32": np.float32,
+    "float64": np.float64,
+}
 
 
 def is_clean(node: Node, anomaly: Anomaly, explosion_limit: float) -> bool:

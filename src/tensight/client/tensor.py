@@ -378,10 +378,11 @@ def npy_array(content: memoryview) -> NDArray[Any]:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
+    if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         import ml_dtypes
 
-        name = ml_dtypes.bfloat16
+        extension: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extension
     return np.dtype(name)
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 StatisticRow: TypeAlias = "dict[str, str]"
 StatisticsByTensor: TypeAlias = "dict[str, list[StatisticRow]]"
 
+_WITHOUT_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Names of types that are none of NumPy's."""
+
 COLUMNS = {
     "Op Type": "op_type",
     "Op Name": "op_name",
@@ -264,7 +267,7 @@ def _fill_from_table(statistic: TensorStatistic, analysis: Analysis, row: int) -
     if table.errors[row] or not table.dtypes[row]:
         return
     dtype = table.dtypes[row]
-    statistic.data_type = dtype if dtype == "bfloat16" else np.dtype(dtype)
+    statistic.data_type = dtype if dtype in _WITHOUT_NUMPY else np.dtype(dtype)
     statistic.shape = tuple(table.shapes[row])
     _fill(statistic, {name: table.rows[name][row] for name in table.rows.dtype.names or ()})
 

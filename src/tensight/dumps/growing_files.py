@@ -15,7 +15,7 @@ import numpy as np
 
 from tensight.dumps.direct_writes import WORTH_IT_BYTES, DirectWrites
 from tensight.graph import Graph, graph_proto_steps, parse_graph_proto
-from tensight.tensors.narrow_types import BFLOAT16
+from tensight.tensors.narrow_types import NARROW_NAMES, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -208,8 +208,8 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
 @lru_cache(maxsize=4096)
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
-    # NumPy has no name for bfloat16: two bytes, of which the file's name says what they are.
-    descr = "<V2" if dtype == BFLOAT16 else dtype.newbyteorder("<").str
+    # NumPy has no names for these: bytes, of which the file's name says what they are.
+    descr = f"<V{dtype.itemsize}" if dtype_name(dtype) in NARROW_NAMES else dtype.newbyteorder("<").str
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     padding = -(10 + len(text) + 1) % 64
     body = (text + " " * padding + "\n").encode("latin-1")

@@ -11,8 +11,8 @@ import numpy as np
 
 from tensight.dumps.growing_files import write_npy
 from tensight.dumps.indexing import MAPPING, STATISTICS
-from tensight.dumps.names import parse_mapping
-from tensight.tensors.narrow_types import BFLOAT16
+from tensight.dumps.names import NAMELESS, parse_mapping
+from tensight.tensors.narrow_types import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,9 @@ def tensor_file_name(head: str, moment: int, slot: int, dtype: np.dtype[Any], *,
         Whether `slot` is an input of the node.
     """
     io = "input" if is_input else "output"
-    # Only bfloat16 needs the element type in the name, which older readers do not expect there.
-    declared = ".bfloat16" if dtype == BFLOAT16 else ""
+    # Only what npy files cannot name needs its element type in the name, which older readers do not expect there.
+    name = dtype_name(dtype)
+    declared = f".{name}" if name in NAMELESS else ""
     return f"{head}{_FIXED}{moment}.{io}.{slot}.DefaultFormat{declared}.npy"
 
 
@@ -123,8 +124,11 @@ class IterationWriter:
         return fitting_name(self._part, tensor_file_name(head, self._moment(), slot, dtype, is_input=is_input))
 
 
-def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> Path | None:
-    """Return the file of a tensor in the folder of an iteration; None if there is none."""
+def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> tuple[Path, str] | None:
+    """Return the file of a tensor in the folder of an iteration, and its element type if the name says it.
+
+    None if there is no such file.
+    """
     io = "input" if is_input else "output"
     beginning, end = head + _FIXED, f".{io}.{slot}.DefaultFormat"
     names = {name: name for name in os.listdir(folder)}
@@ -134,8 +138,11 @@ def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> Path |
     for name, file in names.items():
         # Between the two there is nothing but the time.
         moment, found, rest = name.removeprefix(beginning).partition(end)
-        if name.startswith(beginning) and found and moment.isdigit() and rest in (".npy", ".bfloat16.npy"):
-            return folder / file
+        declared = rest.removesuffix(".npy").removeprefix(".")
+        if not (name.startswith(beginning) and found and moment.isdigit() and rest.endswith(".npy")):
+            continue
+        if not declared or declared in NAMELESS:
+            return folder / file, declared
     return None
 
 

@@ -18,6 +18,15 @@ _MAX_SLOT = 2**31 - 1
 #: The characters that MindSpore replaces by ``_`` when it writes a scoped name into a file name.
 _SEPARATORS = str.maketrans({"/": "_", ".": "_", "\\": "_", " ": "_"})
 
+#: Element types that an npy file does not tell, by what names of files call them, all in small letters.
+NAMELESS = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+    "float8e5m2": "float8_e5m2",
+}
+
 _CONSTANT = re.compile(r"(?:^|[-_/])(data-\d{1,18})$", re.ASCII)
 
 #: The raw files of MindSpore up to 1.1: ``Default--conv1-Conv2d--Conv2D-op1_output_0_shape_4_3_Float32_NCHW.bin``.

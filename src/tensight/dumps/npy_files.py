@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.dumps.names import NAMELESS
 from tensight.errors import TensorFileError
-from tensight.tensors.narrow_types import BFLOAT16, dtype_name
+from tensight.tensors.elements import dtype_named
+from tensight.tensors.narrow_types import NARROW_NAMES, dtype_name
 
 if TYPE_CHECKING:
     from tensight.dumps.storage import OpenFile
@@ -37,7 +39,10 @@ _ITEM = re.compile(
     re.ASCII,
 )
 
-_NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|c(?:8|16)|V2)|\?")
+_NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|c(?:8|16)|V[12])|\?")
+
+#: What NumPy writes for float8_e5m2 of ml_dtypes, but cannot read.
+_E5M2 = re.compile(r"[<|=]?f1")
 
 #: How MindSpore on CPU (2.7, 2.10) names bfloat16: by a type that only its own extension of NumPy knows.
 _MINDSPORE_BFLOAT16 = re.compile(r"[<=]?E2")
@@ -82,7 +87,8 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     ----------
     file : OpenFile
     declared_dtype : str
-        Element type by the file's name. Only ``BFloat16`` matters: it says what two nameless bytes (``V2``) are.
+        Element type by the file's name. It matters only where it says what nameless bytes (``V2``, ``V1``) are:
+        bfloat16, or an 8-bit float.
 
     Returns
     -------
@@ -108,7 +114,7 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     if len(text) < end - prefix:
         raise TensorFileError(f"{where}: ends inside its header: {end:,} bytes expected, {file.size_bytes:,} found.")
     dtype, shape, fortran = _parsed_at(where, text)
-    if dtype.kind == "V" and dtype != BFLOAT16:
+    if dtype.kind == "V" and dtype_name(dtype) not in NARROW_NAMES:
         dtype = _nameless(where, dtype, declared_dtype)
     dtype = written_dtype(dtype, math.prod(shape), file.size_bytes - end)
     header = TensorHeader(dtype, shape, end, fortran)
@@ -181,11 +187,17 @@ def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     if found["shape"]["shape"] is None:
         raise ValueError("the npy header is damaged: its shape is not a tuple of numbers.")
     descr = found["descr"]["descr"]
+    return _dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+
+
+def _dtype(descr: str) -> np.dtype[Any]:
     if _MINDSPORE_BFLOAT16.fullmatch(descr):
-        return BFLOAT16, _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+        return dtype_named("bfloat16")
+    if _E5M2.fullmatch(descr):
+        return dtype_named("float8_e5m2")
     if _NUMBERS.fullmatch(descr) is None:
         raise ValueError(f"elements of type {descr!r} are not numbers; they are not read.")
-    return np.dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+    return np.dtype(descr)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -209,10 +221,12 @@ def _why_not(body: str) -> str:
 
 
 def _nameless(where: str, dtype: np.dtype[Any], declared_dtype: str) -> np.dtype[Any]:
-    """Return the type of elements of which the header knows only the size: NumPy cannot name bfloat16."""
-    if declared_dtype.lower() != "bfloat16":
+    """Return the type of elements of which the header knows only the size: NumPy cannot name extensions."""
+    name = NAMELESS.get(declared_dtype.lower())
+    declared = dtype_named(name) if name else dtype
+    if name is None or declared.itemsize != dtype.itemsize:
         raise TensorFileError(f"{where}: elements of type {dtype} are not numbers; they are not read.")
-    return BFLOAT16
+    return declared
 
 
 def _brief(shape: tuple[int, ...]) -> str:

@@ -15,7 +15,8 @@ from tensight.dumps.npy_files import TensorHeader, read_header
 from tensight.dumps.storage import LocalFile, OpenFile, open_file, printable
 from tensight.dumps.trace_files import TracedRow
 from tensight.errors import DumpError, InputError, TensorFileError
-from tensight.tensors.narrow_types import BFLOAT16
+from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.tensors.narrow_types import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +225,7 @@ def _saved_header(file: OpenFile) -> TensorHeader:
     content = getattr(entry, "content", None)
     if entry is None or not isinstance(content, FileContent):
         raise TensorFileError(f"{file.path}: holds something else than one tensor in one piece; it is not read.")
-    if entry.dtype.kind not in "biufc" and entry.dtype != BFLOAT16:
+    if entry.dtype.kind not in "biufc" and dtype_name(entry.dtype) not in ELEMENT_NAMES:
         raise TensorFileError(f"{file.path}: elements of type {entry.dtype.name} are not read.")
     return TensorHeader(entry.dtype, entry.shape, content.offset)
 

@@ -316,8 +316,8 @@ class RankRecorder:
 
     def find_tensor(
         self, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
-    ) -> Path | None:
-        """Return the file of a tensor that was written; None if there is none."""
+    ) -> tuple[Path, str] | None:
+        """Return the file of a tensor that was written, and its element type if the name says it; None without one."""
         folder = self._iteration_folder(graph.root_id, iteration)
         try:
             return find_tensor(folder, self.head(graph, node), slot, is_input=is_input)

@@ -15,12 +15,16 @@ _KINDS = (
 )
 _NAMES: dict[int, str] = {number: f"DT_{kind}" for number, kind in enumerate(_KINDS)}
 _NAMES |= {46: "DT_BFLOAT16", 47: "DT_BFLOATS16", 48: "DT_INT4", 49: "DT_SLICE"}
+# No graph file of MindSpore (up to 2.10) is known to have numbers for 8-bit floats. These are Tensight's, beyond 1000
+# as those of complex types on the wire: the bits of exponent and mantissa behind 18.
+_NAMES |= {1843: "DT_FLOAT8_E4M3FN", 1852: "DT_FLOAT8_E5M2"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
 
 _NUMPY_NAMES: dict[int, str] = {
     number: _NAMES[number].removeprefix("DT_").lower() for number in (*range(1, 13), _NUMBERS["DT_BFLOAT16"])
 }
 _NUMPY_NAMES[_NUMBERS["DT_INT4"]] = "int4"
+_NUMPY_NAMES |= {_NUMBERS["DT_FLOAT8_E4M3FN"]: "float8_e4m3fn", _NUMBERS["DT_FLOAT8_E5M2"]: "float8_e5m2"}
 
 DT_TENSOR = _NUMBERS["DT_TENSOR"]
 DT_STRING = _NUMBERS["DT_STRING"]
@@ -47,7 +51,7 @@ def data_type_number(name: str) -> int | None:
 def numpy_dtype_name(number: int) -> str:
     """Return the name of the dtype of a tensor's elements, empty where a DataType is no element type.
 
-    Names are NumPy's; ``bfloat16`` and ``int4`` are those of ml_dtypes.
+    Names are NumPy's; ``bfloat16``, ``int4`` and those of 8-bit floats are those of ml_dtypes.
     """
     return _NUMPY_NAMES.get(number, "")
 

@@ -134,9 +134,9 @@ _WRITERS: dict[Form, Callable[[NDArray[Any]], bytes]] = {"raw": _raw, "npy": _np
 def _plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that a file has: NumPy's own, little-endian; it holds every value of the tensor's.
 
-    NumPy would write bfloat16 and its kin as nameless bytes.
+    NumPy would write bfloat16 and its kin as nameless bytes, and float8_e5m2 under a name that it cannot read.
     """
-    if dtype.kind in "biufc":
+    if dtype.isbuiltin != 2:
         return dtype.newbyteorder("<")
     return np.dtype(np.int8) if np.can_cast(dtype, np.int8) else np.dtype("<f4")
 

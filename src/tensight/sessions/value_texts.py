@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tensight.graph import Monad, TensorValue, UnreadableValue
+from tensight.tensors.elements import dtype_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,5 +88,4 @@ def _dtype(name: str) -> np.dtype[Any] | None:
     """Return the dtype of the elements of a tensor in a graph; None where they are no whole bytes, or unknown."""
     if name in ("", "int4"):
         return None
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-    return dtype
+    return dtype_named(name)

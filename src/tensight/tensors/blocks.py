@@ -64,8 +64,8 @@ def blocks_of(shape: Sequence[int], *, backwards: bool = False) -> Iterator[Bloc
 def comparable(block: NDArray[Any]) -> NDArray[Any]:
     """Return the elements of a block as values that can be compared, flat.
 
-    float16 and bfloat16 are widened, complex numbers are their magnitudes, truth values 0 and 1; integers stay as they
-    are, for the largest ones are not exact as floats.
+    Floats of fewer than 32 bits are widened, complex numbers are their magnitudes, truth values 0 and 1; integers stay
+    as they are, for the largest ones are not exact as floats.
     """
     element = element_type(block.dtype)
     flat = block.reshape(-1)
@@ -73,7 +73,7 @@ def comparable(block: NDArray[Any]) -> NDArray[Any]:
         return magnitudes(flat)
     if element.is_bool:
         return np.asarray(np.ascontiguousarray(flat).view(np.uint8) != 0)
-    if element.name in ("float16", "bfloat16"):
+    if element.is_narrow_float:
         with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
             return np.asarray(widened(flat), dtype=np.float32)
     return flat

@@ -11,10 +11,15 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors.narrow_types import BFLOAT16 as BFLOAT16
-from tensight.tensors.narrow_types import widened
+from tensight.tensors.narrow_types import dtype_name, narrow_dtype, widened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_EXTENSIONS: dict[str, np.dtype[Any]] = {
+    name: narrow_dtype(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+}
+"""Element types that NumPy does not know by itself."""
 
 
 class Route(Enum):
@@ -60,6 +65,11 @@ class ElementType:
         """Whether the elements are truth values, examined as 0 and 1."""
         return self.name == "bool"
 
+    @property
+    def is_narrow_float(self) -> bool:
+        """Whether the elements are floating-point numbers of fewer than 32 bits."""
+        return self.name == "float16" or self.name in _EXTENSIONS
+
 
 _ROUTES = {
     "float16": Route.FLOAT32,
@@ -77,6 +87,8 @@ _ROUTES = {
     "complex64": Route.MAGNITUDE,
     "complex128": Route.MAGNITUDE,
     "bfloat16": Route.FLOAT32,
+    "float8_e4m3fn": Route.FLOAT32,
+    "float8_e5m2": Route.FLOAT32,
 }
 
 ELEMENT_NAMES = tuple(_ROUTES)
@@ -92,13 +104,14 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
     InputError
         The elements are no numbers (text, objects, records, dates), or numbers wider than 64-bit floats.
     """
-    if dtype == BFLOAT16:
-        return ElementType("bfloat16", BFLOAT16, Route.FLOAT32, ELEMENT_NAMES.index("bfloat16"))
+    name = dtype_name(dtype)
+    if _EXTENSIONS.get(name) == dtype:
+        return ElementType(name, dtype, _ROUTES[name], ELEMENT_NAMES.index(name))
     route = _ROUTES.get(dtype.name) if dtype.kind in "biufc" else None
     if route is None:
         raise InputError(
             f"a tensor of dtype {dtype} has no statistics; give bool, an integer, a float of at most 64 bits, "
-            "bfloat16 (ml_dtypes.bfloat16) or a complex dtype"
+            "bfloat16, float8_e4m3fn or float8_e5m2 (all of ml_dtypes), or a complex dtype"
         )
     native = np.dtype(np.uint8) if dtype.name == "bool" else dtype.newbyteorder("=")
     return ElementType(dtype.name, native, route, ELEMENT_NAMES.index(dtype.name))
@@ -106,7 +119,18 @@ def element_type(dtype: np.dtype[Any]) -> ElementType:
 
 def element_named(name: str) -> ElementType:
     """Return the element type of one of `ELEMENT_NAMES`."""
-    return element_type(BFLOAT16 if name == "bfloat16" else np.dtype(name))
+    return element_type(dtype_named(name))
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name; besides NumPy's own these are the extensions that have statistics.
+
+    Raises
+    ------
+    TypeError
+        There is none.
+    """
+    return _EXTENSIONS.get(name) or np.dtype(name)
 
 
 def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 _SIZES_BYTES = {
@@ -44,14 +46,47 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of numbers that NumPy can compute with: bfloat16 as float32, anything else as it is."""
-    if array.dtype != BFLOAT16:
+    """Return an array of numbers that NumPy can compute with: narrow floats as float32, anything else as it is."""
+    name = dtype_name(array.dtype)
+    if name not in _VALUES:
         return array
-    if BFLOAT16.names is None:
+    if array.dtype.names is None:
         with np.errstate(invalid="ignore"):  # widening a signalling NaN warns
             return array.astype(np.float32)
-    bits = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16
-    return bits.view(np.float32).reshape(array.shape)
+    bits = np.ascontiguousarray(array).view(f"u{_SIZES_BYTES[name]}")
+    return _VALUES[name](bits).reshape(array.shape)
+
+
+def _values_of_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _values_of_e5m2(bits: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(invalid="ignore"):
+        values: NDArray[np.float32] = (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    return values
+
+
+def _values_of_e4m3fn(bits: NDArray[Any]) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = _E4M3FN[bits]
+    return values
+
+
+def _table_of_e4m3fn() -> NDArray[np.float32]:
+    """Return the value of each byte: a sign, four bits of an exponent with bias 7, three of a fraction."""
+    byte = np.arange(256)
+    exponent, fraction = byte >> 3 & 15, byte & 7
+    sizes = np.where(exponent == 0, np.ldexp(fraction / 8, -6), np.ldexp(1 + fraction / 8, exponent - 7))
+    sizes[byte & 127 == 127] = np.nan
+    return np.where(byte & 128, -sizes, sizes).astype(np.float32)
+
+
+_E4M3FN = _table_of_e4m3fn()
+_VALUES: dict[str, Callable[[NDArray[Any]], NDArray[np.float32]]] = {
+    "bfloat16": _values_of_bfloat16,
+    "float8_e4m3fn": _values_of_e4m3fn,
+    "float8_e5m2": _values_of_e5m2,
+}
 
 
 def to_bfloat16(array: NDArray[np.float32]) -> NDArray[Any]:

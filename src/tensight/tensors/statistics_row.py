@@ -352,7 +352,7 @@ def statistics(array: NDArray[Any], *, threads: int = 1) -> TensorStatistics:
     Parameters
     ----------
     array : ndarray
-        Of any shape, strides and byte order; bool, integer, float up to 64 bits, bfloat16 or complex.
+        Of any shape, strides and byte order; bool, integer, float up to 64 bits, bfloat16, 8-bit float or complex.
     threads : int
         Number of segments that are scanned at the same time.
 

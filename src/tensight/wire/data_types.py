@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.graph import data_type_number, numpy_dtype_name
-from tensight.tensors.narrow_types import BFLOAT16, dtype_name
+from tensight.tensors.elements import dtype_named
+from tensight.tensors.narrow_types import dtype_name
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_DIMENSIONS
 
@@ -30,12 +31,7 @@ def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
     if data_type in _COMPLEX:
         return _COMPLEX[data_type]
     name = numpy_dtype_name(data_type)
-    if name == "bfloat16":
-        return BFLOAT16
-    if name in ("", "int4"):
-        return None
-    dtype: np.dtype[Any] = np.dtype(name)
-    return dtype.newbyteorder("<")
+    return None if name in ("", "int4") else dtype_named(name).newbyteorder("<")
 
 
 def data_type_of(dtype: np.dtype[Any] | str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from typing import Any
 
@@ -20,6 +21,7 @@ from tensight.agents.torch.threads import threads_of_torch
 from tensight.tensors import statistics
 
 READER = TorchReader()
+FLOAT8 = {torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn, torch.float8_e5m2: ml_dtypes.float8_e5m2}
 
 
 def scanned(tensor: torch.Tensor) -> Any:
@@ -36,6 +38,8 @@ def declined(tensor: torch.Tensor) -> bool:
 def as_numpy(tensor: torch.Tensor) -> Any:
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    if tensor.dtype in FLOAT8:
+        return tensor.contiguous().view(torch.uint8).numpy().view(FLOAT8[tensor.dtype])
     return tensor.resolve_conj().resolve_neg().contiguous().numpy()
 
 
@@ -151,7 +155,8 @@ def test_tensors_without_values_in_this_process_are_declined() -> None:
     seen = []
     torch.func.vmap(lambda x: (seen.append(declined(x)), x * 2)[1])(torch.randn(3, 2))
     assert seen == [True]
-    assert declined(torch.randn(3).to(torch.float8_e4m3fn))
+    assert declined(torch.randn(3).to(torch.float8_e4m3fnuz))
+    assert declined(torch.randn(3).to(torch.float8_e5m2fnuz))
 
 
 def test_subclasses_with_storage_are_read_and_their_functions_are_not_called() -> None:
@@ -210,9 +215,30 @@ def test_a_default_device_does_not_disturb_reading() -> None:
         assert scanned(torch.ones(3)).mean == 1.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", list(FLOAT8), ids=str)
+def test_8_bit_floats_of_any_layout_are_read_where_they_lie(dtype: torch.dtype) -> None:
+    tensor = torch.arange(256, dtype=torch.uint8).view(dtype).reshape(2, 4, 32)
+    for view in (tensor, tensor.transpose(0, 2), tensor[:, 1:, ::3], tensor[1, 2, 3]):
+        expected = as_numpy(view)
+        values = READER.host(view)
+        assert values is not None
+        assert values.tobytes() == expected.tobytes()
+        found, same = scanned(view), statistics(expected)
+        assert (found.content_hash, found.nan_count) == (same.content_hash, same.nan_count)
+        assert (found.shape, found.dtype, found.max) == (tuple(view.shape), NUMPY_NAMES[dtype], same.max)
+    assert READER.has_non_finite(tensor)
+    assert not READER.has_non_finite(tensor.reshape(-1)[:124])
+    assert (outline(tensor).dtype, outline(tensor).shape) == (NUMPY_NAMES[dtype], (2, 4, 32))
+    copy = READER.copy(tensor)
+    assert copy.view(torch.uint8).equal(tensor.view(torch.uint8))
+    assert READER.copy(tensor, copy) is copy
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, *FLOAT8], ids=str)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_not_finite_is_found(dtype: torch.dtype, bad: float) -> None:
+    if dtype is torch.float8_e4m3fn and math.isinf(bad):
+        pytest.skip("it has no infinities")
     tensor = torch.zeros(5000, dtype=dtype)
     assert not READER.has_non_finite(tensor)
     tensor[4321] = bad

@@ -63,6 +63,13 @@ def test_floating_point_rows_are_those_of_the_scan(values: list[float], dtype: t
     assert_same(by_device(tensor)[0], by_scan(tensor))
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_rows_of_8_bit_floats_are_those_of_the_scan(dtype: torch.dtype) -> None:
+    for tensor in (torch.arange(256, dtype=torch.uint8), torch.arange(100, dtype=torch.uint8), torch.empty(0)):
+        tensor = tensor.to(torch.uint8).view(dtype)
+        assert_same(by_device(tensor)[0], by_scan(tensor))
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.complex64], ids=str)
 def test_other_rows_are_those_of_the_scan(dtype: torch.dtype) -> None:
     tensor = torch.tensor([0, 1, 3, 0, 2]).to(dtype)
@@ -90,4 +97,4 @@ def test_the_reader_queues_what_lies_on_a_device_and_writes_the_rows_when_they_a
     row = columns.statistics(5)
     assert row is not None
     assert_same(row, by_scan(tensor))
-    assert not reader.scan(torch.zeros(3).to(torch.float8_e4m3fn), columns, 6)
+    assert not reader.scan(torch.zeros(3).to(torch.float8_e4m3fnuz), columns, 6)

@@ -18,7 +18,7 @@ from mindspore import Tensor
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
-from tensight.tensors.narrow_types import BFLOAT16
+from tensight.tensors.elements import dtype_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,8 @@ _NAMES = {
     "Float32": "float32",
     "Float64": "float64",
     "BFloat16": "bfloat16",
+    "Float8E4M3FN": "float8_e4m3fn",
+    "Float8E5M2": "float8_e5m2",
     "Int8": "int8",
     "Int16": "int16",
     "Int32": "int32",
@@ -42,7 +44,7 @@ _NAMES = {
     "Complex64": "complex64",
     "Complex128": "complex128",
 }
-_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in _NAMES.values()}
+_DTYPES = {name: dtype_named(name) for name in _NAMES.values()}
 _NUMBERS = {name: data_type_number(f"DT_{name.upper()}") or 0 for name in _NAMES.values()}
 
 _WORDS = 509
@@ -119,7 +121,7 @@ class MindSporeReader:
         if array.dtype != _DTYPES[name]:
             if array.dtype.itemsize != _DTYPES[name].itemsize:
                 return None
-            # MindSpore has a bfloat16 of its own.
+            # MindSpore has a bfloat16 of its own, and 8-bit floats.
             array = np.ascontiguousarray(array).view(_DTYPES[name])
         return np.ascontiguousarray(array).reshape(tuple(tensor.shape))
 
@@ -204,5 +206,5 @@ def _array(tensor: Any, address: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _name_of_array(array: NDArray[Any]) -> str:
-    name = "bfloat16" if array.dtype == _DTYPES["bfloat16"] else array.dtype.name
+    name = array.dtype.name
     return name if name in _DTYPES else ""

@@ -343,7 +343,7 @@ def _found(header: bytes, size_bytes: int) -> Layout:
 
 @lru_cache(maxsize=_MOST_LAYOUTS)
 def _laid_out(stored: np.dtype[Any], shape: tuple[int, ...], fortran: bool, begin: int) -> Layout:
-    dtype = BFLOAT16 if stored.kind == "V" else stored
+    dtype = BFLOAT16 if stored.kind == "V" and stored.itemsize == BFLOAT16.itemsize else stored
     native = dtype.newbyteorder("=")
     name = dtype_name(native)
     name = name if name in ELEMENT_NAMES else ""

@@ -6,12 +6,10 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tensight.agents.memory import free_bytes
 from tensight.agents.mindspore.ring_folder import MEMORY_BACKED, free_on_disk
 from tensight.errors import TensightError
-from tensight.tensors.elements import ELEMENT_NAMES
+from tensight.tensors.elements import ELEMENT_NAMES, dtype_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +27,7 @@ _FILE_BYTES = 4096
 _EVERY_S = 0.2
 """So often is asked how much memory there is; that takes as long as a small step."""
 
-_SIZES = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in ELEMENT_NAMES}
+_SIZES = {name: dtype_named(name).itemsize for name in ELEMENT_NAMES}
 _LARGEST_SIZE = max(_SIZES.values())
 
 

@@ -18,8 +18,7 @@ from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.torch.device import DeviceStatistics
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
-from tensight.tensors.elements import ELEMENT_NAMES
-from tensight.tensors.narrow_types import BFLOAT16
+from tensight.tensors.elements import ELEMENT_NAMES, dtype_named
 from tensight.tensors.shared_scan import merged_axes
 
 if TYPE_CHECKING:
@@ -38,14 +37,14 @@ def _names() -> dict[torch.dtype, str]:
         for name in ("float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool")
     }
     names |= {torch.complex64: "complex64", torch.complex128: "complex128"}
-    for name in ("uint16", "uint32", "uint64"):
+    for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"):
         if hasattr(torch, name):
             names[getattr(torch, name)] = name
     return names
 
 
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
-"""NumPy's names of the dtypes that have statistics."""
+"""NumPy's names, or those of ml_dtypes, of the dtypes that have statistics."""
 
 READ_WHERE_THEY_LIE = (
     tuple(_PLAIN),
@@ -53,7 +52,7 @@ READ_WHERE_THEY_LIE = (
 )
 """Tensors that the columns of statistics read themselves. Complex ones may be conjugated when they are read."""
 
-_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in NUMPY_NAMES.values()}
+_DTYPES = {name: dtype_named(name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -67,6 +67,9 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     values = tensor.abs() if tensor.is_complex() else tensor
     if not values.is_floating_point():
         values = values.double()
+    elif values.itemsize == 1:
+        # Of 8-bit floats PyTorch has nothing but conversions.
+        values = values.float()
     if not values.numel():
         return torch.zeros(11, dtype=_DOUBLE, device=values.device)
     finite = values.isfinite()

@@ -20,6 +20,7 @@ _GATES = {
     torch.bfloat16: "bfloat16",
     torch.float32: "float32",
     torch.float64: "float64",
+    **{getattr(torch, name): name for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)},
 }
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 # What they return was not written yet.

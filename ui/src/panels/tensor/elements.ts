@@ -30,11 +30,23 @@ const brainOf = (bits: number): number => {
   return word.getFloat32(0)
 }
 
+/** A number without infinities, of which only the magnitude with all bits is none. */
+const e4m3Of = (bits: number): number => {
+  const sign = bits & 0x80 ? -1 : 1
+  const exponent = (bits >> 3) & 0xf
+  const fraction = bits & 0x7
+  if (exponent === 15 && fraction === 7) return NaN
+  if (exponent === 0) return sign * fraction * 2 ** -9
+  return sign * (1 + fraction / 8) * 2 ** (exponent - 7)
+}
+
 const READERS: Record<string, { width: number; read: Reader }> = {
   float64: { width: 8, read: (bytes, at) => bytes.getFloat64(at, true) },
   float32: { width: 4, read: (bytes, at) => bytes.getFloat32(at, true) },
   float16: { width: 2, read: (bytes, at) => halfOf(bytes.getUint16(at, true)) },
   bfloat16: { width: 2, read: (bytes, at) => brainOf(bytes.getUint16(at, true)) },
+  float8_e4m3fn: { width: 1, read: (bytes, at) => e4m3Of(bytes.getUint8(at)) },
+  float8_e5m2: { width: 1, read: (bytes, at) => halfOf(bytes.getUint8(at) << 8) },
   int64: { width: 8, read: (bytes, at) => bytes.getBigInt64(at, true) },
   uint64: { width: 8, read: (bytes, at) => bytes.getBigUint64(at, true) },
   int32: { width: 4, read: (bytes, at) => bytes.getInt32(at, true) },

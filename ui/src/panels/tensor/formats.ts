@@ -50,7 +50,14 @@ function significant(number: number, digits: number): string {
 }
 
 /** Digits after which reading a text gives the same number again, by the type of the elements. */
-const MOST_NEEDED: Record<string, number> = { float32: 9, complex64: 9, float16: 5, bfloat16: 4 }
+const MOST_NEEDED: Record<string, number> = {
+  float32: 9,
+  complex64: 9,
+  float16: 5,
+  bfloat16: 4,
+  float8_e4m3fn: 3,
+  float8_e5m2: 2,
+}
 
 /** All of an element: the shortest text from which the very same element is read again. */
 export function exactText(element: Element, dtype: string): string {
@@ -85,6 +92,8 @@ function rounded(number: number, bits: number, leastExponent: number): number {
 const NEAREST: Record<string, (number: number) => number> = {
   float16: (number) => rounded(number, 10, -14),
   bfloat16: (number) => rounded(number, 7, -126),
+  float8_e4m3fn: (number) => rounded(number, 3, -6),
+  float8_e5m2: (number) => rounded(number, 2, -14),
 }
 
 /** Numbers of JSON, where NaN and the infinities are words. */
