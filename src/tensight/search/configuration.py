@@ -153,7 +153,7 @@ class Pruner(_Part):
 
     name: Literal["median", "hyperband", "none"] = "median"
     startup_trials: int | None = Field(default=None, ge=0, le=10_000)
-    """``median``: trials that are not judged; by default 1, or 5 if the debugger sees no loss."""
+    """``median``: trials that are not judged; by default 2, or 5 if the debugger sees no loss."""
     warmup_steps: int = Field(default=0, ge=0)
     """``median``: steps of a trial in which it is not judged."""
     min_steps: int = Field(default=1, ge=1)

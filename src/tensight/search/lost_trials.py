@@ -24,7 +24,7 @@ A network that has won against another has no gradients for a while; of two netw
 """
 
 LATE = 0.5
-"""Share of its steps after which a trial is left alone: what it has reached by then counts, and little is saved."""
+"""Share of the steps of a trial after which nothing is a loss any more: what it has reached by then counts."""
 
 LEAST_MOVED = 0.03
 """Of its own size, what a weight matrix moves at least in a trial that trains, all its updates taken together.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from tensight.search.configuration import Configuration, Pruner, Tuner
 
-STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS = 1, 5
+STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS = 2, 5
 """Complete trials before the median pruner ends any: fewer if the loss that the debugger sees may object."""
 
 NO_TORCH = "tuner.name: gp of Optuna needs PyTorch, which is not installed here; tpe is used instead"

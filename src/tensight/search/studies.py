@@ -17,7 +17,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
-from tensight.search.lost_trials import LATE
 from tensight.search.samplers import STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
 from tensight.sessions.online.presence import beginning_of
@@ -368,14 +367,12 @@ class Study(StudyReading):
 
         That pruner compares with complete trials only, which it has let through itself: the more it ends, the better
         they are. So a trial must be worse than half of all that came as far, too. Targets of the first steps say
-        little: its loss, if the debugger sees one, must say the same. Late in a trial little is left to be saved.
+        little: its loss, if the debugger sees one, must say the same.
         """
         pruner = self._configuration.effective_pruner
         if pruner.name != "median" or not math.isfinite(value):
             return False
         if loss is None and pruner.startup_trials is None and len(self._complete()) < STARTUP_WITHOUT_LOSS:
-            return True
-        if step > LATE * max((trial.last_step or 0 for trial in self._complete()), default=0):
             return True
         others = [one for one in self._study.get_trials(deepcopy=False) if one.number != suggestion.number]
         values = [one.intermediate_values[step] for one in others if step in one.intermediate_values]
