@@ -174,7 +174,7 @@ OTHERS = (
         },
     ),
 )
-"""Problems that were written after the rules by which trials are ended, and changed nothing of them."""
+"""Problems on which none of the rules by which trials are ended was chosen."""
 
 
 @dataclass(frozen=True)

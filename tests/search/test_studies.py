@@ -269,23 +269,23 @@ def report_all(study: Study, values: list[float], losses: list[float] | None = N
 def test_a_trial_with_a_bad_target_goes_on_while_its_loss_is_no_worse_than_that_of_others(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     for value in (1.0, 2.0):
-        assert report_all(study, [value, value, value], [5.0, 4.0, 3.0]) == 0
+        assert report_all(study, [value] * 4, [5.0, 4.0, 3.0, 2.0]) == 0
 
-    assert report_all(study, [9.0, 9.0, 9.0], [4.0, 3.0, 2.0]) == 0, "the loss is better than that of others"
-    assert report_all(study, [9.0, 9.0, 9.0], [4.0, 6.0, 7.0]) == 2, "the loss is worse at the second step"
-    assert report_all(study, [1.0, 1.0, 1.0], [9.0, 9.0, 9.0]) == 0, "the target alone decides what is good"
-    assert report_all(study, [9.0, 9.0, 9.0], [math.inf, 1.0, 1.0]) == 1
-    assert report_all(study, [math.nan, 1.0, 1.0], [1.0, 1.0, 1.0]) == 1, "no loss speaks for a target without a value"
+    assert report_all(study, [9.0] * 4, [4.0, 3.0, 2.0, 1.0]) == 0, "the loss is better than that of others"
+    assert report_all(study, [9.5] * 4, [4.0, 6.0, 7.0, 8.0]) == 2, "the loss is worse at the second step"
+    assert report_all(study, [1.0] * 4, [9.0] * 4) == 0, "the target alone decides what is good"
+    assert report_all(study, [9.5] * 4, [math.inf, 1.0, 1.0, 1.0]) == 1
+    assert report_all(study, [math.nan, 1.0, 1.0, 1.0], [1.0] * 4) == 1, "no loss speaks for a target without a value"
 
 
-def test_trials_that_were_ended_are_compared_with_by_their_loss_too(tmp_path: Path) -> None:
+def test_a_trial_must_be_worse_than_half_of_all_that_came_as_far(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
-    for value in (1.0, 2.0):
-        report_all(study, [value, value], [1.0, 1.0])
-    for _ in range(3):
-        assert report_all(study, [9.0, 9.0], [8.0, 8.0]) == 1
+    for _ in range(2):
+        report_all(study, [1.0] * 2, [1.0] * 2)
+    for value in (9.0, 9.5, 10.0):
+        assert report_all(study, [value] * 2, [value] * 2) == 1
 
-    assert report_all(study, [9.0, 9.0], [7.0, 7.0]) == 0
+    assert report_all(study, [8.0] * 2, [20.0] * 2) == 0
 
 
 def test_a_pruner_whose_trials_have_no_loss_waits_for_five(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which trials are lost, though nothing in them is wrong by itself: they train nothing, or less than anybody wants.
 
 The recommended watchpoints find what breaks a training. Between wide bounds most bad trials break nothing: their
-learning rate is so small that nothing moves, or a part of the network has died and lets no gradient through. What a
+learning rate is so small that nothing moves, or the network has died and lets no gradient through. What a
 search watches for beside the recommended set stands here, and of how many tensors it must be true.
 """
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 STANDS_STILL = "weight_change_too_small"
 GRADIENTS_ZERO = "tensor_all_zero"
 
-LOST_WHERE: Mapping[str, float] = {"weight_not_changed": 1.0, STANDS_STILL: 1.0, GRADIENTS_ZERO: 0.75}
+LOST_WHERE: Mapping[str, float] = {"weight_not_changed": 1.0, STANDS_STILL: 1.0, GRADIENTS_ZERO: 1.0}
 """Share of the watched tensors on which a warning must hit in one step for a trial to be lost.
 
-A network that has won against another has no gradients for a while; of two networks one has half of the matrices.
+All of them: of two networks against each other, the one that has won has no gradients for a while.
 """
 
 LATE = 0.5
@@ -65,7 +65,7 @@ class LostWatchpoint:
 
 
 def gradients_zero() -> LostWatchpoint:
-    """Return what finds networks through which no gradient gets: those of most matrices are nothing but zeros."""
+    """Return what finds networks through which no gradient gets: those of all matrices are nothing but zeros."""
     return LostWatchpoint(
         "gradients stay zero", GRADIENTS_ZERO, "matrix_gradients", LEAST_STEPS, {"zero_percentage_ge": 100.0}
     )

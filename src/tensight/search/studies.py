@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
-from tensight.search.samplers import STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
+from tensight.search.samplers import STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
 from tensight.sessions.online.presence import beginning_of
 
@@ -330,10 +330,7 @@ class Study(StudyReading):
 
     def whole_steps(self) -> int | None:
         """Return the most steps that a complete trial had, as the debugger counts them; None if that is not known."""
-        from optuna.trial import TrialState
-
-        complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return max((trial.user_attrs.get(STEPS, 0) for trial in complete), default=0) or None
+        return max((trial.user_attrs.get(STEPS, 0) for trial in self._complete()), default=0) or None
 
     # --- what came of it ---
 
@@ -366,31 +363,35 @@ class Study(StudyReading):
         return is_worse and not self._is_spared(suggestion, step, value, loss)
 
     def _is_spared(self, suggestion: Suggestion, step: int, value: float, loss: float | None) -> bool:
-        """Whether a trial goes on although the median pruner would end it: its loss is no worse than that of others.
+        """Whether a trial goes on although Optuna's median pruner would end it.
 
-        Targets of the first steps say little; a trial is ended if both say the same.
+        That pruner compares with complete trials only, which it has let through itself: the more it ends, the better
+        they are. So a trial must be worse than half of all that came as far, too. Targets of the first steps say
+        little: its loss, if the debugger sees one, must say the same.
         """
         pruner = self._configuration.effective_pruner
         if pruner.name != "median" or not math.isfinite(value):
             return False
+        if loss is None and pruner.startup_trials is None and len(self._complete()) < STARTUP_WITHOUT_LOSS:
+            return True
+        others = [one for one in self._study.get_trials(deepcopy=False) if one.number != suggestion.number]
+        values = [one.intermediate_values[step] for one in others if step in one.intermediate_values]
+        sign = 1 if self._configuration.all_targets[0].direction == "minimize" else -1
+        if sign * value <= median(sign * other if math.isfinite(other) else math.inf for other in values):
+            return True
         if loss is None:
-            return pruner.startup_trials is None and self._complete() < STARTUP_WITHOUT_LOSS
-        trials = self._study.get_trials(deepcopy=False)
-        kept = [trial.user_attrs.get(LOSSES, {}) for trial in trials if trial.number != suggestion.number]
-        others = [losses[str(step)] for losses in kept if str(step) in losses]
-        return len(others) < STARTUP_WITH_LOSS or loss <= median(others)
+            return False
+        losses = [kept[str(step)] for one in others if str(step) in (kept := one.user_attrs.get(LOSSES, {}))]
+        return not losses or loss <= median(losses)
 
-    def _complete(self) -> int:
+    def _complete(self) -> list[FrozenTrial]:
         from optuna.trial import TrialState
 
-        return len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
     def _goes_on_after(self, step: int) -> bool:
         """Whether a trial that has come to a step has more to do, as far as complete ones tell."""
-        from optuna.trial import TrialState
-
-        complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return any(trial.last_step is not None and trial.last_step > step for trial in complete)
+        return any(trial.last_step is not None and trial.last_step > step for trial in self._complete())
 
     def tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
         """Keep what came of a trial; if its worker was thought to be dead, and it was tried again, nothing is kept."""
