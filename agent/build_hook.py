@@ -33,7 +33,8 @@ class AgentBuildHook(BuildHookInterface):
             raise RuntimeError("the light agent is not installed in place; install the repository itself so")
         if self.target_name == "sdist":
             packed = {name: SOURCES / name for name in BUILDERS}
-            packed |= {f"src/{name}": path for name, path in self._files() if path.suffix != ".so"}
+            is_built = ("_pb2.py", "_pb2.pyi", ".so")
+            packed |= {f"src/{name}": path for name, path in self._files() if not name.endswith(is_built)}
         else:
             build_protos.build(SOURCES)
             if build_kernels.build(SOURCES) is not None:

@@ -3,7 +3,8 @@
     python benchmarks/start_up.py [--runs 12]
 
 Each way is run in turn, so that whatever else the machine does hits them alike, and the best run of each counts. The
-script imports torch, builds a tiny model and does three steps.
+script imports torch, builds a tiny model and does three steps. Beside them: `tensight --help`, and `tensight info` of a
+small dump.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -22,8 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
 
 from running import running_server
 
-MOST_S = 0.5
+DUMP = Path(__file__).parents[1] / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
+MOST_ADDED_S = 0.2
 """What the agent may add where there is a server; without one the start waits for it, as long as the settings say."""
+
+MOST_S = {"--help": 0.2, "info": 0.25}
+"""What commands may take."""
 
 SCRIPT = """
 import torch
@@ -74,7 +80,11 @@ def main() -> int:
             "plain": [sys.executable, str(script)],
             "attached": [*debugged, "--host", host, "--port", port, str(script)],
             "no server": [*debugged, "--host", "127.0.0.1", "--port", "9", str(script)],
+            "--help": [sys.executable, "-m", "tensight", "--help"],
+            "info": [sys.executable, "-m", "tensight", "info", folder, "--cache-dir", folder],
         }
+        with tarfile.open(DUMP) as archive:
+            archive.extractall(folder, filter="data")
         found: dict[str, list[Run]] = {name: [] for name in ways}
         for _ in range(runs + 1):
             for name, command in ways.items():
@@ -86,16 +96,18 @@ def main() -> int:
     print(f"{'':12}{'wall, best':>12}{'median':>10}{'CPU, best':>12}{'median':>10}{'added, best: wall':>20}{'CPU':>8}")
     for name, several in found.items():
         walls, cpus = ([one[part] for one in several] for part in (0, 1))
-        added_s[name] = min(walls) - min(one.wall_s for one in plain)
-        more_cpu_s = min(cpus) - min(one.cpu_s for one in plain)
-        print(
-            f"{name:12}{min(walls):12.3f}{statistics.median(walls):10.3f}{min(cpus):12.3f}{statistics.median(cpus):10.3f}"
-            f"{added_s[name]:20.3f}{more_cpu_s:8.3f}"
-        )
-    is_too_much = added_s["attached"] > MOST_S
-    if is_too_much:
-        print(f"more than {MOST_S} s is added", file=sys.stderr)
-    return 1 if is_too_much else 0
+        figures = (min(walls), statistics.median(walls), min(cpus), statistics.median(cpus))
+        line = "{:12}{:12.3f}{:10.3f}{:12.3f}{:10.3f}".format(name, *figures)
+        if name not in MOST_S:
+            added_s[name] = min(walls) - min(one.wall_s for one in plain)
+            line += f"{added_s[name]:20.3f}{min(cpus) - min(one.cpu_s for one in plain):8.3f}"
+        print(line)
+    too_long = [name for name, most_s in MOST_S.items() if min(one.wall_s for one in found[name]) > most_s]
+    if added_s["attached"] > MOST_ADDED_S:
+        too_long.append("attached")
+    if too_long:
+        print(f"longer than it may take: {', '.join(too_long)}", file=sys.stderr)
+    return 1 if too_long else 0
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ nested message is needed that nobody has held.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
 
 # A pool of our own: in the default one, a framework may have messages of the same name.
 _POOL = DescriptorPool()
@@ -31,4 +35,14 @@ def define_messages(descriptor: bytes, module: dict[str, Any]) -> None:
     file = _POOL.FindFileByName(module["PROTO"])
     module["DESCRIPTOR"] = file
     for name, message in file.message_types_by_name.items():
-        module[name] = GetMessageClass(message)
+        module[name] = _class_of(message)
+
+
+def _class_of(message: Descriptor) -> type[Message]:
+    """Return the class of a message, with those of the messages nested in it as attributes."""
+    made = GetMessageClass(message)
+    for nested in message.nested_types:
+        # protobuf in pure Python, which a variable can ask for, leaves them out.
+        if not hasattr(made, nested.name):
+            setattr(made, nested.name, _class_of(nested))
+    return made
