@@ -127,11 +127,17 @@ static void scan_parts(const Team &team, const Elements &elements, const Axes &a
   for (int64_t part = 0; part < parts; part++) task.shared.taken[part] = 0;
   clear(reals, counts);
   if (!parts) return;
-  // The lock is kept: who waits for it while a segment is scanned waits for less than it takes to be given it back.
-  if (team.parallel)
+  // A team scans a segment before another thread that was given the interpreter lock would give it back. Without one
+  // several threads of ours may scan at the same time.
+  if (team.parallel) {
     team.parallel(scan_in_team, &task, 0, 0);
-  else
+  } else if (elements.count > HOLDING) {
+    Py_BEGIN_ALLOW_THREADS
     chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
+    Py_END_ALLOW_THREADS
+  } else {
+    chosen->scan_shared(&task.shared, 0, 1, own_scratch(task.shared));
+  }
   chosen->add_rows(task.shared.rows, parts, reals, counts);
 }
 
@@ -338,7 +344,8 @@ static PyObject *rows_write_tensor(PyObject *self, PyObject *const *given, Py_ss
       int64_t elements = integer_of(PyObject_CallMethodObjArgs(tensor, names.numel, nullptr));
       PyObject *shape = PyErr_Occurred() ? nullptr : PyObject_GetAttr(tensor, names.shape);
       static const Axes NONE = {};
-      if (shape) written = write_row(rows, number[0], {(Kind)code, (const uint8_t *)address, elements, number[1]}, NONE, shape);
+      Elements found = {(Kind)code, (const uint8_t *)address, elements, number[1]};
+      if (shape) written = write_row(rows, number[0], found, NONE, shape);
       Py_XDECREF(shape);
     }
   }

@@ -1,4 +1,4 @@
-"""bfloat16 and 8-bit floats without ml_dtypes, as in a training that has the light agent: the same numbers, the same bytes."""
+"""Narrow floats without ml_dtypes, as in a training that has the light agent: the same numbers, the same bytes."""
 
 from __future__ import annotations
 
