@@ -29,8 +29,9 @@ LATE = 0.5
 LEAST_MOVED = 0.03
 """Of its own size, what a weight matrix moves at least in a trial that trains, all its updates taken together.
 
-Of 360 recorded trials of the three problems of `benchmarks/search.py` 15 moved less, none of them better than the median of its problem. With
-0.05 there would have been three: networks that were near their goal when they began. So are those that are fine-tuned.
+Of 360 recorded trials of the problems of `benchmarks/search.py` 15 moved less, none of them better than the median of
+its problem. With 0.05 there would have been three: networks that were near their goal when they began. So are those
+that are fine-tuned.
 """
 
 BEGINNING = 0.1
