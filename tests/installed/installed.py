@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DUMP = ROOT / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
+# The last line; those before it are comments.
+NEWEST_PYTORCH = (ROOT / "requirements" / "newest-pytorch.txt").read_text().split("\n")[-2]
 PYTORCH = (Path(__file__).with_name("train_pytorch.py"),)
 MINDSPORE = (ROOT / "examples" / "lenet_mindspore.py", "--fault", "log-of-zero")
 WEIGHT = "network.fc2.weight"
@@ -71,7 +73,7 @@ ENVIRONMENTS = {
     "mindspore-2.10": Environment("mindspore==2.10.0", ("3.12", "3.11", "3.10"), MINDSPORE, ("modules",)),
     "pytorch-2.6": Environment("torch==2.6.0", ("3.10", "3.11", "3.12"), PYTORCH),
     "pytorch-2.13": Environment("torch==2.13.0", ("3.11", "3.12", "3.10"), PYTORCH),
-    "pytorch-2.15": Environment("torch==2.15.0", ("3.13", "3.12", "3.11"), PYTORCH),
+    "pytorch-2.15": Environment(NEWEST_PYTORCH, ("3.13", "3.12", "3.11"), PYTORCH),
 }
 
 
