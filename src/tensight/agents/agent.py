@@ -88,6 +88,9 @@ class Agent:
         Whether `node_done` is to be called after each node.
     looks_closer : bool
         Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
+    observe : callable (place, tensor, need, same=None)
+        Looks at a tensor of the framework's: ``need`` is what `places.needs` says of the place, ``same`` a place that
+        has shown the same elements in the same order; the shape may be another one.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
     unwritten : callable (place) -> tensor or None, or None
@@ -156,6 +159,7 @@ class Agent:
             *(attachment, introduction, telemetry, self.columns, self.retention, reader, programs), has_run=has_run
         )
         self._seen = self._rows.seen
+        self.observe = self.columns.observer(self._seen, self._observe)
         self._loop = CommandLoop(
             attachment.connection,
             self.watches,
@@ -224,19 +228,8 @@ class Agent:
             self._next_step()
             raise
 
-    def observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
-        """Look at a tensor.
-
-        Parameters
-        ----------
-        place : int
-        tensor : object
-            Of the framework.
-        need : int
-            What `places.needs` says of the place.
-        same : int, optional
-            A place that has shown the same elements in the same order; the shape may be another one.
-        """
+    def _observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
+        """Look at a tensor of which more is wanted than a row, or whose row takes more than a scan; see `observe`."""
         try:
             self._seen.append(place)
             if need & _ROW:

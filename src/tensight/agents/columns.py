@@ -24,7 +24,7 @@ from tensight.tensors.shared_scan import ALONE, merged_axes
 from tensight.tensors.statistics_row import joined, rescan_if_out_of_range, segments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -134,6 +134,19 @@ class StatisticsColumns:
         """Write the row of a place from a tensor, if it can be read where it lies; False, and nothing done, if not."""
         rows = self._rows
         return rows is not None and rows.write_tensor(place, 0 if hashed else _NO_HASH, tensor)
+
+    def observer(self, seen: list[int], otherwise: Callable[..., None]) -> Callable[..., None]:
+        """Return what looks at tensors without a call of Python, where `scan_tensor` does and only a row is wanted.
+
+        Parameters
+        ----------
+        seen : list of int
+            Receives the places.
+        otherwise : callable (place, tensor, need, same)
+            Looks at every other tensor.
+        """
+        rows = self._rows or self._compiled_rows()
+        return otherwise if rows is None else rows.observer(seen, otherwise).observe
 
     def reserve(self, places: int) -> None:
         """Have rows for so many places; scans do it by themselves.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Kernels(Protocol):
@@ -113,13 +113,28 @@ class CompiledRows(Protocol):
     def write_tensor(self, place: int, first_block: int, tensor: object, /) -> bool:
         """Write the row of a place from a tensor that answers as PyTorch's do.
 
-        False, and nothing is written, where it is of another type or dtype, on another device, or its elements do not
-        lie as they are; and where `write` would not do.
+        False, and nothing is written, where it is of another type or dtype, on another device, its memory was given
+        back, or its elements do not lie there as they are; and where `write` would not do.
+        """
+        ...
+
+    def observer(self, seen: list[int], otherwise: Callable[..., None], /) -> Observer:
+        """Return what observes tensors: those of which only a row is wanted, and `write_tensor` does it.
+
+        Their places are added to ``seen``; every other one is handed on to ``otherwise``.
         """
         ...
 
     def copy(self, source: int, target: int, shape: tuple[int, ...] | None, /) -> bool:
         """Write the row of a place to that of another; the shape may be another one. False if there is no such row."""
+        ...
+
+
+class Observer(Protocol):
+    """The type ``Observer`` of the extension."""
+
+    def observe(self, place: int, tensor: object, need: int, same: int | None = None, /) -> None:
+        """Look at a tensor, as `agents.agent.Agent.observe` does."""
         ...
 
 

@@ -132,7 +132,7 @@ class TorchReader:
                 and tensor.dtype in NUMPY_NAMES
                 and not tensor._is_zerotensor()
             ):
-                return _array(tensor) if _is_in_memory(tensor) else None
+                return _array(tensor) if is_in_memory(tensor) else None
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
@@ -141,7 +141,7 @@ class TorchReader:
                 stored = _stored(tensor)
                 if stored is None or stored.dtype not in NUMPY_NAMES:
                     return None
-                if not _is_in_memory(stored):
+                if not is_in_memory(stored):
                     return None
                 if not stored.is_cpu:
                     stored = stored.detach().cpu()
@@ -153,7 +153,7 @@ class TorchReader:
         """Return a tensor of its own with the same values, on the same device; written over an older one if it fits."""
         with _unnoticed():
             held = _held(tensor)
-            if held is None or not _is_in_memory(held):
+            if held is None or not is_in_memory(held):
                 return None
             source = held.detach()
             if (
@@ -172,7 +172,8 @@ class TorchReader:
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
-                if name is not None and address and not (tensor.is_complex() and tensor.is_conj()):
+                is_there = address and is_in_memory(tensor)
+                if name is not None and is_there and not (tensor.is_complex() and tensor.is_conj()):
                     return columns.scan_address(place, address, name, tensor.shape, tensor.numel(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
@@ -187,7 +188,7 @@ class TorchReader:
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
-                if name is not None and address:
+                if name is not None and address and is_in_memory(tensor):
                     return has_non_finite_at(address, name, tensor.numel())
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
@@ -219,7 +220,7 @@ class TorchReader:
         try:
             if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
                 return False
-            if tensor._is_zerotensor() or not _is_in_memory(tensor):
+            if tensor._is_zerotensor() or not is_in_memory(tensor):
                 return False
             name, address = NUMPY_NAMES[tensor.dtype], tensor.data_ptr()
             return columns.scan_strided(place, address, name, tuple(tensor.shape), tensor.stride(), hashed=hashed)
@@ -263,7 +264,7 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
     return local if type(local) in _PLAIN else None
 
 
-def _is_in_memory(tensor: torch.Tensor) -> bool:
+def is_in_memory(tensor: torch.Tensor) -> bool:
     """Whether all elements of a tensor are where it says: memory may be given back before its tensors are gone."""
     if torch._is_functional_tensor(tensor):
         return False

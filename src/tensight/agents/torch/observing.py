@@ -9,7 +9,7 @@ import torch
 
 from tensight.agents.finite import has_non_finite_at
 from tensight.agents.places import Need
-from tensight.agents.torch.arrays import TorchReader, content_key, version_of
+from tensight.agents.torch.arrays import TorchReader, content_key, is_in_memory, version_of
 from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
 from tensight.agents.torch.operator_steps import Content, tensor_at
 
@@ -193,8 +193,10 @@ class OperatorObserver:
             return True
         if tensor.layout is torch.strided and tensor.is_contiguous():
             address = tensor.data_ptr()
-            # Zeros that PyTorch only pretends to have are nowhere.
-            return address != 0 and has_non_finite_at(address, gate, tensor.numel())
+            # Zeros that PyTorch only pretends to have are nowhere. What was just made has its memory; views may have lost
+            # theirs.
+            is_there = address != 0 and (output.content is not Content.VIEW or is_in_memory(tensor))
+            return is_there and has_non_finite_at(address, gate, tensor.numel())
         return self._reader.has_non_finite(tensor)
 
     def _show_inputs(self, operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:

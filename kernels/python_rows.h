@@ -1,0 +1,390 @@
+// The types of the extension: `Rows` writes rows of statistics, `Observer` those of tensors that a training shows it.
+#pragma once
+
+#include "python_scans.h"
+
+struct Rows {
+  PyObject_HEAD
+  Reals *reals;
+  Counts *counts;
+  int64_t *iterations, *codes, *exponents;  // of each row
+  PyObject *shapes;                         // a list
+  PyObject *types, *kinds;                  // of the tensors that are read where they lie; null if there are none
+  long long ready, iteration;
+  Team team;
+};
+
+// Squares of doubles beyond these leave the range of doubles.
+static constexpr double LARGE = 0x1p480, SMALL = 0x1p-450;
+
+static bool is_double(Kind kind) {
+  switch (kind) {
+    case FLOAT64: case INT64: case UINT64: case COMPLEX64: case COMPLEX128: return true;
+    default: return false;
+  }
+}
+
+static bool is_out_of_range(const Reals &reals) {
+  double low = __builtin_fabs(reals.minimum), high = __builtin_fabs(reals.maximum);
+  double largest = low > high ? low : high;
+  return largest < __builtin_inf() && largest > 0 && (largest < SMALL || largest > LARGE);
+}
+
+static int rows_init(PyObject *self, PyObject *arguments, PyObject *) {
+  Rows *rows = (Rows *)self;
+  long long address[5];
+  PyObject *shapes;
+  if (!PyArg_ParseTuple(arguments, "LLLLLO", address, address + 1, address + 2, address + 3, address + 4, &shapes))
+    return -1;
+  if (!PyList_Check(shapes)) {
+    PyErr_SetString(PyExc_TypeError, "shapes are a list");
+    return -1;
+  }
+  rows->reals = (Reals *)address[0];
+  rows->counts = (Counts *)address[1];
+  rows->iterations = (int64_t *)address[2];
+  rows->codes = (int64_t *)address[3];
+  rows->exponents = (int64_t *)address[4];
+  Py_INCREF(shapes);
+  Py_XDECREF(rows->shapes);
+  rows->shapes = shapes;
+  Py_CLEAR(rows->types);
+  Py_CLEAR(rows->kinds);
+  rows->ready = rows->iteration = 0;
+  rows->team = {};
+  return 0;
+}
+
+static void rows_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(((Rows *)self)->shapes);
+  Py_XDECREF(((Rows *)self)->types);
+  Py_XDECREF(((Rows *)self)->kinds);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+static PyObject *rows_set_team(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  int64_t number[3];
+  if (!read_integers(given, count, 3, number)) return nullptr;
+  ((Rows *)self)->team = team_at(number);
+  Py_RETURN_NONE;
+}
+
+static PyObject *rows_set_tensors(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  Rows *rows = (Rows *)self;
+  if (count != 2 || !PyTuple_Check(given[0]) || !PyDict_Check(given[1]))
+    return PyErr_Format(PyExc_TypeError, "a tuple of types is needed, and a dict of kinds by dtype");
+  Py_INCREF(given[0]);
+  Py_INCREF(given[1]);
+  Py_XDECREF(rows->types);
+  Py_XDECREF(rows->kinds);
+  rows->types = given[0];
+  rows->kinds = given[1];
+  Py_RETURN_NONE;
+}
+
+// 1 if the row of a place was written, 0 where more than a scan is needed, -1 after an exception.
+static int write_row(Rows *rows, int64_t place, const Elements &elements, const Axes &axes, PyObject *shape) {
+  if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) return 0;
+  Reals *reals = rows->reals + place;
+  Counts *counts = rows->counts + place;
+  if (axes.count || elements.count > ALONE) {
+    static const Team NOBODY = {};
+    scan_parts(elements.count > ALONE ? rows->team : NOBODY, elements, axes, reals, counts);
+  } else {
+    clear(reals, counts);
+    chosen->scan(elements, reals, counts, nullptr, 0);
+  }
+  if (is_double(elements.kind) && is_out_of_range(*reals)) return 0;
+  Py_INCREF(shape);
+  if (PyList_SetItem(rows->shapes, place, shape)) return -1;
+  rows->codes[place] = elements.kind;
+  rows->exponents[place] = 0;
+  rows->iterations[place] = rows->iteration;
+  return 1;
+}
+
+static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  constexpr Py_ssize_t BEFORE_AXES = 6;
+  int64_t number[5], strides[2 * MOST_AXES];
+  Axes axes;
+  if (count < BEFORE_AXES || (count - BEFORE_AXES) % 2)
+    return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 6 are needed, and 2 for each axis", count);
+  if (count > BEFORE_AXES + 2 * MOST_AXES) Py_RETURN_FALSE;
+  if (!read_integers(given, 5, 5, number) || !is_kind(number[1])) return nullptr;
+  if (!read_integers(given + BEFORE_AXES, count - BEFORE_AXES, count - BEFORE_AXES, strides)) return nullptr;
+  read_axes(strides, count - BEFORE_AXES, &axes);
+  Elements elements = {(Kind)number[1], (const uint8_t *)number[2], number[3], number[4]};
+  int written = write_row((Rows *)self, number[0], elements, axes, given[5]);
+  return written < 0 ? nullptr : PyBool_FromLong(written);
+}
+
+// Names of what a tensor is asked for, as PyTorch's answers.
+static struct {
+  PyObject *is_cpu, *is_contiguous, *is_neg, *dtype, *data_ptr, *numel, *shape, *stride, *storage_offset, *element_size,
+      *untyped_storage, *nbytes;
+} names;
+
+static bool make_names() {
+  struct {
+    PyObject **name;
+    const char *text;
+  } all[] = {
+      {&names.is_cpu, "is_cpu"},
+      {&names.is_contiguous, "is_contiguous"},
+      {&names.is_neg, "is_neg"},
+      {&names.dtype, "dtype"},
+      {&names.data_ptr, "data_ptr"},
+      {&names.numel, "numel"},
+      {&names.shape, "shape"},
+      {&names.stride, "stride"},
+      {&names.storage_offset, "storage_offset"},
+      {&names.element_size, "element_size"},
+      {&names.untyped_storage, "untyped_storage"},
+      {&names.nbytes, "nbytes"},
+  };
+  for (auto &one : all)
+    if (!(*one.name = PyUnicode_InternFromString(one.text))) return false;
+  return true;
+}
+
+static PyObject *answer(PyObject *asked, PyObject *method) { return PyObject_CallMethodObjArgs(asked, method, nullptr); }
+
+// Whether an object, which is given away, is True or False as it should be.
+static bool is_just(PyObject *found, PyObject *wanted) {
+  Py_XDECREF(found);  // both truth values outlive this
+  return found == wanted;
+}
+
+static bool is_one_of(PyTypeObject *type, PyObject *types) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(types); i++)
+    if ((PyObject *)type == PyTuple_GetItem(types, i)) return true;
+  return false;
+}
+
+// Read an integer that is given away; -1 where there is none.
+static int64_t integer_of(PyObject *number) {
+  if (!number) return -1;
+  int64_t found = PyLong_AsLongLong(number);
+  Py_DECREF(number);
+  return found;
+}
+
+// Find length and stride of each axis, those put together that go on where another ends. False if there are too many.
+static bool find_axes(PyObject *shape, PyObject *strides, Axes *axes) {
+  axes->count = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(shape); i++) {
+    int64_t length = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    int64_t stride = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
+    if (length == 1) continue;
+    auto *last = axes->axis + axes->count - 1;
+    if (axes->count && last->stride == length * stride) {
+      *last = {last->length * length, stride};
+    } else {
+      if (axes->count == MOST_AXES) return false;
+      axes->axis[axes->count++] = {length, stride};
+    }
+  }
+  return true;
+}
+
+// How many elements there are from the first of a tensor to its last.
+static int64_t extent_of(int64_t count, const Axes &axes) {
+  if (!axes.count || !count) return count;
+  int64_t extent = 1;
+  for (int64_t axis = 0; axis < axes.count; axis++) extent += (axes.axis[axis].length - 1) * axes.axis[axis].stride;
+  return extent;
+}
+
+// Whether so many elements from the first of a tensor on are in memory, which may be given back before the tensor is gone.
+static bool is_in_memory(PyObject *tensor, int64_t extent) {
+  int64_t offset = integer_of(answer(tensor, names.storage_offset));
+  int64_t item = integer_of(answer(tensor, names.element_size));
+  PyObject *storage = answer(tensor, names.untyped_storage);
+  int64_t bytes = storage ? integer_of(answer(storage, names.nbytes)) : -1;
+  Py_XDECREF(storage);
+  return !PyErr_Occurred() && (offset + extent) * item <= bytes;
+}
+
+// Read where the elements of a tensor lie; its shape is given back as well. False if that is nowhere, not as they are, or
+// not known; an exception may be set then.
+static bool find_elements(const Rows *rows, PyObject *tensor, Elements *elements, Axes *axes, PyObject **shape) {
+  if (!rows->types || !is_one_of(Py_TYPE(tensor), rows->types) ||
+      !is_just(PyObject_GetAttr(tensor, names.is_cpu), Py_True) || !is_just(answer(tensor, names.is_neg), Py_False))
+    return false;
+  PyObject *dtype = PyObject_GetAttr(tensor, names.dtype);
+  PyObject *kind = dtype ? PyDict_GetItemWithError(rows->kinds, dtype) : nullptr;
+  Py_XDECREF(dtype);
+  int64_t code = kind ? PyLong_AsLongLong(kind) : -1;
+  if (code < 0 || code >= KINDS) return false;
+  elements->kind = (Kind)code;
+  if (!(*shape = PyObject_GetAttr(tensor, names.shape))) return false;
+  if (!is_just(answer(tensor, names.is_contiguous), Py_True)) {
+    PyObject *strides = PyErr_Occurred() || is_double(elements->kind) ? nullptr : answer(tensor, names.stride);
+    bool is_found = strides && PyTuple_Check(*shape) && PyTuple_Check(strides) &&
+                    PyTuple_Size(*shape) == PyTuple_Size(strides) && find_axes(*shape, strides, axes) && axes->count;
+    Py_XDECREF(strides);
+    if (!is_found) return false;
+  }
+  int64_t address = integer_of(answer(tensor, names.data_ptr));
+  elements->address = (const uint8_t *)address;
+  elements->count = integer_of(answer(tensor, names.numel));
+  // Zeros that PyTorch only pretends to have are nowhere.
+  return !PyErr_Occurred() && address && is_in_memory(tensor, extent_of(elements->count, *axes));
+}
+
+// Whether the row of a place was written from a tensor: one of PyTorch's own, whose elements lie in this process as they
+// are; false for every other one, and no exception is set.
+static bool write_from(Rows *rows, int64_t place, int64_t first_block, PyObject *tensor) {
+  Elements elements = {FLOAT32, nullptr, 0, first_block};
+  Axes axes;
+  axes.count = 0;
+  PyObject *shape = nullptr;
+  bool is_written = find_elements(rows, tensor, &elements, &axes, &shape) &&
+                    write_row(rows, place, elements, axes, shape) > 0;
+  Py_XDECREF(shape);
+  // Sparse, nested and wrapped tensors have no such thing.
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  return is_written;
+}
+
+static PyObject *rows_write_tensor(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  int64_t number[2];
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
+  if (!read_integers(given, 2, 2, number)) return nullptr;
+  return PyBool_FromLong(write_from((Rows *)self, number[0], number[1], given[2]));
+}
+
+// Whether the row of a place was written to that of another one, with another shape; false where there is no such row.
+static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  Rows *rows = (Rows *)self;
+  int64_t number[2];
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
+  if (!read_integers(given, 2, 2, number)) return nullptr;
+  int64_t source = number[0], target = number[1];
+  if (source < 0 || target < 0 || source >= rows->ready || target >= rows->ready) Py_RETURN_FALSE;
+  rows->reals[target] = rows->reals[source];
+  rows->counts[target] = rows->counts[source];
+  PyObject *shape = given[2] == Py_None ? PyList_GetItem(rows->shapes, source) : given[2];
+  if (!shape) return nullptr;
+  Py_INCREF(shape);
+  if (PyList_SetItem(rows->shapes, target, shape)) return nullptr;
+  rows->codes[target] = rows->codes[source];
+  rows->exponents[target] = rows->exponents[source];
+  rows->iterations[target] = rows->iteration;
+  Py_RETURN_TRUE;
+}
+
+// ---- what a training shows
+
+// What is wanted of a tensor; numbers of `agents/places.py`, which a test compares.
+enum Need : int64_t { ROW = 2, VALUE = 4, HASH = 32 };
+
+struct Observer {
+  PyObject_HEAD
+  PyObject *rows, *seen, *otherwise;
+};
+
+static int observer_visit(PyObject *self, visitproc visit, void *arg) {
+  Observer *observer = (Observer *)self;
+  Py_VISIT(observer->rows);
+  Py_VISIT(observer->seen);
+  Py_VISIT(observer->otherwise);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+static int observer_clear(PyObject *self) {
+  Observer *observer = (Observer *)self;
+  Py_CLEAR(observer->rows);
+  Py_CLEAR(observer->seen);
+  Py_CLEAR(observer->otherwise);
+  return 0;
+}
+
+static void observer_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  observer_clear(self);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+// A tensor of which only the row is wanted is read here, if it can be; every other one is handed on.
+static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  Observer *observer = (Observer *)self;
+  if (count != 3 && count != 4) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
+  int64_t place = PyLong_AsLongLong(given[0]), need = PyLong_AsLongLong(given[2]);
+  if (PyErr_Occurred()) return nullptr;
+  if (count == 3 && (need & ROW) && !(need & VALUE) &&
+      write_from((Rows *)observer->rows, place, need & HASH ? 0 : -1, given[1])) {
+    if (PyList_Append(observer->seen, given[0])) return nullptr;
+    Py_RETURN_NONE;
+  }
+  return PyObject_CallFunctionObjArgs(observer->otherwise, given[0], given[1], given[2],
+                                      count == 4 ? given[3] : nullptr, nullptr);
+}
+
+// Made when the module is; it has no other maker.
+static PyTypeObject *observer_type = nullptr;
+
+static PyObject *rows_observer(PyObject *self, PyObject *const *given, Py_ssize_t count) {
+  if (count != 2 || !PyList_Check(given[0]) || !PyCallable_Check(given[1]))
+    return PyErr_Format(PyExc_TypeError, "a list is needed, and a function");
+  Observer *observer = (Observer *)PyType_GenericAlloc(observer_type, 0);
+  if (!observer) return nullptr;
+  Py_INCREF(self);
+  Py_INCREF(given[0]);
+  Py_INCREF(given[1]);
+  observer->rows = self;
+  observer->seen = given[0];
+  observer->otherwise = given[1];
+  return (PyObject *)observer;
+}
+
+// ---- methods and types
+
+static PyMethodDef ROWS_METHODS[] = {
+    {"write", (PyCFunction)(void (*)(void))rows_write, METH_FASTCALL, nullptr},
+    {"write_tensor", (PyCFunction)(void (*)(void))rows_write_tensor, METH_FASTCALL, nullptr},
+    {"set_tensors", (PyCFunction)(void (*)(void))rows_set_tensors, METH_FASTCALL, nullptr},
+    {"copy", (PyCFunction)(void (*)(void))rows_copy, METH_FASTCALL, nullptr},
+    {"observer", (PyCFunction)(void (*)(void))rows_observer, METH_FASTCALL, nullptr},
+    {"set_team", (PyCFunction)(void (*)(void))rows_set_team, METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+static PyMemberDef ROWS_MEMBERS[] = {
+    {"ready", T_LONGLONG, offsetof(Rows, ready), 0, nullptr},
+    {"iteration", T_LONGLONG, offsetof(Rows, iteration), 0, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+static PyType_Slot ROWS_SLOTS[] = {
+    {Py_tp_init, (void *)rows_init}, {Py_tp_dealloc, (void *)rows_free}, {Py_tp_methods, ROWS_METHODS},
+    {Py_tp_members, ROWS_MEMBERS},   {Py_tp_new, (void *)PyType_GenericNew}, {0, nullptr},
+};
+
+static PyType_Spec ROWS = {"tensight.tensors._kernels.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT, ROWS_SLOTS};
+
+static PyMethodDef OBSERVER_METHODS[] = {
+    {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+static PyType_Slot OBSERVER_SLOTS[] = {
+    {Py_tp_dealloc, (void *)observer_free},
+    {Py_tp_traverse, (void *)observer_visit},
+    {Py_tp_clear, (void *)observer_clear},
+    {Py_tp_methods, OBSERVER_METHODS},
+    {0, nullptr},
+};
+
+static PyType_Spec OBSERVER = {"tensight.tensors._kernels.Observer", sizeof(Observer), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, OBSERVER_SLOTS};
