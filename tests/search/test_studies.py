@@ -335,8 +335,12 @@ SEVERAL = RANDOM.replace("target: {name: loss}", "targets: [{name: loss}, {name:
 
 def test_a_trial_that_gets_nowhere_is_compared_with_all_that_came_as_far(tmp_path: Path) -> None:
     study = open_study(tmp_path, MAXIMIZED + "pruner: {name: none}\n")
-    for value in (5.0, 6.0, 7.0):
-        complete(study, [value] * 3)
+    complete(study, [5.0] * 3)
+    assert study.rank(begun(study), 2, 4.0) is None, "one other says nothing"
+    complete(study, [6.0] * 3)
+    assert study.rank(begun(study), 2, 4.0) == "2 of 2 other trials"
+    assert study.rank(begun(study), 2, 5.2) is None, "of two, both must be better"
+    complete(study, [7.0] * 3)
     suggestion = begun(study)
 
     assert study.rank(suggestion, 2, 4.0) == "3 of 3 other trials"

@@ -43,10 +43,11 @@ AGAIN_AFTER_S = 0.2
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
 
-LEAST_BETTER = 3
-"""Other trials that must be better than one that gets nowhere before it counts as bad.
+LEAST_OTHERS, LEAST_BETTER = 2, 3
+"""Other trials with which one that gets nowhere is compared, and that must be better before it counts as bad.
 
-Of two others, one is better than a trial of the better half now and then by chance.
+Of two or three, all must be. A trial from the better half of a search is worse than two others picked at random in one
+case of twelve, than three in one of thirty-two, and than three of four in one of eleven.
 """
 
 (
@@ -395,7 +396,7 @@ class Study(StudyReading):
     def rank(self, suggestion: Suggestion, step: int, value: float) -> str | None:
         """Return how many other trials are better, if one that gets nowhere is lost; else None.
 
-        It is lost if its target is worse than half of those of all trials that came as far, and than `LEAST_BETTER`.
+        It is lost if its target is worse than half of those of all trials that came as far, and these are not too few.
 
         Parameters
         ----------
@@ -424,14 +425,17 @@ class Study(StudyReading):
         return _rank(loss, losses)
 
     def _needs_not_move(self) -> bool:
-        """Whether a trial has got nowhere, and come out better than half of the complete ones, and than `LEAST_BETTER`.
+        """Whether a trial has got nowhere, and come out better than half of the complete ones.
 
         Weights that were trained before need not move, and the good trials may be those in which they hardly do.
         """
         complete = self._complete()
-        values = [self._signed(trial.values[0]) for trial in complete]
-        unmoved = [value for trial, value in zip(complete, values, strict=True) if trial.user_attrs.get(NOWHERE)]
-        return any(_rank(-value, [-other for other in values]) is not None for value in unmoved)
+        goodness = [-self._signed(trial.values[0]) for trial in complete]
+        for index, trial in enumerate(complete):
+            others = goodness[:index] + goodness[index + 1 :]
+            if trial.user_attrs.get(NOWHERE) and _rank(goodness[index], others) is not None:
+                return True
+        return False
 
     def _signed(self, value: float) -> float:
         """Return a value of the first target so that small ones are good, and what is no number is bad."""
@@ -554,7 +558,8 @@ def _is_worse_than_half(value: float, others: Sequence[float]) -> bool:
 def _rank(value: float, others: Sequence[float]) -> str | None:
     """Return than how many others a value is larger, if those are half and not too few; else None."""
     better = sum(other < value for other in others)
-    if better < LEAST_BETTER or not _is_worse_than_half(value, others):
+    are_enough = len(others) >= LEAST_OTHERS and better >= min(LEAST_BETTER, len(others))
+    if not are_enough or not _is_worse_than_half(value, others):
         return None
     return f"{better} of {len(others)} other trials"
 
