@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import pytest
 from agent_stage import until
 from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
@@ -399,3 +400,17 @@ def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
 
     assert study.rank(begun(study), 1, 9.0) is None
     assert study.rank_of_loss(9.0) is None
+
+
+def test_of_several_targets_a_parameter_matters_as_it_does_on_average(tmp_path: Path) -> None:
+    more = SEVERAL + "".join(f"  {name}: {{bounds: [0.0, 1.0], type: float}}\n" for name in ("y", "unused"))
+    study = open_study(tmp_path, more.replace("{name: random}", "{name: random, args: {seed: 1}}"))
+    for _ in range(30):
+        suggestion = begun(study)
+        study.tell(suggestion, Outcome((suggestion.values["x"], suggestion.values["y"])))
+
+    importance = study.importance()
+
+    assert importance["x"] == pytest.approx(0.5, abs=0.15)
+    assert importance["y"] == pytest.approx(0.5, abs=0.15)
+    assert list(importance)[-1] == "unused"

@@ -13,6 +13,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -172,17 +173,26 @@ class StudyReading:
             return []
 
     def importance(self) -> dict[str, float]:
-        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials."""
+        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials.
+
+        Of several targets it is the mean.
+        """
         from optuna.importance import get_param_importances
         from optuna.trial import TrialState
 
         if len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) < 4:
             return {}
+        sums: dict[str, float] = {}
+        targets = range(len(self._study.directions))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # What cannot be estimated, as of parameters that never changed, is not said.
             with contextlib.suppress(ValueError, RuntimeError):
-                return dict(get_param_importances(self._study))
+                for target in targets:
+                    found = get_param_importances(self._study, target=partial(_value_of, target))
+                    for name, share in found.items():
+                        sums[name] = sums.get(name, 0.0) + share / len(targets)
+                return dict(sorted(sums.items(), key=lambda item: -item[1]))
         return {}
 
 
@@ -548,6 +558,10 @@ class Study(StudyReading):
         # The public function of Optuna ends them itself, those of this machine that are there, too.
         stale = self._storage._get_stale_trial_ids(study)
         return {self._storage.get_trial_number_from_id(trial) for trial in stale}
+
+
+def _value_of(target: int, trial: FrozenTrial) -> float:
+    return float(trial.values[target])
 
 
 def _is_worse_than_half(value: float, others: Sequence[float]) -> bool:
