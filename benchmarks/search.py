@@ -1,7 +1,7 @@
 """A search whose trials are watched, beside plain Optuna with the same sampler: how many steps until the same target.
 
-    python benchmarks/search.py [PROBLEM ...] [--seeds 5] [--trials 24] [--sampler tpe] [--pruner NAME]
-                                [--workers 2] [--keep FILE]
+    python benchmarks/search.py [PROBLEM ...] [--seeds 5] [--first-seed 0] [--trials 24] [--sampler tpe]
+                                [--pruner NAME] [--workers 2] [--keep FILE]
 
 Each problem (searched/*.py) is a script that takes its hyper-parameters on the command line and knows nothing of
 Tensight. Plain Optuna runs all steps of each trial; a target that is no number fails the trial. `tensight search` runs
@@ -442,6 +442,7 @@ def main() -> None:
     others = ", ".join(each.name for each in OTHERS)
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=f"{names} (if none is named), {others}")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="seeds from this one on")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--sampler", default="tpe", choices=["tpe", "random", "gp", "cmaes"])
     parser.add_argument("--pruner", default="", help="by default that of `tensight search`")
@@ -455,7 +456,8 @@ def main() -> None:
         trainings(Path(folder)) as start,
         ProcessPoolExecutor(chosen.workers) as pool,
     ):
-        seeds = [(each, seed) for seed in range(chosen.seeds) for each in problems]
+        numbers = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+        seeds = [(each, seed) for seed in numbers for each in problems]
         for (problem, _), pair in zip(seeds, pool.map(partial(run_pair, chosen, start), seeds), strict=True):
             pairs[problem.name].append(pair)
             show_pair(problem, pair)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tensight.search.lost_trials import LEAST_MOVED, beginning_of, gradients_zero, stands_still
+from tensight.search.lost_trials import (
+    GETS_NOWHERE,
+    LEAST_MOVED,
+    beginning_of,
+    gets_on,
+    gradients_zero,
+    stands_still,
+)
 from tensight.watchpoints.checks import ConditionCheck
 from tensight.watchpoints.watchpoint import Selector
 
@@ -22,6 +29,7 @@ def test_a_pace_that_reaches_the_least_way_in_all_steps_is_enough() -> None:
 
 
 def test_the_catalogue_knows_what_is_watched_for() -> None:
-    for wanted in (gradients_zero(), stands_still(100)):
+    recoveries = [gets_on(condition, 100) for condition in GETS_NOWHERE]
+    for wanted in (gradients_zero(), stands_still(100), *recoveries):
         assert ConditionCheck(wanted.condition, wanted.parameters).condition.id == wanted.condition
         Selector.parse(wanted.on)

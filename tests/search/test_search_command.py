@@ -285,6 +285,18 @@ def test_what_was_never_begun_has_no_results(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_results_are_read_from_a_database_that_cannot_be_written(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    result = search(tmp_path, "--trials", "3")
+    database = tmp_path / "runs" / "search.db"
+    content = database.read_bytes()
+
+    again = search(tmp_path, "--results", "--storage", f"sqlite:///file:{database}?mode=ro&uri=true")
+
+    assert again["trials"] == result["trials"]
+    assert database.read_bytes() == content
+
+
 def test_mindoptimizer_takes_the_originals_options(tmp_path: Path) -> None:
     prepare(tmp_path)
 

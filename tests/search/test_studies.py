@@ -11,13 +11,25 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import optuna
+import pytest
 from agent_stage import until
 from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
 from tensight.search.configuration import parse_configuration
-from tensight.search.studies import COMBINATION, GRACE_S, STEPS, WORKER, Outcome, Study, Suggestion
+from tensight.search.studies import (
+    COMBINATION,
+    GRACE_S,
+    HALF_LOSS,
+    NOWHERE,
+    STEPS,
+    WORKER,
+    Outcome,
+    Study,
+    Suggestion,
+)
 
 RANDOM = """
 command: train.py {x}
@@ -308,3 +320,97 @@ def test_the_steps_of_a_whole_trial_are_those_of_complete_ones(tmp_path: Path) -
     study.tell(begun(study), Outcome(is_pruned=True, attributes={STEPS: 900}))
 
     assert study.whole_steps() == 70
+
+
+def complete(study: Study, values: list[float], **attributes: Any) -> None:
+    """Run a trial that reports values at steps from 1 and comes to its end."""
+    suggestion = begun(study)
+    for step, value in enumerate(values, 1):
+        study.report(suggestion, step, value)
+    study.tell(suggestion, Outcome((values[-1],), attributes=attributes))
+
+
+MAXIMIZED = RANDOM.replace("{name: loss}", "{name: accuracy, goal: maximize}")
+SEVERAL = RANDOM.replace("target: {name: loss}", "targets: [{name: loss}, {name: size, goal: minimize}]")
+
+
+def test_a_trial_that_gets_nowhere_is_compared_with_all_that_came_as_far(tmp_path: Path) -> None:
+    study = open_study(tmp_path, MAXIMIZED + "pruner: {name: none}\n")
+    complete(study, [5.0] * 3)
+    assert study.rank(begun(study), 2, 4.0) is None, "one other says nothing"
+    complete(study, [6.0] * 3)
+    assert study.rank(begun(study), 2, 4.0) == "2 of 2 other trials"
+    assert study.rank(begun(study), 2, 5.2) is None, "of two, both must be better"
+    complete(study, [7.0] * 3)
+    suggestion = begun(study)
+
+    assert study.rank(suggestion, 2, 4.0) == "3 of 3 other trials"
+    assert study.rank(suggestion, 2, 5.5) is None, "only two are better"
+    assert study.rank(suggestion, 3, 4.0) is None, "it has nothing more to do"
+    for value in (1.0, 2.0, 3.0):
+        ended = begun(study)
+        study.report(ended, 2, value)
+        study.tell(ended, Outcome(is_pruned=True))
+    assert study.rank(suggestion, 2, 5.0) is None, "no worse than half"
+    assert study.rank(suggestion, 2, 3.5) == "3 of 6 other trials"
+    assert study.rank(suggestion, 2, math.nan) == "6 of 6 other trials"
+
+
+def test_values_that_were_reported_at_other_steps_are_those_of_the_step_before(tmp_path: Path) -> None:
+    study = open_study(tmp_path, MAXIMIZED + "pruner: {name: none}\n")
+    for _ in range(3):
+        suggestion = begun(study)
+        for step, value in ((2, 1.0), (5, 9.0)):
+            study.report(suggestion, step, value)
+        study.tell(suggestion, Outcome((9.0,)))
+
+    assert study.rank(begun(study), 4, 2.0) is None
+    assert study.rank(begun(study), 4, 0.5) == "3 of 3 other trials"
+    assert study.rank(begun(study), 1, 0.5) is None, "nobody had a value"
+
+
+def test_where_a_good_trial_got_nowhere_none_is_lost_because_it_does(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM + "pruner: {name: none}\n")
+    for value in (2.0, 3.0, 4.0):
+        complete(study, [value] * 2)
+    complete(study, [8.0] * 2, **{NOWHERE: True})
+    assert study.rank(begun(study), 1, 9.0) == "4 of 4 other trials"
+
+    complete(study, [1.0] * 2, **{NOWHERE: True})
+
+    assert study.rank(begun(study), 1, 9.0) is None
+
+
+def test_the_loss_speaks_only_where_no_target_comes_before_the_end(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM + "pruner: {name: none}\n")
+    for loss in (1.0, 2.0, 3.0):
+        complete(study, [loss], **{HALF_LOSS: loss})
+    assert study.rank_of_loss(2.5) is None
+    assert study.rank_of_loss(4.0) == "3 of 3 other trials"
+
+    complete(study, [9.0, 9.0])
+
+    assert study.rank_of_loss(4.0) is None
+
+
+def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
+    study = open_study(tmp_path, SEVERAL)
+    for _ in range(4):
+        study.tell(begun(study), Outcome((1.0, 1.0), attributes={HALF_LOSS: 1.0}))
+
+    assert study.rank(begun(study), 1, 9.0) is None
+    assert study.rank_of_loss(9.0) is None
+
+
+def test_of_several_targets_a_parameter_matters_as_it_does_on_average(tmp_path: Path) -> None:
+    more = SEVERAL + "".join(f"  {name}: {{bounds: [0.0, 1.0], type: float}}\n" for name in ("y", "unused"))
+    study = open_study(tmp_path, more.replace("{name: random}", "{name: random, args: {seed: 1}}"))
+    for _ in range(30):
+        suggestion = begun(study)
+        study.tell(suggestion, Outcome((suggestion.values["x"], suggestion.values["y"])))
+
+    importance = study.importance()
+
+    assert importance["x"] == pytest.approx(0.5, abs=0.15)
+    assert importance["y"] == pytest.approx(0.5, abs=0.15)
+    assert list(importance)[-1] == "unused"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ targets:
   - {name: loss, from: agent}
   - {name: printed, goal: minimize, from: {pattern: 'loss (\\S+)'}}
 parameters:
-  kind: {choice: [healthy, half frozen, begins small, nan, explodes, frozen]}
+  kind: {choice: [healthy, half frozen, begins small, nan, explodes]}
 """
 
 ONLY_PRINTED = CONFIGURATION.replace("  - {name: loss, from: agent}\n", "")
@@ -78,7 +80,6 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
         "begins small": "complete",
         "nan": "pruned",
         "explodes": "pruned",
-        "frozen": "pruned",
     }
     assert {kind: trial["illness"] and trial["illness"]["condition"] for kind, trial in trials.items()} == {
         "healthy": None,
@@ -86,7 +87,6 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
         "begins small": None,
         "nan": "unintended_overflow",
         "explodes": "unintended_overflow",
-        "frozen": "weight_not_changed",
     }
     assert trials["healthy"]["warnings"] == []
     assert "weight_not_changed" in [warning["condition"] for warning in trials["half frozen"]["warnings"]]
@@ -97,7 +97,6 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
     # The step in which it hits is not over when the training stands.
     assert steps["nan"] <= 4
     assert steps["explodes"] <= 10
-    assert steps["frozen"] <= 11
     assert trials["nan"]["reason"].startswith("unintended_overflow at step 4: ")
     assert "train.py:" in trials["nan"]["illness"]["line"]
 
@@ -118,7 +117,7 @@ def test_an_error_may_be_noted_only_and_the_last_steps_are_recorded(tmp_path: Pa
 
 
 def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:
-    only_healthy = CONFIGURATION.replace("[healthy, half frozen, begins small, nan, explodes, frozen]", "[healthy]")
+    only_healthy = CONFIGURATION.replace("[healthy, half frozen, begins small, nan, explodes]", "[healthy]")
     prepare(tmp_path, TRAINING, only_healthy)
 
     (trial,) = search(tmp_path)["trials"]
@@ -131,29 +130,43 @@ def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:
     assert seen < losses[0]
 
 
-LOST = """
-import sys
+NOWHERE = """
+import pathlib, sqlite3, sys, threading
 import torch
 from torch import nn
 
 STEPS = 60
 torch.manual_seed(0)
-kind, steps = sys.argv[1:]
+kind, trial, every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+pause = threading.Event()
 inputs = torch.randn(16, 4)
 targets = inputs.sum(1, keepdim=True)
 network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
-if kind == "dead":
-    with torch.no_grad():
-        network[2].bias.fill_(-1000.0)
+first, between, last = [layer for layer in network if isinstance(layer, nn.Linear)]
+kind, _, distance = kind.partition(" from ")
+with torch.no_grad():
+    if distance:
+        targets = network(inputs) + float(distance)
+    if kind == "dead":
+        between.bias.fill_(-1000.0)
 rate = {
+    "nothing moves": lambda step: 0.0,
     "stands still": lambda step: 1e-7,
     "one moves": lambda step: 1e-7,
     "warms up": lambda step: 0.01 if step > 8 else 0.0,
+    "warms up late": lambda step: 0.01 if step > 15 else 1e-7,
     "falls to zero": lambda step: 0.01 if step < 30 else 1e-9,
 }.get(kind, lambda step: 0.01)
-*others, last = [layer for layer in network if isinstance(layer, nn.Linear)]
-weights = [weight for layer in others for weight in layer.parameters()]
+weights = [weight for layer in (first, between) for weight in layer.parameters()]
 optimizer = torch.optim.SGD([{"params": weights}, {"params": last.parameters()}], lr=0.01)
+
+def is_reported(step):
+    storage = sqlite3.connect(f"file:{pathlib.Path('runs/search.db').absolute()}?mode=ro", uri=True, timeout=60)
+    query = "select 1 from trial_intermediate_values join trials using (trial_id) where number = ? and step = ?"
+    found = storage.execute(query, (trial, step)).fetchone()
+    storage.close()
+    return found is not None
+
 for step in range(1, STEPS + 1):
     optimizer.param_groups[0]["lr"] = rate(step)
     optimizer.param_groups[1]["lr"] = 0.01 if kind == "one moves" else rate(step)
@@ -161,42 +174,129 @@ for step in range(1, STEPS + 1):
     loss = ((network(inputs) - targets) ** 2).mean()
     loss.backward()
     optimizer.step()
-    print("loss", loss.item())
-    with open(steps, "w") as file:
-        file.write(str(step))
+    if step % every == 0:
+        print("step", step, "loss", loss.item())
+        # The search ends a trial for a value before it takes note of the next one.
+        while step < STEPS and not is_reported(step):
+            pause.wait(0.02)
 """
 
+NOWHERE_CONFIGURATION = """
+command: train.py {kind} {trial} EVERY
+summary_base_dir: runs
+tuner: {name: grid}
+target: {name: loss, from: {pattern: 'step (?P<step>.+) loss (?P<value>.+)'}}
+parameters:
+  kind: {choice: KINDS}
+"""
 
-def trials_after_a_healthy_one(folder: Path, *kinds: str) -> dict[str, Any]:
-    """Run trials one after the other: how many steps one has is known once one is complete."""
-    prepare(folder, LOST, re.sub(r"choice: \[.*\]", f"choice: [{', '.join(['healthy', *kinds])}]", ONLY_PRINTED))
-    trials = {trial["params"]["kind"]: trial for trial in search(folder)["trials"]}
-    assert (trials["healthy"]["state"], trials["healthy"]["warnings"]) == ("complete", [])
-    return trials
+OTHERS = ("healthy from 1", "healthy from 2", "healthy from 3")
+"""How far the outputs are from the targets when the training begins."""
 
 
-def test_a_trial_that_trains_nothing_is_ended_in_its_beginning(tmp_path: Path) -> None:
-    trials = trials_after_a_healthy_one(tmp_path, "stands still", "dead")
+def trials_after(folder: Path, *kinds: str, every: int = 4) -> dict[str, Any]:
+    """Run trials one after the other, and return them by their kind."""
+    text = NOWHERE_CONFIGURATION.replace("EVERY", str(every)).replace("KINDS", json.dumps(kinds))
+    prepare(folder, NOWHERE, text)
+    return {trial["params"]["kind"]: trial for trial in search(folder)["trials"]}
 
-    conditions = {"stands still": "weight_change_too_small", "dead": "tensor_all_zero"}
-    for kind, condition in conditions.items():
+
+def conditions_of(trial: dict[str, Any]) -> set[str]:
+    """Return what was found in a trial that did not end it."""
+    return {warning["condition"] for warning in trial["warnings"]}
+
+
+def test_a_trial_that_gets_nowhere_is_ended_only_if_its_target_is_worse_than_half(tmp_path: Path) -> None:
+    bad = {
+        "stands still from 20": ("weights stand still", "weight_change_too_small"),
+        "nothing moves from 9": ("nothing moves", "weight_not_changed"),
+        "dead from 6": ("gradients stay zero", "tensor_all_zero"),
+    }
+    good = "stands still from 0.1"
+
+    trials = trials_after(tmp_path, *OTHERS, *bad, good)
+
+    for number, (kind, (words, condition)) in enumerate(bad.items(), 3):
         trial = trials[kind]
         assert (trial["state"], trial["illness"]["condition"]) == ("pruned", condition)
-        assert int((Path(trial["summary_dir"]) / "steps").read_text()) <= 11
+        assert list(trial["intermediate"]) == ["4", "8", "12"]
+        value = f"loss {trial['intermediate']['12']:.5g} at step 12"
+        reason = f"{words}, and {value} is worse than that of 3 of {number} other trials ({condition} at step "
+        assert trial["reason"].startswith(reason)
+    assert {trials[kind]["state"] for kind in (*OTHERS, good)} == {"complete"}
+    assert "weight_change_too_small" in conditions_of(trials[good])
+
+
+def test_a_trial_that_gets_nowhere_goes_on_while_there_are_few_others(tmp_path: Path) -> None:
+    trials = trials_after(tmp_path, OTHERS[0], "stands still from 9")
+
+    assert trials["stands still from 9"]["state"] == "complete"
+    assert "weight_change_too_small" in conditions_of(trials["stands still from 9"])
+
+
+def test_where_weights_need_not_move_no_trial_is_ended_because_they_do_not(tmp_path: Path) -> None:
+    kinds = [f"stands still from {distance}" for distance in (0.3, 0.1, 0.2, 0.25, 0.5)]
+
+    trials = trials_after(tmp_path, *kinds)
+
+    assert [trials[kind]["state"] for kind in kinds] == ["complete"] * 5
+    assert all("weight_change_too_small" in conditions_of(trials[kind]) for kind in kinds[1:])
+
+
+def test_a_trial_that_moves_again_goes_on(tmp_path: Path) -> None:
+    trial = trials_after(tmp_path, *OTHERS, "warms up late from 9", every=20)["warms up late from 9"]
+
+    assert trial["state"] == "complete"
+    assert "weight_change_too_small" in conditions_of(trial)
+    assert trial["intermediate"]["20"] > 30, "it was worse than others"
 
 
 def test_a_trial_goes_on_if_one_weight_moves_or_its_learning_rate_begins_or_ends_at_zero(tmp_path: Path) -> None:
-    trials = trials_after_a_healthy_one(tmp_path, "one moves", "warms up", "falls to zero")
+    kinds = ["one moves from 9", "warms up from 9", "falls to zero from 9"]
+
+    trials = trials_after(tmp_path, *OTHERS, *kinds)
 
     assert {trial["state"] for trial in trials.values()} == {"complete"}
     # Only the beginning is judged.
-    warnings = {warning["condition"] for warning in trials["falls to zero"]["warnings"]}
-    assert "weight_change_too_small" not in warnings
+    assert "weight_change_too_small" not in conditions_of(trials["falls to zero from 9"])
 
 
-def test_the_first_trial_is_not_judged_by_its_pace(tmp_path: Path) -> None:
-    prepare(tmp_path, LOST, re.sub(r"choice: \[.*\]", "choice: [stands still]", ONLY_PRINTED))
+AT_THE_END = """
+import sys
+import torch
+from torch import nn
 
-    (trial,) = search(tmp_path)["trials"]
+STEPS = 600
+torch.manual_seed(0)
+kind, rate, distance = sys.argv[1].split()
+inputs = torch.randn(16, 4)
+network = nn.Linear(4, 1)
+with torch.no_grad():
+    targets = network(inputs) + float(distance)
+optimizer = torch.optim.SGD(network.parameters(), lr=float(rate))
+for step in range(1, STEPS + 1):
+    optimizer.zero_grad()
+    loss = ((network(inputs) - targets) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    if kind == "waits" and step == STEPS - 100:
+        open("gate").read()
+print("loss", loss.item())
+"""
+"""It tells its target at its end only; one that waits gets there only if it is ended."""
 
-    assert trial["state"] == "complete"
+
+def test_where_no_target_comes_before_the_end_the_loss_tells_whether_a_trial_is_lost(tmp_path: Path) -> None:
+    kinds = ["others 0.01 1", "others 0.01 2", "others 0.01 3", "waits 1e-9 9", "still 1e-9 0.0001"]
+    text = re.sub(r"choice: .*\]", f"choice: {json.dumps(kinds)}", ONLY_PRINTED)
+    prepare(tmp_path, AT_THE_END, text.replace("{kind} {summary_dir}/steps", "{kind}"))
+    os.mkfifo(tmp_path / "gate")
+
+    *others, ended, still = search(tmp_path)["trials"]
+
+    assert [trial["state"] for trial in (*others, still)] == ["complete"] * 4
+    assert "weight_change_too_small" in conditions_of(still)
+    assert (ended["state"], ended["illness"]["condition"]) == ("pruned", "weight_change_too_small")
+    assert ended["reason"].startswith(
+        "weights stand still, and its loss 81 after half of its steps is worse than that "
+    )

@@ -191,12 +191,22 @@ class Search:
                 ended(Ended(suggestion, outcome, time.monotonic() - began))
 
     def _judge(self, trial: TrialProcess, readings: list[Reading]) -> str:
-        """Report intermediate values, and return why they prune the trial; empty if they do not."""
+        """Report intermediate values, and return why the trial is ended; empty if it is not."""
+        target = self._configuration.all_targets[0].name
         for reading in readings:
-            if self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss()):
-                name = self._configuration.all_targets[0].name
-                pruner = self._configuration.effective_pruner.name
-                return f"{pruner}: {name} {reading.value:.5g} at step {reading.step} is worse than that of others"
+            is_pruned = self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss())
+            shown = f"{target} {reading.value:.5g} at step {reading.step}"
+            if trial.watch is not None and trial.watch.may_be_lost:
+                rank = self._study.rank(trial.suggestion, reading.step, reading.value)
+                if rank is not None:
+                    return trial.watch.end_as_lost(f"{shown} is worse than that of {rank}")
+            if is_pruned:
+                return f"{self._configuration.effective_pruner.name}: {shown} is worse than that of others"
+        if trial.watch is not None and trial.watch.may_be_lost and trial.watch.half_loss is not None:
+            rank = self._study.rank_of_loss(trial.watch.half_loss)
+            if rank is not None:
+                loss = f"its loss {trial.watch.half_loss:.5g} after half of its steps"
+                return trial.watch.end_as_lost(f"{loss} is worse than that of {rank}")
         return ""
 
     def _beat(self) -> None:

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 from tensight.search.commands import command_words, fill
 from tensight.search.configuration import SYSTEM_PARAMETERS
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
-from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, SESSION, STEPS, WARNINGS, Outcome
+from tensight.search.studies import (
+    COMMAND,
+    EXIT_CODE,
+    FOLDER,
+    HALF_LOSS,
+    ILLNESS,
+    NOWHERE,
+    SESSION,
+    STEPS,
+    WARNINGS,
+    Outcome,
+)
 from tensight.search.targets import make_reader
 
 if TYPE_CHECKING:
@@ -119,6 +130,11 @@ class TrialProcess:
             environment |= self.watch.variables(str(self.folder / RECORDING))
         return environment
 
+    @property
+    def _is_compared(self) -> bool:
+        """Whether anything may end it because it is worse than others."""
+        return self._configuration.effective_pruner.name != "none" or (self.watch is not None and self.watch.prunes)
+
     def _losses(self) -> Any:
         return [] if self.watch is None else self.watch.losses()
 
@@ -135,7 +151,7 @@ class TrialProcess:
         Parameters
         ----------
         judge : callable
-            Takes new values of the first target, and returns why they prune the trial, or an empty text.
+            Takes new values of the first target, and returns why the trial is ended, or an empty text.
         """
         exit_code = self._process.poll()
         if self._ending is not None:
@@ -157,7 +173,7 @@ class TrialProcess:
         limit_s = self._configuration.timeout_s
         if limit_s is not None and time.monotonic() - self._began > limit_s:
             return Outcome(reason=f"it ran longer than timeout_s, {limit_s:g} s")
-        if self._configuration.effective_pruner.name == "none":
+        if not self._is_compared:
             return None
         reason = judge(self._readers[0].new())
         return Outcome(is_pruned=True, reason=reason) if reason else None
@@ -177,7 +193,7 @@ class TrialProcess:
             said = "\n".join(self.last_lines())
             how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
             return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
-        if self._configuration.effective_pruner.name != "none":
+        if self._is_compared:
             # Others are compared with it; it has done its work, whatever is said of it.
             judge(self._readers[0].new(ended=True))
         return self._closed(self._reached(), exit_code)
@@ -208,6 +224,10 @@ class TrialProcess:
             self.watch.close()
             if self.watch.steps:
                 attributes[STEPS] = self.watch.steps
+            if self.watch.nowhere is not None:
+                attributes[NOWHERE] = True
+            if self.watch.half_loss is not None and math.isfinite(self.watch.half_loss):
+                attributes[HALF_LOSS] = self.watch.half_loss
         return Outcome(outcome.values, outcome.is_pruned, outcome.reason, attributes)
 
     def last_lines(self) -> list[str]:

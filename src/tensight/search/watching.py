@@ -1,6 +1,8 @@
 """Trials under the debugger: what its recommended watchpoints hit, and whether the trial is lost.
 
 A trial that is hit stands still until it is looked at: it goes on at once after a warning, and is ended after an error.
+What says that a training gets nowhere is a warning, and known as long as it is true: whether it ends the trial depends
+on what others have reached.
 """
 
 from __future__ import annotations
@@ -12,12 +14,20 @@ from typing import TYPE_CHECKING, Any
 from tensight.agents.settings import as_variables
 from tensight.client.errors import UnreachableError
 from tensight.errors import InputError, TensightError
-from tensight.search.lost_trials import beginning_of, gradients_zero, lost_where, stands_still
+from tensight.search.lost_trials import (
+    GETS_NOWHERE,
+    beginning_of,
+    gets_on,
+    gradients_zero,
+    half_of,
+    is_late,
+    stands_still,
+)
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tensight.client import Server, Session
     from tensight.search.lost_trials import LostWatchpoint
@@ -36,6 +46,9 @@ MOST_KEPT = 20
 
 MOST_POINTS = 1000
 """Of a loss curve; the server gives no more."""
+
+HALF_BEGINS = 0.8
+"""Share of the steps until a trial is late after which losses count as those of its half."""
 
 LOSSES_EVERY_S = 0.02
 """Trials are compared by their loss; those of small networks do many steps in a second."""
@@ -56,7 +69,7 @@ class Illness:
     step : int
     line : str
         ``file:line`` of the person's code; empty if it is not known.
-    tensors : int
+    tensors, nodes : int
         On how many it hit in the same step.
     """
 
@@ -66,6 +79,7 @@ class Illness:
     step: int
     line: str
     tensors: int
+    nodes: int = 1
 
     @property
     def sentence(self) -> str:
@@ -99,7 +113,7 @@ class Watch:
     host, port : str, int
         Where the server listens for trainings.
     prunes : bool
-        Whether an error ends the trial.
+        Whether an error ends the trial, or that it gets nowhere.
     record : str
         What is recorded, as `tensight run --record` takes it; empty for nothing.
     whole_steps : int or None
@@ -115,6 +129,11 @@ class Watch:
         What was found and does not end the trial.
     illness : Illness or None
         What ends it.
+    nowhere : Illness or None
+        What says that the training gets nowhere; None once it moves again.
+    half_loss : float or None
+        Mean loss before its half was done; known then of a training that gets nowhere, and of others when they have
+        ended. None if the debugger saw none.
     """
 
     server: Server
@@ -127,12 +146,16 @@ class Watch:
     warnings: list[Illness] = field(default_factory=list)
     illness: Illness | None = None
     steps: int = 0
+    nowhere: Illness | None = None
+    half_loss: float | None = None
     _session: Session | None = None
     _is_prepared: bool = False
     _recent: tuple[int, float] | None = None
     """The last step whose loss was asked for, and the mean of those that had come."""
-    _beginning: tuple[int, int] | None = None
-    """The watchpoint that judges the beginning, and the step at which it is taken away."""
+    _ends: dict[int, int] = field(default_factory=dict)
+    """Watchpoints that are taken away, each with the step."""
+    _recovery: int | None = None
+    """The watchpoint that hits when a training that gets nowhere moves again."""
 
     @property
     def is_attached(self) -> bool:
@@ -143,6 +166,17 @@ class Watch:
     def session_id(self) -> str:
         """The id of the session on the server; empty if the training has not come."""
         return "" if self._session is None else self._session.id
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether the training gets nowhere, and is not late."""
+        return self.prunes and self.nowhere is not None and not is_late(self.steps, self.whole_steps)
+
+    def end_as_lost(self, reason: str) -> str:
+        """Have what says that the training gets nowhere end it; return that with the other reason."""
+        assert self.nowhere is not None  # noqa: S101 - it may be lost
+        self.illness = self.nowhere
+        return f"{GETS_NOWHERE[self.illness.condition]}, and {reason} ({self.illness.sentence})"
 
     def variables(self, folder: str) -> dict[str, str]:
         """Return the environment that puts a training under the debugger.
@@ -187,16 +221,36 @@ class Watch:
     def _judge(self, session: Session, record: SessionRecord) -> None:
         if record.hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
-            lost = lost_where(record.step, self.whole_steps)
-            for found in _illnesses(list(session.hits()), watched, lost):
+            for point, found in _illnesses(list(session.hits())).items():
+                if point == self._recovery:
+                    self._moves(session)
+                    continue
                 if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
                     self.illness = found
                     return
                 if len(self.warnings) < MOST_KEPT:
                     self.warnings.append(found)
+                if found.condition in GETS_NOWHERE and found.nodes >= watched.get(point, 0):
+                    self._gets_nowhere(session, found)
         if not self._is_prepared:
             self._prepare(session)
         self._go_on(session, record.step)
+
+    def _gets_nowhere(self, session: Session, found: Illness) -> None:
+        """Note what says that the training gets nowhere, and watch for the end of that."""
+        if self.nowhere is not None or self.whole_steps is None or is_late(found.step, self.whole_steps):
+            return
+        self._recovery = self._set(session, gets_on(found.condition, self.whole_steps))
+        if self._recovery is not None:
+            self.nowhere = found
+            self._ends[self._recovery] = half_of(self.whole_steps)
+
+    def _moves(self, session: Session) -> None:
+        """Note that the training moves again."""
+        if self._recovery is not None:
+            session.delete_watchpoints(self._recovery)
+            del self._ends[self._recovery]
+        self.nowhere = self._recovery = None
 
     def _prepare(self, session: Session) -> None:
         """Set the watchpoints that find lost trials; the training stands at its start."""
@@ -206,7 +260,7 @@ class Watch:
             point = self._set(session, stands_still(self.whole_steps))
             if point is not None:
                 # The first update is known one step later where nothing is known of the state before it.
-                self._beginning = point, beginning_of(self.whole_steps) + 1
+                self._ends[point] = beginning_of(self.whole_steps) + 1
 
     def _set(self, session: Session, wanted: LostWatchpoint) -> int | None:
         """Set a watchpoint, and return its id; None if this training cannot be watched for it."""
@@ -226,17 +280,18 @@ class Watch:
         return point.id
 
     def _go_on(self, session: Session, step: int) -> None:
-        if self._beginning is None:
-            session.continue_()
-            return
-        point, end = self._beginning
-        if step < end:
-            session.continue_(end - step)
-            return
-        # From here on it would cost something, and a falling learning rate is no illness.
-        session.delete_watchpoints(point)
-        self._beginning = None
-        session.continue_()
+        if self._recovery is not None and self._ends.get(self._recovery, step + 1) <= step:
+            self.half_loss = self._loss_before(step)
+        for point in [point for point, end in self._ends.items() if end <= step]:
+            # It costs something, and a learning rate that falls is no illness.
+            session.delete_watchpoints(point)
+            del self._ends[point]
+        session.continue_(min(self._ends.values()) - step if self._ends else -1)
+
+    def _loss_before(self, step: int) -> float | None:
+        """Return the mean of the losses that came shortly before a step; None if none did."""
+        losses = [loss for at, loss in self.losses() if HALF_BEGINS * step < at <= step]
+        return sum(losses) / len(losses) if losses else None
 
     def losses(self) -> Sequence[tuple[int, float]]:
         """Return steps and losses as far as they are known; NaN where a loss is not finite."""
@@ -270,22 +325,20 @@ class Watch:
             return
         try:
             self.steps = max(self.steps, self._session.summary.step)
+            if self.half_loss is None:
+                self.half_loss = self._loss_before(half_of(self.steps))
             self._session.close()
         except TensightError:
             """The server has forgotten it already, or notices by itself that the process is gone."""
 
 
-def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int], lost: Mapping[str, float]) -> list[Illness]:
-    """Return one for each watchpoint that hit, errors first.
+def _illnesses(nodes: Sequence[NodeHits]) -> dict[int, Illness]:
+    """Return what each watchpoint found that hit, by its id, errors first.
 
     Parameters
     ----------
     nodes : sequence of NodeHits
         In the order of execution.
-    watched : dict of int to int
-        How many nodes each watchpoint watches.
-    lost : mapping of str to float
-        Share of the nodes on which a condition must hit to be an error.
     """
     firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
     tensors: dict[int, int] = {}
@@ -297,11 +350,9 @@ def _illnesses(nodes: Sequence[NodeHits], watched: dict[int, int], lost: Mapping
             tensors[hit.watchpoint] = tensors.get(hit.watchpoint, 0) + 1
         for point in {hit.watchpoint for hit in found}:
             hit_nodes[point] = hit_nodes.get(point, 0) + 1
-    illnesses = []
+    illnesses = {}
     for point, (node, hit) in firsts.items():
-        share = lost.get(hit.condition)
-        is_lost = share is not None and hit_nodes[point] >= share * watched.get(point, 0)
         line = "" if node.line is None else f"{node.line.file}:{node.line.line}"
-        severity = "error" if is_lost else hit.severity
-        illnesses.append(Illness(hit.condition, severity, node.node, node.step, line, tensors[point]))
-    return sorted(illnesses, key=lambda illness: illness.severity != "error")
+        counts = tensors[point], hit_nodes[point]
+        illnesses[point] = Illness(hit.condition, hit.severity, node.node, node.step, line, *counts)
+    return dict(sorted(illnesses.items(), key=lambda item: item[1].severity != "error"))

@@ -95,7 +95,7 @@ class SearchResult(Record):
     best_yaml: str
     """The parameters of the best trial."""
     importance: dict[str, float]
-    """Of each parameter to the target, the sum being 1; empty if it cannot be told yet."""
+    """Of each parameter to the target, or on average to several, the sum being 1; empty if it cannot be told yet."""
 
     def as_data(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -18,7 +18,8 @@ export const searchTexts = texts(
     parallel: 'Parallel coordinates',
     history: 'History',
     importance: 'Importance',
-    importanceHelp: 'How much each parameter matters to the target, as Optuna estimates.',
+    importanceHelp:
+      'How much each parameter matters to the target, as Optuna estimates; of several, on average.',
     noImportance: 'It takes at least four complete trials to tell.',
     parallelLabel: 'Parameters and targets of {{count}} trials as lines across axes',
     historyLabel: 'Targets of the trials in their order, with the best so far',
@@ -62,7 +63,7 @@ export const searchTexts = texts(
     parallel: '平行坐标',
     history: '历史',
     importance: '重要性',
-    importanceHelp: '各参数对目标的影响程度，由 Optuna 估计。',
+    importanceHelp: '各参数对目标的影响程度，由 Optuna 估计；有多个目标时取平均值。',
     noImportance: '至少需要四次完成的试验才能估计。',
     parallelLabel: '{{count}} 次试验的参数与目标，以跨坐标轴的线表示',
     historyLabel: '按顺序排列的各次试验的目标，以及当前最优',
