@@ -193,8 +193,7 @@ class OperatorObserver:
             return True
         if tensor.layout is torch.strided and tensor.is_contiguous():
             address = tensor.data_ptr()
-            # Zeros that PyTorch only pretends to have are nowhere. What was just made has its memory; views may have lost
-            # theirs.
+            # Zeros that PyTorch only pretends to have are nowhere, and views may have lost their memory.
             is_there = address != 0 and (output.content is not Content.VIEW or is_in_memory(tensor))
             return is_there and has_non_finite_at(address, gate, tensor.numel())
         return self._reader.has_non_finite(tensor)
