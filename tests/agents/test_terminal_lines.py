@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 from contextlib import contextmanager, redirect_stderr, suppress
@@ -27,10 +28,15 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no line seem to follow one of another test."""
-    for handler in notices._logger().handlers:
+def at_rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no line seem to follow one of another test, and none be left out because another test was quiet."""
+    logger = notices._logger()
+    for handler in logger.handlers:
         monkeypatch.setattr(handler, "_written_s", 0.0, raising=False)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    yield
+    logger.setLevel(level)
 
 
 @contextmanager

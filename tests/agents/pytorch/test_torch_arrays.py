@@ -263,7 +263,7 @@ def test_plain_tensors_are_read_by_the_extension_and_others_are_left_to_us() -> 
     columns.scan(0, np.ones(1))  # now there are compiled rows
     columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
     plain = [torch.randn(5, 7), torch.nn.Parameter(torch.randn(3)), torch.arange(9), torch.zeros(4, dtype=torch.bool)]
-    plain += [torch.randn(2**17), torch.empty(0, 3), torch.randn(6).bfloat16()]
+    plain += [torch.randn(2**17), torch.empty(0, 3), torch.randn(6).bfloat16(), torch.randn(5, 7).t()]
     for tensor in plain:
         expected = statistics(as_numpy(tensor.detach()))
         is_read = columns.scan_tensor(3, tensor, hashed=True)
@@ -273,7 +273,7 @@ def test_plain_tensors_are_read_by_the_extension_and_others_are_left_to_us() -> 
     before = columns.statistics(3)
     imaginary = torch.view_as_complex(torch.randn(4, 2)).conj().imag
     others: list[object] = [
-        torch.randn(5, 7).t(),
+        torch.randn(5, 7, dtype=torch.float64).t(),
         imaginary,
         torch.randn(3, dtype=torch.complex64),
         torch.randn(4, 4).to_sparse(),

@@ -12,15 +12,13 @@ import torch
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.places import Need
-from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader, is_in_memory
+from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
-from tensight.tensors.elements import element_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROW, TRACED = int(Need.ROW), int(Need.ROW | Need.HASH)
-READ = (torch.Tensor, torch.nn.Parameter)
 
 
 class Observed:
@@ -28,8 +26,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.columns = StatisticsColumns()
-        kinds = {dtype: element_named(name).kind for dtype, name in NUMPY_NAMES.items() if not dtype.is_complex}
-        self.columns.read_where_they_lie(READ, kinds)
+        self.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
         self.seen: list[int] = []
         self.handed_on: list[tuple[Any, ...]] = []
         self.observe: Callable[..., None] = self.columns.observer(self.seen, self.take)
