@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 DUMP = ROOT / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
 # The last line; those before it are comments.
-NEWEST_PYTORCH = (ROOT / "requirements" / "newest-pytorch.txt").read_text().split("\n")[-2]
+NEWEST_PYTORCH = (ROOT / "requirements" / "newest-pytorch.txt").read_text().splitlines()[-1]
 PYTORCH = (Path(__file__).with_name("train_pytorch.py"),)
 MINDSPORE = (ROOT / "examples" / "lenet_mindspore.py", "--fault", "log-of-zero")
 WEIGHT = "network.fc2.weight"

@@ -1,8 +1,8 @@
 """Which trials may be lost, though nothing in them is wrong by itself: they train nothing, or less than anybody wants.
 
 The recommended watchpoints find what breaks a training. Between wide bounds most bad trials break nothing: their
-learning rate is so small that nothing moves, or the network has died and lets no gradient through. What a
-search watches for beside the recommended set stands here.
+learning rate is so small that nothing moves, or the network has died and lets no gradient through. Here stands what a
+search watches for in addition to the recommended set.
 
 A training that gets nowhere ends where it is. So such a trial is lost only if where it is, is bad: what it is compared
 with is in `Study.rank`.

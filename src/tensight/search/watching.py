@@ -174,7 +174,7 @@ class Watch:
 
     def end_as_lost(self, reason: str) -> str:
         """Have what says that the training gets nowhere end it; return that with the other reason."""
-        assert self.nowhere is not None  # noqa: S101 - it may be lost
+        assert self.nowhere is not None  # noqa: S101 - `may_be_lost` says so
         self.illness = self.nowhere
         return f"{GETS_NOWHERE[self.illness.condition]}, and {reason} ({self.illness.sentence})"
 
