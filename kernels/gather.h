@@ -76,9 +76,12 @@ void gather_items(const uint8_t *source, const Axes &axes, int64_t first, int64_
     } else {
       here += column * stride;
       int64_t run = length - column < count - done ? length - column : count - done;
-      if (stride == BYTES)
+      if (stride == BYTES) {
+        // Rows lie far from each other: those of the next block are asked for.
+        const uint8_t *next = here + (run < BLOCK ? BLOCK / run : 1) * row_stride;
+        for (int64_t at = 0; at < run * BYTES; at += LINE) __builtin_prefetch(next + at);
         __builtin_memcpy(to, here, (size_t)(run * BYTES));
-      else
+      } else
         for (int64_t i = 0; i < run; i++) __builtin_memcpy(to + i * BYTES, here + i * stride, BYTES);
       done += run;
       column = 0;
