@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from tensight.tensors.cores import available_cores
@@ -16,6 +18,10 @@ Item = TypeVar("Item")
 
 Progress = Callable[[int, int], None]
 """Called with the bytes visited so far and the bytes to visit, from any thread, one call at a time."""
+
+
+LOOK_EVERY_S = 0.1
+"""Whether threads have ended after an interrupt."""
 
 
 class Engine(Protocol):
@@ -69,6 +75,7 @@ class ThreadEngine:
         total = sum(map(weight, items))
         lock = threading.Lock()
         failures: list[BaseException] = []
+        ended: SimpleQueue[None] = SimpleQueue()
         done = 0
 
         def drain() -> None:
@@ -86,18 +93,34 @@ class ThreadEngine:
                             progress(done, total)
             except BaseException as error:  # handed to the caller's thread below
                 failures.append(error)
+            finally:
+                ended.put(None)
 
-        workers = [threading.Thread(target=drain, daemon=True) for _ in range(min(self.threads, len(items)) - 1)]
+        count = min(self.threads, len(items))
+        if count <= 1:
+            drain()
+        else:
+            self._drain_in_threads(drain, count, ended, failures)
+        if failures:
+            raise failures[0]
+
+    def _drain_in_threads(
+        self, drain: Callable[[], None], count: int, ended: SimpleQueue[None], failures: list[BaseException]
+    ) -> None:
+        """Have threads work until nothing is left; an interrupt is a failure, after which each ends with its item.
+
+        The caller's thread only waits. An interrupt in the middle of an item could leave a lock taken that others wait
+        for, such as that of a module that is being imported.
+        """
+        workers = [threading.Thread(target=drain, daemon=True) for _ in range(count)]
         try:
             for worker in workers:
                 worker.start()
-            drain()
-            for worker in workers:
-                worker.join()
-        except BaseException as error:  # an interrupt while waiting: the others stop after their item
+            for _ in workers:
+                ended.get()
+        except BaseException as error:
             failures.append(error)
-            for worker in workers:
-                if worker.ident is not None:
-                    worker.join()
-        if failures:
-            raise failures[0]
+            # Not join(), which Python 3.11 takes for done when it was interrupted once. A message may have been lost.
+            while any(worker.is_alive() for worker in workers):
+                with suppress(Empty):
+                    ended.get(timeout=LOOK_EVERY_S)
