@@ -53,6 +53,8 @@ void gather_items(const uint8_t *source, const Axes &axes, int64_t first, int64_
   int64_t last = axes.count - 1;
   int64_t length = axes.axis[last].length, stride = axes.axis[last].stride * BYTES;
   int64_t row_count = last ? axes.axis[last - 1].length : 1, row_stride = last ? axes.axis[last - 1].stride * BYTES : 0;
+  // Rows lie far from each other: those of the next block are asked for, unless it lies in the same row.
+  int64_t ahead = length < BLOCK ? BLOCK / length * row_stride : 0;
   int64_t row = first / length, column = first % length;
   const uint8_t *rows = source + offset_of(row / row_count, last - 1, axes) * BYTES;
   row %= row_count;
@@ -77,12 +79,11 @@ void gather_items(const uint8_t *source, const Axes &axes, int64_t first, int64_
       here += column * stride;
       int64_t run = length - column < count - done ? length - column : count - done;
       if (stride == BYTES) {
-        // Rows lie far from each other: those of the next block are asked for.
-        const uint8_t *next = here + (run < BLOCK ? BLOCK / run : 1) * row_stride;
-        for (int64_t at = 0; at < run * BYTES; at += LINE) __builtin_prefetch(next + at);
+        for (int64_t at = 0; ahead && at < run * BYTES; at += LINE) __builtin_prefetch(here + ahead + at);
         __builtin_memcpy(to, here, (size_t)(run * BYTES));
-      } else
+      } else {
         for (int64_t i = 0; i < run; i++) __builtin_memcpy(to + i * BYTES, here + i * stride, BYTES);
+      }
       done += run;
       column = 0;
       row += 1;

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from tensight.tensors.cores import available_cores
@@ -18,10 +17,6 @@ Item = TypeVar("Item")
 
 Progress = Callable[[int, int], None]
 """Called with the bytes visited so far and the bytes to visit, from any thread, one call at a time."""
-
-
-LOOK_EVERY_S = 0.1
-"""Whether threads have ended after an interrupt."""
 
 
 class Engine(Protocol):
@@ -75,7 +70,6 @@ class ThreadEngine:
         total = sum(map(weight, items))
         lock = threading.Lock()
         failures: list[BaseException] = []
-        ended: SimpleQueue[None] = SimpleQueue()
         done = 0
 
         def drain() -> None:
@@ -93,26 +87,29 @@ class ThreadEngine:
                             progress(done, total)
             except BaseException as error:  # handed to the caller's thread below
                 failures.append(error)
-            finally:
-                ended.put(None)
 
         count = min(self.threads, len(items))
         if count <= 1:
             drain()
         else:
-            self._drain_in_threads(drain, count, ended, failures)
+            self._drain_in_threads(drain, count, failures)
         if failures:
             raise failures[0]
 
-    def _drain_in_threads(
-        self, drain: Callable[[], None], count: int, ended: SimpleQueue[None], failures: list[BaseException]
-    ) -> None:
+    def _drain_in_threads(self, drain: Callable[[], None], count: int, failures: list[BaseException]) -> None:
         """Have threads work until nothing is left; an interrupt is a failure, after which each ends with its item.
 
-        The caller's thread only waits. An interrupt in the middle of an item could leave a lock taken that others wait
-        for, such as that of a module that is being imported.
+        The caller's thread only waits, and not in join(), which Python 3.11 takes for done when it was interrupted. An
+        interrupt in the middle of an item could leave a lock taken that others wait for, such as that of a module that
+        is being imported.
         """
-        workers = [threading.Thread(target=drain, daemon=True) for _ in range(count)]
+        ended: SimpleQueue[None] = SimpleQueue()
+
+        def drain_and_say() -> None:
+            drain()
+            ended.put(None)
+
+        workers = [threading.Thread(target=drain_and_say, daemon=True) for _ in range(count)]
         try:
             for worker in workers:
                 worker.start()
@@ -120,7 +117,6 @@ class ThreadEngine:
                 ended.get()
         except BaseException as error:
             failures.append(error)
-            # Not join(), which Python 3.11 takes for done when it was interrupted once. A message may have been lost.
-            while any(worker.is_alive() for worker in workers):
-                with suppress(Empty):
-                    ended.get(timeout=LOOK_EVERY_S)
+            for worker in workers:
+                if worker.is_alive():
+                    worker.join()
