@@ -116,6 +116,14 @@ def test_watchpoints_are_checked_again_on_the_values_that_are_there(debug: Debug
     assert (record.step, hit_nodes(session)) == (2, ["fc1.weight", "momentum_buffer.fc1.weight"])
 
 
+def test_a_command_waits_for_a_check_that_is_under_way(debug: Debug) -> None:
+    _, session = debug(steps=6, capture="modules")
+    session.watch("tensor_too_large", on="name:fc1.weight", max_gt=0)
+    for step in (1, 2, 3):
+        session.recheck()
+        assert session.step().wait(30).step == step
+
+
 def test_a_step_that_is_checked_again_has_its_hits_again(debug: Debug) -> None:
     _, session = debug(steps=4)
     session.watch("tensor_too_large", max_gt=-1e9, on=f"name:^{WEIGHTS[0]}")

@@ -8,10 +8,14 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from agent_stage import until
 from searches import PATIENCE_S, outcome_of, prepare, search, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GRID = """
 command: train.py {trial} {x}
@@ -62,6 +66,13 @@ def kill(running: subprocess.Popen[str]) -> None:
     outcome_of(running)
 
 
+def kill_at(moment: Callable[[], bool], running: subprocess.Popen[str]) -> None:
+    """Kill a search as soon as it gets so far."""
+    until(lambda: moment() or running.poll() is not None, "it gets so far", PATIENCE_S)
+    assert not running.poll(), outcome_of(running)
+    kill(running)
+
+
 def test_a_search_that_is_killed_again_and_again_tries_each_combination_once(tmp_path: Path) -> None:
     prepare(tmp_path, TRIAL, GRID)
     begun = tmp_path / "begun"
@@ -71,6 +82,7 @@ def test_a_search_that_is_killed_again_and_again_tries_each_combination_once(tmp
 
     moments = (
         (tmp_path / "runs").exists,
+        lambda: any((tmp_path / "runs").glob(".search.db-*/search.db")),
         (tmp_path / "runs" / "search.db").exists,
         lambda: len(lines()) >= 1,
         lambda: len(lines()) >= 3,
@@ -78,8 +90,7 @@ def test_a_search_that_is_killed_again_and_again_tries_each_combination_once(tmp
     )
     for moment in moments:
         running = start(tmp_path, "--jobs", "2")
-        until(moment, "it gets so far", PATIENCE_S)
-        kill(running)
+        kill_at(moment, running)
     result = search(tmp_path, "--jobs", "2")
 
     assert sorted(trial["params"]["x"] for trial in result["trials"]) == list(range(8))

@@ -9,7 +9,6 @@ import contextlib
 import math
 import os
 import socket
-import time
 import warnings
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,16 +16,15 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tensight.errors import TensightError
 from tensight.search.samplers import STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
+from tensight.search.storages import StorageError, open_storage, without_password
 from tensight.sessions.online.presence import beginning_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import optuna
-    import sqlalchemy
     from optuna.trial import FrozenTrial
 
     from tensight.search.configuration import Configuration, Value
@@ -34,12 +32,6 @@ if TYPE_CHECKING:
 BEAT_EVERY_S = 10
 GRACE_S = 120
 """A trial of another machine of which nothing was heard for so long counts as lost."""
-
-OPENED_WITHIN = 5
-"""Attempts to open a database."""
-
-AGAIN_AFTER_S = 0.2
-"""Between two of them."""
 
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
@@ -92,10 +84,6 @@ case of twelve, than three in one of thirty-two, and than three of four in one o
 
 _LONGEST_TEXT = 2000
 """Characters of an attribute that every database takes."""
-
-
-class StorageError(TensightError):
-    """The storage of a search cannot be opened or does not fit."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +147,7 @@ class StudyReading:
     @property
     def shown_url(self) -> str:
         """The URL of the storage without its password."""
-        return _without_password(self.url)
+        return without_password(self.url)
 
     def trials(self) -> list[FrozenTrial]:
         """Return the trials that count, in the order of their numbers."""
@@ -214,7 +202,7 @@ class Study(StudyReading):
     """
 
     def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
-        self._storage = _open_storage(url)
+        self._storage = open_storage(url, BEAT_EVERY_S, GRACE_S)
         self._losses: dict[int, dict[str, float]] = {}
         super().__init__(configuration, url, self._open(configuration, url, must_exist=must_exist))
 
@@ -233,11 +221,11 @@ class Study(StudyReading):
             study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
         except KeyError:
             raise StorageError(
-                f"{_without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
+                f"{without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
             ) from None
         if [direction.name.lower() for direction in study.directions] != directions:
             raise StorageError(
-                f"{_without_password(url)}: the study {name!r} has other targets;"
+                f"{without_password(url)}: the study {name!r} has other targets;"
                 " write another `name` into the configuration"
             )
         if not must_exist:
@@ -584,72 +572,6 @@ def _seed(configuration: Configuration, study: optuna.Study, *, is_new: bool) ->
     if seed is None or is_new:
         return seed
     return (seed + 1 + 1_000_003 * len(study.trials) + os.getpid()) % 2**32
-
-
-def _open_storage(url: str, attempts: int = OPENED_WITHIN) -> optuna.storages.RDBStorage:
-    import optuna
-    import sqlalchemy
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        return _new_storage(url)
-    except (
-        sqlalchemy.exc.SQLAlchemyError,
-        optuna.exceptions.OptunaError,
-        ImportError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        # Of workers that begin at once, one makes the tables, and others find them half made.
-        if isinstance(error, sqlalchemy.exc.DBAPIError) and attempts > 1:
-            time.sleep(AGAIN_AFTER_S)
-            return _open_storage(url, attempts - 1)
-        what = str(error).splitlines()[0][:300]
-        raise StorageError(f"{_without_password(url)}: the storage cannot be opened: {what}") from None
-
-
-def _new_storage(url: str) -> optuna.storages.RDBStorage:
-    import optuna
-
-    # Several workers write to a file of SQLite in turn.
-    engine = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {"pool_pre_ping": True}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        storage = optuna.storages.RDBStorage(
-            url, engine_kwargs=engine, heartbeat_interval=BEAT_EVERY_S, grace_period=GRACE_S
-        )
-    if url.startswith("sqlite") and storage.engine.url.database not in (None, "", ":memory:"):
-        _lock_before_reading(storage.engine)
-    return storage
-
-
-def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
-    """Have each transaction of SQLite lock the database when it begins.
-
-    Optuna gives a trial to a worker by reading its state FOR UPDATE, which SQLite does not know: of two workers both
-    would read that it waits, and both would run it.
-    """
-    from sqlalchemy import event
-
-    def leave_beginning_to_us(connection: Any, _record: object) -> None:
-        connection.isolation_level = None
-
-    def begin(connection: sqlalchemy.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    event.listen(engine, "connect", leave_beginning_to_us)
-    event.listen(engine, "begin", begin)
-    # Those that are open already began as Python does.
-    engine.dispose()
-
-
-def _without_password(url: str) -> str:
-    import sqlalchemy
-
-    try:
-        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError:
-        return url
 
 
 def _counted(trials: Sequence[FrozenTrial]) -> int:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tensight.sessions.online.session import OnlineSession
     from tensight.sessions.records import Command
 
+AT_ANY_TIME = ("pause", "terminate")
+"""Commands for which the training need not stand still."""
+
 
 class Conductor:
     """Decides what the processes of one session are told.
@@ -169,9 +172,14 @@ class Conductor:
         self._run = None
         self._is_pausing = False
 
+    @property
+    def trains(self) -> bool:
+        """Whether the training is to go on; not so while it stands, or while only something is checked there."""
+        return self._run is not None and self._run.trains
+
     def stop_at_hits(self) -> None:
         """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
-        if self._run is not None and self._run.trains:
+        if self.trains:
             self.stop()
             self._session.terminal.stops_at_hits()
 
@@ -313,7 +321,7 @@ class Conductor:
         action = actions.get(command.action)
         if action is None:
             raise StateError(f"a training cannot do {command.action!r}; open its recorded run when it has ended")
-        if command.action not in ("pause", "terminate"):
+        if command.action not in AT_ANY_TIME:
             self._require_paused()
         self._session.shown.return_to_present()
         action(command)

@@ -12,7 +12,7 @@ from tensight.analysis.origin import in_causal_order
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.graph_steps import GraphSteps
-from tensight.sessions.online.conductor import Conductor
+from tensight.sessions.online.conductor import AT_ANY_TIME, Conductor
 from tensight.sessions.online.executions import execution_page
 from tensight.sessions.online.glance import capabilities_now, glance, message
 from tensight.sessions.online.graph_stream import MOST_GRAPHS
@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 
 _QUIET_S = 0.25
 """While a run goes on, clients are told its step at most so often."""
+
+_TOLD_WITHIN_S = 10.0
+"""A command waits at most so long for a training that stands, and is told or asked something."""
 
 _FIRST_OF = (
     *(State.RUNNING, State.SENDING, State.PAUSED, State.MISMATCH, State.CONNECTING),
@@ -369,6 +372,8 @@ class OnlineSession(Session):
 
     async def command(self, command: Command) -> SessionRecord:
         """Start or stop the run, or show another step; returns as soon as the command is accepted."""
+        if command.action not in AT_ANY_TIME:
+            await self._until_told()
         async with self.lock:
             if self.is_closing:
                 raise StateError("the session is being closed")
@@ -380,6 +385,13 @@ class OnlineSession(Session):
                 await self._warn_of_lost_weights()
             self.announce(news=True)
             return self.record()
+
+    async def _until_told(self) -> None:
+        """Wait while a training that stands is told or asked something: it stands there again in a moment."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _TOLD_WITHIN_S
+        while self.state is State.SENDING and not self.conductor.trains and (left := end - loop.time()) > 0:
+            await self.events.wait_after(self.events.last, left)
 
     async def _warn_of_lost_weights(self) -> None:
         """Say so where weights are not finite: then what the next steps compute is not, whatever was wrong before."""

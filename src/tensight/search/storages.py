@@ -1,0 +1,147 @@
+"""The database of a search: made at once or not at all, and written by several workers in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensight.errors import TensightError
+
+if TYPE_CHECKING:
+    import optuna
+    import sqlalchemy
+
+OPENED_WITHIN = 5
+"""Attempts to open a database."""
+
+AGAIN_AFTER_S = 0.2
+"""Between two of them."""
+
+_LOCKED_FOR_S = 100
+"""Several workers write to a file of SQLite in turn; each waits so long for the others."""
+
+
+class StorageError(TensightError):
+    """The storage of a search cannot be opened or does not fit."""
+
+
+def open_storage(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
+    """Open the database of a search, and make it if there is none.
+
+    Parameters
+    ----------
+    url : str
+        As SQLAlchemy names databases.
+    beat_every_s, grace_s : int
+        Seconds between two signs of life of a worker, and without any until its trial counts as lost.
+
+    Raises
+    ------
+    StorageError
+        It cannot be opened.
+    """
+    import optuna
+    import sqlalchemy
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    attempts = OPENED_WITHIN
+    while True:
+        try:
+            return _open(url, beat_every_s, grace_s)
+        except (  # noqa: PERF203 - to try again is what the loop is for
+            sqlalchemy.exc.SQLAlchemyError,
+            optuna.exceptions.OptunaError,
+            ImportError,
+            RuntimeError,
+            ValueError,
+        ) as error:
+            attempts -= 1
+            # Of workers that begin at once, one makes the tables of a server, and others find them half made.
+            if not isinstance(error, sqlalchemy.exc.DBAPIError) or not attempts:
+                what = str(error).splitlines()[0][:300]
+                raise StorageError(f"{without_password(url)}: the storage cannot be opened: {what}") from None
+            time.sleep(AGAIN_AFTER_S)
+
+
+def without_password(url: str) -> str:
+    """Return the address of a database as people may see it."""
+    import sqlalchemy
+
+    try:
+        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return url
+
+
+def _open(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
+    import sqlalchemy
+
+    address = sqlalchemy.engine.make_url(url)
+    is_sqlite = address.get_backend_name() == "sqlite"
+    file = address.database if is_sqlite else None
+    has_file = file not in (None, "", ":memory:")
+    if file and has_file and not file.startswith("file:"):
+        _make_at_once(Path(file))
+    storage = _storage(
+        url,
+        engine_kwargs={"connect_args": {"timeout": _LOCKED_FOR_S}} if is_sqlite else {"pool_pre_ping": True},
+        heartbeat_interval=beat_every_s,
+        grace_period=grace_s,
+    )
+    if has_file:
+        _lock_before_reading(storage.engine)
+    return storage
+
+
+def _storage(url: str, **options: Any) -> optuna.storages.RDBStorage:
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return optuna.storages.RDBStorage(url, **options)
+
+
+def _make_at_once(path: Path) -> None:
+    """Make a database that has all its tables and indexes as soon as it is there.
+
+    Optuna makes them one by one and takes those that it finds for complete: if it is killed before the index that
+    keeps names of studies unique, the next search makes a second study of the same name, and none can open either.
+    """
+    if path.exists():
+        return
+    # Another worker may have been faster. Where files have no second names, Optuna makes it in its place; where nothing
+    # can be written, it says so.
+    with (
+        contextlib.suppress(OSError),
+        tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder,
+    ):
+        made = Path(folder, path.name)
+        storage = _storage(f"sqlite:///{made}")
+        storage.remove_session()
+        storage.engine.dispose()
+        os.link(made, path)
+
+
+def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
+    """Have each transaction of SQLite lock the database when it begins.
+
+    Optuna gives a trial to a worker by reading its state FOR UPDATE, which SQLite does not know: of two workers both
+    would read that it waits, and both would run it.
+    """
+    from sqlalchemy import event
+
+    def leave_beginning_to_us(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+
+    def begin(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", leave_beginning_to_us)
+    event.listen(engine, "begin", begin)
+    # Those that are open already began as Python does.
+    engine.dispose()
