@@ -10,8 +10,11 @@ PROTOS := $(wildcard src/tensight/*/*.proto)
 KERNELS := build_kernels.py $(wildcard kernels/*)
 PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
+AGENT_SOURCES := $(shell find src/tensight agent tests/installed -name __pycache__ -prune -o -name "*.egg-info" -prune -o -type f \
+  -not -name "*_pb2*" -not -name "*.so" -not -path "*/server/page/*" -print)
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest newest
+AGENT_TRIED := .venvs/.agent-tried
 # Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
 INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 # Without compiled files each start of a training compiles PyTorch or MindSpore anew: two to three seconds of a core.
@@ -53,7 +56,7 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) $(PAGE) browser mindspores agent ## Run all tests on all cores; those of the page in Chromium
+test: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run all tests on all cores; those of the page in Chromium
 	$(NPM) test
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20
 
@@ -103,12 +106,17 @@ mindspores: $(READY)
 	@for name in mindspore-2.10 mindspore-2.7; do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
 
 # The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB.
-installed: agent ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
+installed: $(AGENT_TRIED) ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
 	$(BIN)/python tests/installed/installed.py $(INSTALLED)
 
 # The larger matrix: $(BIN)/python tests/installed/agent.py, and with --fresh --full as users do.
 agent: $(FRAMEWORKS) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
 	$(BIN)/python tests/installed/agent.py $(AGENT)
+
+# What .ci/run has tried out while it checked the code is not tried again.
+$(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
+	@$(MAKE) --no-print-directory agent
+	@touch $@
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
 	$(BIN)/python tests/page/screenshots.py

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from running import RunningServer
+
 MANY = 1_000_000_000
 
 
@@ -115,6 +117,21 @@ def test_a_person_who_waits_finds_the_training_where_it_stood_when_the_server_is
             assert session.step().wait(30).step == 3
             session.terminate()
             scene.finish()
+
+
+def test_a_training_that_is_attached_does_not_attach_again_because_the_thread_beside_it_found_the_server_late(
+    train: Callable[..., Scene], agent_server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = train(agent_server, job="found late", break_at_start=True)
+    with tensight.connect(agent_server.url) as person:
+        session = session_named(person, "found late")
+        session.wait(30)
+        # It was looking while the training, which stood still, looked and attached itself.
+        scene.debugger.agent._background.is_back = True
+        assert [session.step().wait(30).step for _ in range(2)] == [1, 2]
+        session.terminate()
+        scene.finish()
+    assert capsys.readouterr().err.count("attached to the debug server") == 1
 
 
 def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_opened_again(

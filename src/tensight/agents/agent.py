@@ -480,7 +480,7 @@ class Agent:
             if self.settings.on_disconnect == "wait":
                 self._attachment.wait(self._standing())
                 self._stops.ask_soon()
-        elif background.is_back and self._attachment.come_back(self._standing()):
+        elif background.is_back and not self._attachment.is_attached and self._attachment.come_back(self._standing()):
             self._stops.ask_soon()
 
     def _next_step(self) -> None:

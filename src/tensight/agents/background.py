@@ -211,7 +211,8 @@ class Background(threading.Thread):
     def _look(self) -> None:
         """Look whether there is a server; one that refuses the process has that said once."""
         why = self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
-        self.is_back = not why
+        # The training may have attached meanwhile, while it stands still and looks itself.
+        self.is_back = not why and not self._is_attached
         if self._was_attached and self._introduction.is_refused:
             say_once(self._introduction.absence(self._connection, why))
 
@@ -249,7 +250,7 @@ class Background(threading.Thread):
         """Take the server to be gone: the training waits for nothing from it any more."""
         if not self._is_attached or self._over:
             return
-        self._is_attached = False
+        self._is_attached = self.is_back = False
         self._look_soon()
         self._telemetry.forget()
         self.is_lost = True
