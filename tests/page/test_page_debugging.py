@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from browsing import SCENARIOS, training, visit
 from finding import answer_with_yes, cells, choose, control, expect_step
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 from running import RunningServer
 
 import tensight
@@ -252,3 +252,42 @@ def test_the_run_is_taken_to_the_next_node_back_a_step_and_to_its_end(
     question.get_by_role("button", name="Terminate", exact=True).click()
     expect(page.get_by_test_id("run-ended")).to_contain_text("at step 3")
     expect(control(page, "Continue")).to_be_disabled()
+
+
+def test_an_answer_that_an_event_has_overtaken_is_not_shown(
+    page: Page, page_server: RunningServer, train: Callable[..., str]
+) -> None:
+    run = train()
+    visit(page, page_server, run=run)
+    watchpoints = answer_with_yes(page)
+    page.get_by_label("Steps at a time").fill("2")
+    control(page, "Step by 2").click()
+    # Each of the first two has a new graph, for which the session is read once more.
+    expect_step(page, 2)
+    overtaken: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        overtaken.append((route, route.fetch()))
+        page.evaluate("held => document.body.dataset.held = held", overtaken[-1][1].json()["watchpoints"])
+
+    page.route(re.compile(f"/api/v1/sessions/{run}$"), hold)
+    with tensight.connect(page_server.url) as server:
+        session = server.session(run)
+        session.watch("tensor_too_large", on="weights", max_gt=1e9)
+        expect(page.locator("body")).to_have_attribute("data-held", str(watchpoints + 1))
+        session.step(1)
+        expect_step(page, 3)
+        page.evaluate("""() => {
+          const step = document.querySelector('[data-testid="step"]')
+          window.shown = []
+          new MutationObserver(() => window.shown.push(step.textContent))
+            .observe(step, { childList: true, characterData: true, subtree: true })
+        }""")
+        route, response = overtaken[-1]
+        with page.expect_response(route.request.url) as answer:
+            route.fulfill(response=response)
+        assert answer.value.json()["step"] == 2
+        page.unroute_all()
+        session.step(1)
+        expect_step(page, 4)
+    assert page.evaluate("window.shown") == ["Step 4"]

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { effectOf, newer } from './changes'
+import { effectOf, newer, read } from './changes'
 import { keys } from './keys'
 import type { ServerEvent, Session } from './types'
 
@@ -58,6 +58,18 @@ test('of two lives of one run the second counts, though its events count from 1 
   expect(newer(undefined, paused)).toBe(paused)
 })
 
+test('an event that comes while the session is read is not undone by the answer', async () => {
+  const running = { ...paused, state: 'running' } as Session
+  let known: Session | undefined = running
+  const answer = read(() => known, Promise.resolve(running))
+  known = { ...paused, last_event: 11 }
+  expect(await answer).toBe(known)
+  expect(await read(() => known, Promise.resolve({ ...running, last_event: 12 }))).toHaveProperty(
+    'state',
+    'running',
+  )
+})
+
 test('a check tells the number of hits before anything is read', () => {
   const effect = effectOf('1', event('hits', { step: 3, total: 7 }), paused)
   expect(effect.session?.hits).toBe(7)
@@ -69,4 +81,6 @@ test('one rank of several moves', () => {
   const effect = effectOf('1', event('rank', { rank: 1, step: 4 }), paused)
   expect(effect.session?.ranks.map((one) => one.step)).toEqual([3, 4])
   expect(effect.stale).toEqual([])
+  const later = { ...paused, last_event: 11 }
+  expect(effectOf('1', event('rank', { rank: 1, step: 4 }), later).session).toBeUndefined()
 })

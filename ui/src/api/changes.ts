@@ -18,6 +18,12 @@ export function newer(known: Session | undefined, told: Session): Session {
   return known?.created === told.created && known.last_event > told.last_event ? known : told
 }
 
+/** What was read of a session, unless an event has overtaken the answer. */
+export async function read(known: () => Session | undefined, answer: Promise<Session>): Promise<Session> {
+  const told = await answer
+  return newer(known(), told)
+}
+
 /** What an event of a session changes of what the page has read. */
 export function effectOf(run: string, event: ServerEvent, before: Session | undefined): Effect {
   switch (event.kind) {
@@ -38,7 +44,9 @@ export function effectOf(run: string, event: ServerEvent, before: Session | unde
     case 'tensor':
       return { stale: [keys.step(run)], pace: 'arrival' }
     case 'rank':
-      return before ? { ...NOTHING, session: withRank(before, event.data as unknown as RankRecord) } : NOTHING
+      return before && event.number > before.last_event
+        ? { ...NOTHING, session: withRank(before, event.data as unknown as RankRecord) }
+        : NOTHING
     case 'progress':
     case 'comparison':
     case 'message':

@@ -1,5 +1,5 @@
 import type { QueryClient } from '@tanstack/react-query'
-import { effectOf } from './changes'
+import { effectOf, newer } from './changes'
 import { ApiError, get } from './client'
 import { useConnection } from './connection'
 import { keys, path } from './keys'
@@ -20,7 +20,14 @@ export function followServer(client: QueryClient, onSession: (id: string) => voi
       return server.last_event
     },
     onEvent: (event) => {
-      client.setQueryData<Session[]>(keys.sessions, (sessions) => sessions && listedAfter(event, sessions))
+      const before = client.getQueryData<Session[]>(keys.sessions)
+      if (before) {
+        const after = listedAfter(event, before)
+        client.setQueryData<Session[]>(keys.sessions, after)
+        // A list that is being read may be from before one came or went.
+        if (after.length !== before.length && client.isFetching({ queryKey: keys.sessions }))
+          void client.invalidateQueries({ queryKey: keys.sessions })
+      }
       if (event.kind === 'closed') void client.invalidateQueries({ queryKey: keys.dumps })
       if (event.kind === 'state') onSession((event.data as unknown as Session).id)
     },
@@ -39,7 +46,7 @@ export function listedAfter(event: ServerEvent, sessions: Session[]): Session[] 
   if (event.kind !== 'state') return sessions
   const told = event.data as unknown as Session
   return sessions.some((one) => one.id === told.id)
-    ? sessions.map((one) => (one.id === told.id ? told : one))
+    ? sessions.map((one) => (one.id === told.id ? newer(one, told) : one))
     : [...sessions, told]
 }
 

@@ -9,7 +9,7 @@ import {
 import { useCallback } from 'react'
 import { showRefusal } from '~/parts/refusal'
 import { useView, type NodeChoice } from '~/state/store'
-import { newer } from './changes'
+import { newer, read } from './changes'
 import { change, get } from './client'
 import { keys, path } from './keys'
 import type {
@@ -33,9 +33,8 @@ export function useSession() {
   const run = useView((view) => view.run)
   return useQuery({
     queryKey: keys.record(run),
-    // An event may overtake the answer.
-    queryFn: async ({ client, signal }) =>
-      newer(client.getQueryData(keys.record(run)), await get<Session>(path(run), {}, signal)),
+    queryFn: ({ client, signal }) =>
+      read(() => client.getQueryData(keys.record(run)), get<Session>(path(run), {}, signal)),
     enabled: run !== '',
   })
 }
@@ -44,7 +43,16 @@ export function useSession() {
 export function useSessions() {
   return useQuery({
     queryKey: keys.sessions,
-    queryFn: ({ signal }) => get<Session[]>('sessions', {}, signal),
+    queryFn: async ({ client, signal }) => {
+      const told = await get<Session[]>('sessions', {}, signal)
+      const known = client.getQueryData<Session[]>(keys.sessions)
+      return told.map((one) =>
+        newer(
+          known?.find(({ id }) => id === one.id),
+          one,
+        ),
+      )
+    },
   })
 }
 
