@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browsing import training, visit
 from finding import answer_with_yes, choose, control, expect_step, select_by_search
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from running import RunningServer, running_server
 
 import tensight
@@ -94,6 +94,23 @@ def test_a_link_to_a_run_that_is_gone_says_so(open_page: Callable[..., Page], pa
     page.get_by_role("button", name="Show all runs").click()
     expect(page.get_by_role("heading", name="Dumps and recorded runs")).to_be_visible()
     expect(page).to_have_url(f"{page_server.url}/")
+
+
+def test_nothing_of_a_run_is_asked_for_before_it_is_known_to_be_open(
+    run: str, page: Page, page_server: RunningServer
+) -> None:
+    asked: list[str] = []
+    held: list[Route] = []
+    page.on("request", lambda request: asked.append(request.url))
+    answer = re.compile(f"/sessions/{run}$")
+    page.route(answer, lambda route: held.append(route))
+    visit(page, page_server, run=run)
+    expect(page.get_by_test_id("waiting")).to_be_visible()
+    assert [url for url in asked if f"/sessions/{run}/" in url] == []
+    page.route(answer, lambda route: route.continue_())
+    for route in held:
+        route.continue_()
+    expect(page.get_by_test_id("node-row")).not_to_have_count(0)
 
 
 def test_back_and_forward_lead_through_what_was_looked_at(run: str, page: Page, page_server: RunningServer) -> None:

@@ -36,7 +36,9 @@ export function App() {
   else if (run === '' || gone?.run === run) content = <Runs />
   else if (!session && error) content = <Failure error={error} retry={again} />
   else if (session?.state === 'failed') content = <NotOpened session={session} />
-  else if (session && isEmpty(session)) content = <Opening session={session} />
+  // Of one of which nothing is known there may be no graph yet to ask for.
+  else if (!session) content = <Waiting />
+  else if (isEmpty(session)) content = <Opening session={session} />
   else content = <Workspace key={run} />
   return (
     <div className="app" data-testid="app">
@@ -51,10 +53,14 @@ export function App() {
 
 function Searched() {
   return (
-    <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
+    <Suspense fallback={<Waiting />}>
       <Search />
     </Suspense>
   )
+}
+
+function Waiting() {
+  return <Skeleton m="sm" style={{ flex: 1 }} data-testid="waiting" />
 }
 
 /** Nothing of it is there to be looked at yet. */
