@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from tensight.search.studies import Study, Suggestion
     from tensight.search.targets import Reading
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S, LOOK_FOR_NEWS_EVERY_S = 0.05, 0.005
+"""How often each trial is looked at, and how often whether one has news, for which it is looked at sooner."""
+
 ASK_AGAIN_EVERY_S = 1.0
 """Whether a trial is to be tried again, of which none was left."""
 
@@ -132,7 +134,7 @@ class Search:
                 if self._active:
                     self._look(ended)
                     self._beat()
-                    pause.wait(LOOK_EVERY_S)
+                    self._wait(pause)
                 elif others_run:
                     # If their worker dies, they are tried again here.
                     if not is_said:
@@ -143,6 +145,12 @@ class Search:
                     return
         finally:
             self._stop()
+
+    def _wait(self, pause: threading.Event) -> None:
+        """Wait until it is time to look again: what a trial does after it was to be ended is for nothing."""
+        end = time.monotonic() + LOOK_EVERY_S
+        while time.monotonic() < end and not any(trial.has_news() for trial, _ in self._active):
+            pause.wait(LOOK_FOR_NEWS_EVERY_S)
 
     def _begin(self, most: int, jobs: int, ended: Callable[[Ended], None]) -> None:
         while len(self._active) < jobs and time.monotonic() >= self._next_ask:

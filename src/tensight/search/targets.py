@@ -33,7 +33,15 @@ class Reading(NamedTuple):
 
 
 class TargetReader(ABC):
-    """The values of one target in one trial."""
+    """The values of one target in one trial.
+
+    Attributes
+    ----------
+    is_quick : bool
+        Whether looking for new values takes so little that it may be done all the time.
+    """
+
+    is_quick = False
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
@@ -101,6 +109,8 @@ class _Tail:
 class PatternReader(TargetReader):
     """What a regular expression finds in the output of a trial."""
 
+    is_quick = True
+
     def __init__(self, output: Path, pattern: str) -> None:
         super().__init__()
         self._tail = _Tail(output)
@@ -126,6 +136,8 @@ class PatternReader(TargetReader):
 
 class JsonLinesReader(TargetReader):
     """A key of the objects in a file of JSON lines."""
+
+    is_quick = True
 
     def __init__(self, path: Path, key: str) -> None:
         super().__init__()

@@ -91,6 +91,7 @@ class TrialProcess:
         self.watch = watch
         self._configuration = configuration
         self._ending: tuple[Outcome, float] | None = None
+        self._unjudged: list[Reading] = []
         self.folder.mkdir(parents=True)
         values = {**suggestion.values, "summary_dir": str(self.folder), "trial": suggestion.number}
         words = command_words(configuration.command, values)
@@ -145,6 +146,16 @@ class TrialProcess:
             return None
         return self.watch.recent_loss()
 
+    def has_news(self) -> bool:
+        """Return whether it has ended, or reported its target, as far as that shows without much work."""
+        if self._process.poll() is None and self._ending is None and self._is_compared and self._readers[0].is_quick:
+            self._unjudged += self._readers[0].new()
+        return bool(self._unjudged) or self._process.poll() is not None
+
+    def _new_readings(self, *, ended: bool = False) -> list[Reading]:
+        readings, self._unjudged = [*self._unjudged, *self._readers[0].new(ended=ended)], []
+        return readings
+
     def look(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
         """See how it goes; return what came of it when it has ended.
 
@@ -175,7 +186,7 @@ class TrialProcess:
             return Outcome(reason=f"it ran longer than timeout_s, {limit_s:g} s")
         if not self._is_compared:
             return None
-        reason = judge(self._readers[0].new())
+        reason = judge(self._new_readings())
         return Outcome(is_pruned=True, reason=reason) if reason else None
 
     def _ended_by_us(self, exit_code: int | None, outcome: Outcome, patience: float) -> Outcome | None:
@@ -195,7 +206,7 @@ class TrialProcess:
             return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
         if self._is_compared:
             # Others are compared with it; it has done its work, whatever is said of it.
-            judge(self._readers[0].new(ended=True))
+            judge(self._new_readings(ended=True))
         return self._closed(self._reached(), exit_code)
 
     def _reached(self) -> Outcome:
