@@ -15,7 +15,8 @@ from tensight.search.targets import Reading
 from tensight.search.trials import TrialProcess
 
 SCRIPT = """
-import json, sys
+import json, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 def report(step):
     print("step", step, "loss", 2.0 * step, flush=True)
     with open(sys.argv[2], "a") as file:
@@ -35,20 +36,26 @@ parameters:
 """
 
 
-@pytest.mark.parametrize(
-    "source", [r"{pattern: 'step (?P<step>\d+) loss (?P<value>\S+)'}", "{json_lines: '{summary_dir}/metrics.jsonl'}"]
-)
-def test_a_trial_has_news_when_it_reports_its_target_and_when_it_has_ended(tmp_path: Path, source: str) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    os.mkfifo(tmp_path / "gate")
-    configuration = parse_configuration(CONFIGURATION.replace("SOURCE", source), "search.yaml")
-    suggestion = Study(configuration, f"sqlite:///{tmp_path}/search.db").ask(1)
+PATTERN = r"{pattern: 'step (?P<step>\d+) loss (?P<value>\S+)'}"
+
+
+def begin(folder: Path, text: str) -> TrialProcess:
+    """Start a trial, which waits at its gate after its first report."""
+    (folder / "train.py").write_text(SCRIPT)
+    os.mkfifo(folder / "gate")
+    configuration = parse_configuration(text, "search.yaml")
+    suggestion = Study(configuration, f"sqlite:///{folder}/search.db").ask(1)
     assert suggestion is not None
 
     def resolve(words: list[str]) -> list[str]:
-        return [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "gate"), *words[3:]]
+        return [sys.executable, str(folder / "train.py"), str(folder / "gate"), *words[3:]]
 
-    trial = TrialProcess(suggestion, configuration, tmp_path / "runs", resolve, None)
+    return TrialProcess(suggestion, configuration, folder / "runs", resolve, None)
+
+
+@pytest.mark.parametrize("source", [PATTERN, "{json_lines: '{summary_dir}/metrics.jsonl'}"])
+def test_a_trial_has_news_when_it_reports_its_target_and_when_it_has_ended(tmp_path: Path, source: str) -> None:
+    trial = begin(tmp_path, CONFIGURATION.replace("SOURCE", source))
     try:
         until(trial.has_news, "the first report")
         judged: list[Reading] = []
@@ -68,5 +75,16 @@ def test_a_trial_has_news_when_it_reports_its_target_and_when_it_has_ended(tmp_p
             outcome = trial.look(judge)
         assert outcome.values == (4.0,)
         assert judged == [Reading(1, 2.0), Reading(2, 4.0)], "each is judged once"
+    finally:
+        trial.end()
+
+
+def test_what_a_trial_has_reported_is_no_news_once_it_is_to_end(tmp_path: Path) -> None:
+    trial = begin(tmp_path, CONFIGURATION.replace("SOURCE", PATTERN) + "timeout_s: 0.001\n")
+    try:
+        until(trial.has_news, "the first report")
+        assert trial.look(lambda _: "") is None
+        assert not trial.has_news(), "nobody waits for its end without a pause"
+        (tmp_path / "gate").write_text("")
     finally:
         trial.end()

@@ -148,9 +148,12 @@ class TrialProcess:
 
     def has_news(self) -> bool:
         """Return whether it has ended, or reported its target, as far as that shows without much work."""
-        if self._process.poll() is None and self._ending is None and self._is_compared and self._readers[0].is_quick:
-            self._unjudged += self._readers[0].new()
-        return bool(self._unjudged) or self._process.poll() is not None
+        if self._process.poll() is not None:
+            return True
+        if self._ending is not None or not self._is_compared or not self._readers[0].is_quick:
+            return False
+        self._unjudged += self._readers[0].new()
+        return bool(self._unjudged)
 
     def _new_readings(self, *, ended: bool = False) -> list[Reading]:
         readings, self._unjudged = [*self._unjudged, *self._readers[0].new(ended=ended)], []
