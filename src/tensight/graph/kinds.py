@@ -107,7 +107,7 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
         ):
             if node.name in names:
                 found.add(kind)
-    elif graph.layers.is_backward(node.name):
+    elif is_gradient_scope(node.name) or node.name in graph.backward:
         found.add(NodeKind.GRADIENT)
     elif activation_name(node.type):
         found.add(NodeKind.ACTIVATION)

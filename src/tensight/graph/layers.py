@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tensight.graph.data_types import OutputSlot
     from tensight.graph.model import Graph
+    from tensight.graph.node import Node
 
 OPTIMIZER_SCOPE = "Optimizer/"
 """Before the names of what an optimizer does, in graphs of Tensight's agents."""
@@ -170,13 +171,35 @@ def nodes_of(graph: Graph) -> Iterator[LayerNode]:
             kind = "weight"
         else:
             kind = "frozen" if node.name in roles.frozen else "data"
-        producers = [producer for producer in graph.flat_producers(node) if producer is not None]
-        inputs = tuple("" if one.name == OUTSIDE else one.name for one, _ in producers)
-        slots = tuple(slot for _, slot in producers)
+        inputs, slots = _inputs_of(graph, node)
         shape = node.outputs[0].shape if node.outputs else None
         yield LayerNode(
             node.name, node.type, inputs, kind, shape, is_optimizer(node), slots, holds_integers(node.outputs)
         )
+
+
+def _inputs_of(graph: Graph, node: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the names of the nodes that the inputs of a node come from, and which output of each."""
+    producers = [producer for producer in graph.flat_producers(node) if producer is not None]
+    return (
+        tuple("" if one.name == OUTSIDE else one.name for one, _ in producers),
+        tuple(slot for _, slot in producers),
+    )
+
+
+def backward_operators(graph: Graph) -> frozenset[str]:
+    """Return the operators of the backward pass, whatever scope they are in: the least that tells, without layers.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+    nodes = (
+        LayerNode(node.name, node.type, _inputs_of(graph, node)[0], "operator", optimizes=is_optimizer(node))
+        for node in graph.operators
+        if node.type not in VIRTUAL_TYPES
+    )
+    return frozenset(_passes(nodes)[0])
 
 
 def holds_integers(outputs: Sequence[OutputSlot]) -> bool:

@@ -217,6 +217,13 @@ class Graph:
         return find_parameter_roles(self) if self.declared_roles is None else self.declared_roles
 
     @lazily
+    def backward(self) -> frozenset[str]:
+        """The operators of the backward pass, whatever scope they are in."""
+        from tensight.graph.layers import backward_operators
+
+        return backward_operators(self)
+
+    @lazily
     def layers(self) -> Layers:
         """How the network is layered: what lies between weights, which gradient is whose."""
         from tensight.graph.layers import graph_layers
