@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.agents.background import POLL_EVERY_S, Background
+from tensight.agents.background import POLL_EVERY_S, SENT_APART_S, Background
 from tensight.agents.commands import ON, LostError, RefusedError
 from tensight.agents.connection import Connection
 from tensight.agents.notices import report, say, say_once
@@ -79,7 +79,8 @@ class Attachment:
         self._look_again_s = 0.0
         self._loop: CommandLoop | None = None
         self.connection = Connection(settings, introduction.key)
-        send_every_s = min(POLL_EVERY_S, settings.losses_every_s or POLL_EVERY_S)
+        losses_every_s = settings.losses_every_s
+        send_every_s = POLL_EVERY_S if losses_every_s is None else min(POLL_EVERY_S, max(losses_every_s, SENT_APART_S))
         self.background = Background(self.connection, introduction, telemetry, send_every_s=send_every_s)
         self._termination = Termination(self.connection.hold_no_more)
         self.is_attached = False

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import WatchpointHit
 
 POLL_EVERY_S = 0.2
+SENT_APART_S = 0.02
+"""What comes oftener than this is sent together: each sending takes some of the training's time."""
+
 BEAT_EVERY_S = 30.0
 LOOK_EVERY_S = 2.0
 """How often it is looked whether there is a server, again or at last; more often at first, for one that is starting."""

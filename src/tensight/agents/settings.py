@@ -74,8 +74,8 @@ class AgentSettings:
     run : str
         What tells this run from others of its name; processes that have it in common form one session.
     losses_every_s : float or None
-        The loss is sent that often, unless reading it costs more than a hundredth of the training's time; None means
-        with the other numbers, some times a second.
+        The loss is read that often, unless this costs more than a hundredth of the training's time, and sent soon; None
+        means with the other numbers, some times a second.
     quiet : bool
         Whether lines on stderr about the ordinary course of debugging are left out: attached, stopped, goes on.
 

@@ -139,7 +139,10 @@ def _weights_in_views(
     found = {name: {name} for name in weights}
     for node in forward:
         if node.name in of_weights:
-            found[node.name] = {weight for name in node.inputs for weight in found.get(name, ())}
+            views = [found[name] for name in node.inputs if name in found]
+            largest = max(views, key=len, default=set[str]())
+            # Most views are made of what another is made of: they have the set in common.
+            found[node.name] = largest if all(view <= largest for view in views) else largest.union(*views)
     return found
 
 

@@ -109,8 +109,10 @@ def gradient_inflows(
     read: dict[str, dict[tuple[str, int], bool]] = {}
     unknown: set[str] = set()
     for node in forward:
+        if node.name in weights_in:
+            continue
         weights = {weight for name in node.inputs for weight in weights_in.get(name, ())}
-        if not weights or node.name in weights_in:
+        if not weights:
             continue
         slots = node.slots or (0,) * len(node.inputs)
         inputs = [pair for pair in zip(node.inputs, slots, strict=True) if pair[0] not in weights_in]

@@ -11,7 +11,7 @@ from tensight.errors import InputError, Problem
 from tensight.graph.dataflow import Dataflow, tuple_index
 from tensight.graph.lazily import lazily
 from tensight.graph.node import EdgeKind, Node
-from tensight.graph.optimizers import ParameterRoles, find_parameter_roles
+from tensight.graph.optimizers import ParameterRoles, find_parameter_roles, is_optimizer
 from tensight.graph.scopes import Scope, scope_tree
 from tensight.graph.source import parse_stack
 
@@ -215,6 +215,11 @@ class Graph:
     def parameter_roles(self) -> ParameterRoles:
         """Which parameters are trained, which are frozen, and which belong to the optimizer."""
         return find_parameter_roles(self) if self.declared_roles is None else self.declared_roles
+
+    @lazily
+    def has_optimizer(self) -> bool:
+        """Whether any operator is a part of an optimizer."""
+        return any(is_optimizer(node) for node in self.operators)
 
     @lazily
     def backward(self) -> frozenset[str]:

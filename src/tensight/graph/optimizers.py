@@ -206,7 +206,7 @@ def trainable_weight_names(graphs: Iterable[Graph]) -> frozenset[str]:
     """
     graphs = tuple(graphs)
     deciding = [graph for graph in graphs if graph.declared_roles is not None]
-    deciding = deciding or [graph for graph in graphs if any(is_optimizer(node) for node in graph.operators)]
+    deciding = deciding or [graph for graph in graphs if graph.has_optimizer]
     return frozenset().union(*(graph.parameter_roles.trainable for graph in deciding or graphs))
 
 

@@ -134,6 +134,8 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
     if selector.kind is SelectorKind.NAME:
         # The same names, found without Python's engine.
         return matching(index.names, selector.argument)
+    if selector.kind is SelectorKind.ALL:
+        return np.ones(len(index), bool)
     mask = np.zeros(len(index), bool)
     mask[[index.place[name] for name in selected_nodes(index.graph, selector, graphs)]] = True
     return mask

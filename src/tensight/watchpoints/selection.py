@@ -56,6 +56,9 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
     layers : Layers
         Of all graphs of the rank together; needed only if `needs_layers` says so.
     """
+    named = _named_by_layers(selector.kind, layers)
+    if named is not None:
+        return lambda node: node.kind != "constant" and node.name in named
     functions = {activation_name(name) or name.lower() for name in selector.names}
     types = {name.lower() for name in selector.names}
     # As in RE2, with which a session looks for names.
@@ -71,16 +74,23 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
         SelectorKind.GRADIENTS: lambda node: node.kind == "operator" and layers.is_backward(node.name),
         SelectorKind.ACTIVATIONS: lambda node: activation(node) != "",
         SelectorKind.ACTIVATION: lambda node: activation(node) in functions,
-        SelectorKind.HIDDEN: lambda node: node.name in layers.hidden,
         SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and activation(node) in functions,
-        SelectorKind.MATRICES: lambda node: node.name in layers.matrices,
-        SelectorKind.INNER_MATRICES: lambda node: node.name in layers.inner_matrices,
-        SelectorKind.MATRIX_GRADIENTS: lambda node: node.name in layers.matrix_gradients,
         SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
         SelectorKind.TYPE: lambda node: node.type.lower() in types,
     }
     rule = rules[selector.kind]
     return lambda node: node.kind != "constant" and rule(node)
+
+
+def _named_by_layers(kind: SelectorKind, layers: Layers) -> Collection[str] | None:
+    """Return the names of what a selector means if its kind alone tells them; else None."""
+    if kind is SelectorKind.HIDDEN:
+        return layers.hidden
+    if kind is SelectorKind.MATRICES:
+        return layers.matrices
+    if kind is SelectorKind.INNER_MATRICES:
+        return layers.inner_matrices
+    return layers.matrix_gradients if kind is SelectorKind.MATRIX_GRADIENTS else None
 
 
 def needs_layers(selector: Selector) -> bool:
@@ -122,6 +132,12 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
         All graphs of the rank: a weight that one of them trains is a weight in the others, too. Without, this one.
     """
     every = graphs or (graph,)
-    matches = matcher(selector, layers_of_graphs(every) if needs_layers(selector) else Layers())
+    layers = layers_of_graphs(every) if needs_layers(selector) else Layers()
     trained = trainable_weight_names(every)
-    return frozenset(node.name for node in graph.nodes if matches(node_facts(node, trained)))
+    named = _named_by_layers(selector.kind, layers)
+    if selector.kind in (SelectorKind.WEIGHTS, SelectorKind.TRAINABLE_WEIGHTS):
+        named = trained
+    # In a large graph they are few.
+    nodes = graph.nodes if named is None else [graph.node(name) for name in named if name in graph]
+    matches = matcher(selector, layers)
+    return frozenset(node.name for node in nodes if matches(node_facts(node, trained)))
