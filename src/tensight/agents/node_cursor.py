@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensight.graph.operator_facts import WITHOUT_RESULTS
 from tensight.graph.optimizers import is_of_optimizer
-from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
-from tensight.graph.type_names import HANDS_ON
+from tensight.graph.operator_facts import SAME_VALUES, plain_type
 from tensight.watchpoints.causes import Causes, HitFacts
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AgentCauses:
     def _passes_on(self, name: str) -> bool:
         """Whether an operator hands on what it is given, or has put out NaN or Inf, though nothing hit on it."""
         node, columns = self._places.find_node(name), self._columns
-        if node is not None and node.type in HANDS_ON:
+        if node is not None and plain_type(node.type) in SAME_VALUES:
             return True
         places = takewhile(lambda place: place is not None, (self._places.find(name, slot) for slot in count()))
         return columns is not None and any(columns.is_non_finite(place) for place in places if place is not None)

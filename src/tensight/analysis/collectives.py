@@ -6,28 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import Anomaly
-from tensight.graph.type_names import plain_type
+from tensight.graph.operator_facts import is_collective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tensight.analysis.origin import Origin
-
-_COLLECTIVES = frozenset(
-    {"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "collectivescatter", "collectivegather"}
-    | {"alltoall", "alltoallv", "neighborexchange", "neighborexchangev2", "receive", "allswap"}
-    # A cell averages gradients, or what wraps a model does, before parameters get them.
-    | {"distributedgradreducer", "accumulategrad"}
-)
-"""Types of operators to which other ranks contribute."""
-
-_OF_PYTORCH = frozenset(
-    {"allgatherintotensor", "allgatherbase", "reducescattertensor", "reducescatterbase", "alltoallsingle", "recv"}
-    | {"allreducecoalesced", "allgathercoalesced", "scatter", "gather", "waittensor", "alltoallbase"}
-)
-"""Those that only PyTorch's library for communication has."""
-
-_LIBRARY = "c10d"
 
 
 def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
@@ -55,15 +39,6 @@ def _is_behind_collective(origin: Origin) -> bool:
 def _type_in(name: str) -> str:
     """Return the type of an operator, as its name has it."""
     return name.rpartition("/")[2].rpartition("-op")[0]
-
-
-def is_collective(op_type: str) -> bool:
-    """Whether other ranks contribute to what operators of a type return."""
-    library, _, kind = op_type.rpartition(".")
-    name = plain_type(kind)
-    if library:
-        return _LIBRARY in library and (name in _COLLECTIVES or name in _OF_PYTORCH)
-    return name in _COLLECTIVES
 
 
 def _from_another(origin: Origin, elsewhere: list[Origin]) -> Origin:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.analysis.anomalies import Anomaly
-from tensight.graph.in_place import may_write_inputs
+from tensight.graph.operator_facts import may_write_inputs
 from tensight.graph.optimizers import is_optimizer
 
 if TYPE_CHECKING:

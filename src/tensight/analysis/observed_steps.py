@@ -16,10 +16,8 @@ from tensight.analysis.constants import is_clean
 from tensight.analysis.given_values import GivenValues
 from tensight.analysis.left_out import LeftOut
 from tensight.analysis.statistics_table import STATISTICS
-from tensight.graph.in_place import may_write_inputs
+from tensight.graph.operator_facts import SAME_VALUES, WITHOUT_RESULTS, may_write_inputs, plain_type
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
-from tensight.graph.type_names import HANDS_ON
-from tensight.graph.unwritten import WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -382,7 +380,7 @@ class ObservedStep:
         if produced is not None or own is not None:
             return own if produced is None else produced
         seen = self._seen_by_consumer(source, slot)
-        if seen is None and source.type in HANDS_ON and passed < _LONGEST_CHAIN:
+        if seen is None and plain_type(source.type) in SAME_VALUES and passed < _LONGEST_CHAIN:
             first = next(iter(self.graph.flat_producers(source)), None)
             return None if first is None else self._input_row(source, 0, *first, passed + 1)
         return seen
@@ -434,7 +432,7 @@ class ObservedStep:
         signature = OPTIMIZER_SIGNATURES.get(node.type)
         if signature is not None:
             return index in (*signature.variables, *signature.states)
-        if node.type in HANDS_ON:
+        if plain_type(node.type) in SAME_VALUES:
             return False
         outputs, hashes = self._outputs.get(node.name, {}), self._observed.rows["content_hash"]
         return bool(hashes[row]) and any(hashes[row] == hashes[output] for output in outputs.values())

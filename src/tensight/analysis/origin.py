@@ -17,10 +17,9 @@ from tensight.errors import InputError
 from tensight.graph import Node, SourceFrame, TensorAddress
 from tensight.graph.layers import OUTSIDE, READS_UNSEEN
 from tensight.graph.node import PARAMETER
+from tensight.graph.operator_facts import CONSTANT_MAKERS, ZERO_MAKERS, plain_type
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
-from tensight.graph.spreading import WRITTEN_DOWN
 from tensight.graph.steps import step_of
-from tensight.graph.type_names import plain_type
 from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
@@ -39,12 +38,6 @@ KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
 
 _UNBOUNDED = 2**63 - 1
 """As the end of a slice: as far as it goes."""
-
-ZERO_MAKERS = frozenset(
-    {"zeroslike", "zeros", "zero", "newzeros", "fill", "fillv2", "full", "fulllike", "newfull", "scalartensor"}
-    | {"dropoutgenmask", "tensorshape", "shape", "onehot"}
-)
-"""Operators whose zeros are what they were asked for; underscores and case do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,7 +582,7 @@ def _is_written_down(node: Node, step: ObservedStep, limit: float) -> bool:
     """Whether large values are what the code asks for: a threshold, what is filled in, a table that stays as it is."""
     if not node.is_operator:
         return step.stays_as_it_is(node)
-    if plain_type(node.type) in WRITTEN_DOWN:
+    if plain_type(node.type) in CONSTANT_MAKERS:
         return True
     numbers = (value for value in node.attributes.values() if isinstance(value, (int, float)))
     return any(limit < abs(value) < _UNBOUNDED for value in numbers)

@@ -6,20 +6,16 @@ adapters do, modulations, and the last layers of residual branches.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tensight.graph.dominators import passed_by_all
-from tensight.graph.inflow import SUMS, find_masks
-from tensight.graph.type_names import plain_type
+from tensight.graph.inflow import find_masks
+from tensight.graph.operator_facts import SUMS, applies_matrix, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tensight.graph.layers import LayerNode
-
-_LAYER = re.compile("linear|dense|conv|embedding|gather|mm$|matmul|mv$|bilinear|einsum")
-"""Types of operators that apply a single matrix; of any other one nobody knows what it does with it."""
 
 
 class Bottlenecks:
@@ -69,7 +65,7 @@ class Bottlenecks:
         self._single = {
             node.name: next(iter(self._layers[node.name]))
             for node in forward
-            if len(self._layers.get(node.name, ())) == 1 and _LAYER.search(node.type.lower())
+            if len(self._layers.get(node.name, ())) == 1 and applies_matrix(node.type)
         }
         self._between = self._passed_by_all(goes_on, {*fed} - {*of_weights}, data) & goes_on
 

@@ -10,41 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.graph.type_names import plain_type
+from tensight.graph.operator_facts import GATES, PREDICATES, SUMS, plain_type, takes_only_form
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tensight.graph.layers import LayerNode
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Underscores and case do not count.
-SUMS = _words(
-    """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
-    indexput maskedscatter scatter indexadd indexcopy"""
-)
-"""Operators whose result is zero only if everything in it is."""
-
-_GATES = _words("mul div maskedfill where")
-"""Operators that let something through, or not."""
-
-_QUESTIONS = _words(
-    """eq ne gt ge lt le equal notequal greater greaterequal less lessequal isnan isinf isfinite isneginf isposinf
-    logicaland logicalor logicalnot logicalxor any all"""
-)
-"""Operators that answer with truth values; that all of them are false is no fault."""
-
-_MAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
-"""Ends of the names of operators that take nothing but the form of what they read."""
-
-
-def takes_only_form(type_: str) -> bool:
-    """Whether operators of a type take nothing but shape and dtype of what they read: ``zeros_like``, ``new_zeros``."""
-    return plain_type(type_).endswith(_MAKERS)
 
 
 class Inflow(NamedTuple):
@@ -136,14 +107,14 @@ def _inflow(
     is_absorbed: bool,
 ) -> Inflow:
     slots = node.slots or (0,) * len(node.inputs)
-    if "" in node.inputs or plain_type(node.type) in _QUESTIONS:
+    if "" in node.inputs or plain_type(node.type) in PREDICATES:
         return Inflow()
     inputs = [
         (name, slot)
         for name, slot in zip(node.inputs, slots, strict=True)
         if name in by_name and by_name[name].kind != "constant"
     ]
-    is_gate = plain_type(node.type) in _GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
+    is_gate = plain_type(node.type) in GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
     if is_gate and is_absorbed:
         return Inflow()
     has_signal = any(name in fed for name, _ in inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tensight.graph.operator_facts import ORIGINAL_ACTIVATIONS, activation_name
 from tensight.graph.optimizers import is_gradient_scope
 
 if TYPE_CHECKING:
@@ -31,22 +32,6 @@ class NodeKind(Enum):
     """A constant; it never changes, so there is nothing to watch."""
 
 
-# Types of operators in lower case: the original's list, and what it misses.
-_ORIGINAL_ACTIVATIONS = frozenset(
-    {"elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"}
-    | {"prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"}
-)
-_ACTIVATIONS = (
-    _ORIGINAL_ACTIVATIONS
-    | {"celu", "hardtanh", "mish", "selu", "silu", "softplus", "softsign", "swish"}
-    | {"hardsigmoid", "hardswish", "softmax2d"}
-)
-# MindSpore 2.10 has several implementations of one function: GeluExt, InplaceReLU, SoftmaxV2. PyTorch's operators are
-# called relu_, _softmax, log_sigmoid_forward.
-_PREFIXES = ("inplace", "npu")
-_SUFFIXES = ("ext", "v2", "forward")
-
-
 def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind]:
     """Classify a node exactly as MindInsight does (``node_type_identifier`` of version 2.0).
 
@@ -71,7 +56,7 @@ def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind
         return frozenset({NodeKind.TENSOR, NodeKind.WEIGHT} if weight else {NodeKind.TENSOR})
     if is_gradient_scope(node.full_name or node.name):
         return frozenset({NodeKind.TENSOR, NodeKind.GRADIENT})
-    if node.type.lower() in _ORIGINAL_ACTIVATIONS:
+    if node.type.lower() in ORIGINAL_ACTIVATIONS:
         return frozenset({NodeKind.TENSOR, NodeKind.ACTIVATION})
     return frozenset({NodeKind.TENSOR})
 
@@ -124,19 +109,3 @@ def _names_in_scopes(node: Node, graph: Graph | None) -> list[str]:
 def _is_original_weight(full_name: str) -> bool:
     lower = full_name.lower()
     return lower.endswith((".weight", ".bias")) and "optimizer-" not in lower and not lower.startswith("gradients/")
-
-
-def activation_name(kind: str) -> str:
-    """Return which activation function operators of a type compute, in lower case; empty if none.
-
-    Implementations of one function have one name: ``ReLU``, ``relu_`` and ``InplaceReLU`` are ``relu``.
-    """
-    name = kind.replace("_", "").lower()
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    for suffix in _SUFFIXES:
-        name = name.removesuffix(suffix)
-    for found in (name, kind.lower()):
-        if found in _ACTIVATIONS:
-            return found
-    return "relu" if kind.endswith("ReluFusion") else ""

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
-from tensight.graph.inflow import Inflow, find_inflows, gradient_inflows, takes_only_form
-from tensight.graph.kinds import activation_name
+from tensight.graph.inflow import Inflow, find_inflows, gradient_inflows
+from tensight.graph.operator_facts import (
+    MASK_CARRIERS,
+    MASK_MAKERS,
+    OVERWRITING,
+    activation_name,
+    is_named_backward,
+    plain_type,
+    takes_only_form,
+)
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
-from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,25 +41,7 @@ OUTSIDE = "Default--outside"
 """Name of the constant that stands, in graphs of Tensight's agents, for inputs that come from no node."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# What puts -Inf where nothing shall be seen, and what hands it on; underscores and case do not count.
-_MASK_MAKERS = _words(
-    """maskedfill where full fulllike newfull fill filltensor scalartensor triu tril constantpadnd pad liftfresh
-    liftfreshcopy indexput maskedscatter selectv2"""
-)
-_MASK_CARRIERS = _MASK_MAKERS | _words(
-    """add addv2 addn sub rsub mul div neg maximum minimum max min amax amin view reshape unsafeview expand expandas
-    broadcastto permute transpose t unsqueeze squeeze slice index select indexselect gather cat concat stack split
-    unbind clone contiguous detach alias tocopy to cast copy repeat flatten asstrided baddbmm logsoftmax logsumexp
-    topk sort dropout nativedropout"""
-)
 _EXPANSION_SCOPE = "Expand/"
-_BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
-_OVERWRITING = frozenset({"copy_", "fill_", "zero_"})
-"""Operators of PyTorch that write over all of their first input, and read none of it."""
 _LONGEST_UPDATE = 64
 """Operators of an optimizer for one weight; the bound only matters where they hang together."""
 _PARAMETER_STACK = 3
@@ -245,7 +234,7 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     for node in reversed(forward):
         if node.name in takes_weights or node.name in goes_on:
             # What is only written over is no result, such as the part of a buffer that a sequence is copied to.
-            goes_on.update(node.inputs[1:] if node.type in _OVERWRITING else node.inputs)
+            goes_on.update(node.inputs[1:] if plain_type(node.type) in OVERWRITING else node.inputs)
     trained = {node.name for node in every if node.kind == "weight"}
     matrices = {name for name in trained if _is_matrix(by_name[name].shape)}
     bottlenecks = Bottlenecks(every, forward, of_weights, fed)
@@ -281,7 +270,7 @@ def _passes(nodes: Iterable[LayerNode]) -> tuple[set[str], set[str]]:
             continue
         reads_gradient = not backward.isdisjoint(node.inputs)
         expanded = node.name.startswith(_EXPANSION_SCOPE)
-        named_backward = node.type.endswith(_BACKWARD_TYPES) and (reads_gradient or not node.inputs)
+        named_backward = is_named_backward(node.type) and (reads_gradient or not node.inputs)
         if is_gradient_scope(node.name):
             backward.add(node.name)
         elif _optimizes(node):
@@ -383,6 +372,6 @@ def _masks(nodes: Iterable[LayerNode], backward: Collection[str]) -> Iterator[st
             masks.add(node.name)
         elif node.kind == "operator" and node.name not in backward:
             name = activation_name(node.type) or plain_type(node.type)
-            if name in _MASK_MAKERS or (name in _MASK_CARRIERS and not masks.isdisjoint(node.inputs)):
+            if name in MASK_MAKERS or (name in MASK_CARRIERS and not masks.isdisjoint(node.inputs)):
                 masks.add(node.name)
     yield from masks

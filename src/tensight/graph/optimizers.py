@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tensight.graph.operator_facts import CONVERSIONS, plain_type
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -72,7 +74,6 @@ _ASSIGNMENTS = frozenset({"Assign", "AssignAdd", "AssignSub"})
 _OPTIMIZER_SCOPE = re.compile(r"(^|/)([^/]*[-_])?optim(izer)?([-_][^/]*)?(/|$)", re.IGNORECASE)
 _OPTIMIZER_TYPE = re.compile(r"^(Fused|Sparse|Combine)*Apply[A-Z]|Adam|Lamb|Lars|Momentum|Ftrl|RMSProp|Adagrad")
 # Between the parameter and the operator stand, on some devices, conversions of type or layout.
-_CONVERSIONS = frozenset({"Cast", "TransData"})
 _STATE_NAME = re.compile(
     r"^(moments?\d?|accum\w*|momentum|velocity|mean_gradient|mean_square|mean_grads|vhats?|adam_[mv]|lamb_[mv])\."
     r"|(^|[._])(learning_rate|lr|global_step|momentum|beta[12]?_power|loss_scale|scale_sense|current_iterator_step"
@@ -216,7 +217,7 @@ def _parameter_inputs(graph: Graph, node: Node) -> Iterator[tuple[int, str]]:
         return
     for index, producer in enumerate(graph.producers(node)):
         conversions = 0
-        while producer is not None and producer[0].type in _CONVERSIONS and conversions < 4:
+        while producer is not None and plain_type(producer[0].type) in CONVERSIONS and conversions < 4:
             sources = graph.producers(producer[0])
             producer = sources[0] if sources else None
             conversions += 1

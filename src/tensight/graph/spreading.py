@@ -10,50 +10,13 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING
 
+from tensight.graph.operator_facts import CONSTANT_MAKERS, ELEMENTWISE, SATURATING, SELECTING, VIEWS, plain_type
 from tensight.graph.optimizers import is_after_forward
-from tensight.graph.type_names import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tensight.graph.layers import LayerNode
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Underscores and case do not count.
-WRITTEN_DOWN = _words(
-    """full fulllike newfull fill fillv2 filltensor fills scalartensor liftfresh liftfreshcopy pad constantpadnd"""
-)
-"""Operators that put values where somebody has written them down: Inf is what was wanted."""
-
-_CHOOSING = _words(
-    """where select selectv2 maskedfill maskedselect maskedscatter nantonum indexput index gather take takealongdim
-    indexselect indexcopy indexfill scatter minimum maximum min max amin amax aminmax fmin fmax clamp clampmin clampmax
-    clip clipbyvalue topk sort argmax argmin median nanmedian kthvalue nansum nanmean scatterreduce"""
-)
-"""Operators that take some elements, and leave out others."""
-
-_SATURATING = _words(
-    """sigmoid logsigmoid tanh hardtanh hardsigmoid relu relu6 elu celu selu softplus softsign erf atan arctan
-    reciprocal rsqrt div pow inv truediv floordiv"""
-)
-"""Operators that turn Inf into a number as if nothing was wrong."""
-
-_VIEWS = _words(
-    """view reshape unsafeview expand expandas broadcastto permute transpose t unsqueeze squeeze slice narrow select
-    split splitwithsizes chunk unbind alias detach asstrided diagonal unfold movedim flatten lift"""
-)
-"""Operators that show elements which are there; nobody looks at them once more."""
-
-_ELEMENTWISE = _VIEWS | _words(
-    """add addv2 sub rsub mul muls div truediv realdiv neg abs log log2 log10 log1p sqrt rsqrt reciprocal square pow exp
-    exp2 sign floor ceil round trunc remainder fmod tocopy to cast copy clone contiguous cat concat stack repeat tile
-    softmax logsoftmax cumsum cumprod logaddexp logsumexp sum mean atan2 sin cos asin acos lerp addcmul addcdiv where"""
-)
-"""Operators after which somebody may still choose among elements."""
 
 
 class NonFinite(IntFlag):
@@ -125,10 +88,10 @@ class Spreading:
                 if runs_after_forward(consumer):
                     continue
                 kind = plain_type(consumer.type)
-                if consumer.is_integer or kind in _CHOOSING:
+                if consumer.is_integer or kind in SELECTING:
                     self._may_be_left_out[name] = True
                     return True
-                if kind in _ELEMENTWISE and consumer.name not in seen:
+                if kind in ELEMENTWISE and consumer.name not in seen:
                     seen.add(consumer.name)
                     waiting.append(consumer.name)
         self._may_be_left_out.update(dict.fromkeys(seen, False))
@@ -209,14 +172,14 @@ class Spreading:
         for consumer in consumers:
             if spreads.get(consumer.name, False):
                 return True
-            hides = name not in unknown and consumer.name not in found and plain_type(consumer.type) in _SATURATING
+            hides = name not in unknown and consumer.name not in found and plain_type(consumer.type) in SATURATING
             if hides and not runs_after_forward(consumer) and kind & NonFinite.INF and not kind & NonFinite.MEANT:
                 return True
         return False
 
     def _own(self, name: str, kind: NonFinite) -> NonFinite:
         node = self._nodes.get(name)
-        is_written = node is not None and node.kind == "operator" and plain_type(node.type) in WRITTEN_DOWN
+        is_written = node is not None and node.kind == "operator" and plain_type(node.type) in CONSTANT_MAKERS
         return kind | NonFinite.MEANT if is_written else kind
 
 
@@ -225,7 +188,7 @@ def _carried(kind: NonFinite, consumer: LayerNode, own: NonFinite) -> NonFinite:
     if consumer.is_integer:
         return NonFinite.NOTHING
     if not own:
-        return kind if plain_type(consumer.type) in _VIEWS else own
+        return kind if plain_type(consumer.type) in VIEWS else own
     # Of NaN nothing comes but NaN; Inf may become NaN.
     return own if own & NonFinite.NAN or kind & NonFinite.INF else NonFinite.NOTHING
 

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.graph.operator_facts import WITHOUT_RESULTS
+
 if TYPE_CHECKING:
     from tensight.graph import Graph, Node
-
-WITHOUT_RESULTS = frozenset(
-    {"Adam", "AdamWeightDecay", "FusedAdam", "FusedAdamWeightDecay", "FusedCastAdamWeightDecay"}
-    | {"ApplyRMSProp", "ApplyCenteredRMSProp"}
-    | {"FusedSparseAdam", "FusedSparseLazyAdam", "FusedSparseFtrl", "FusedSparseProximalAdagrad"}
-)
-"""Types of operators that write to parameters, and to none of their outputs."""
 
 _SOME = {"BatchNorm": (1, 2)}
 """Outputs that operators of a type leave alone: the statistics of a batch, which they put out once more as 3 and 4."""

@@ -15,7 +15,7 @@ from tensight.analysis import Analysis, check, origins
 from tensight.cli.app import app
 from tensight.dumps import Dump, TensorFile, open_dump, read_tensor
 from tensight.errors import InputError
-from tensight.graph.in_place import UPDATED_IN_PLACE
+from tensight.graph.operator_facts import UPDATED_IN_PLACE
 from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch
 
 if TYPE_CHECKING:

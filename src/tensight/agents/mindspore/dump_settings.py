@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError
-from tensight.graph.in_place import UPDATED_IN_PLACE
-from tensight.graph.unwritten import WITHOUT_RESULTS
+from tensight.graph.operator_facts import UPDATED_IN_PLACE, WITHOUT_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,8 +30,8 @@ from tensight.dumps.names import split_name
 from tensight.errors import GraphError
 from tensight.graph import parse_graph
 from tensight.graph.given import printed_names
-from tensight.graph.in_place import UPDATED_IN_PLACE, may_write_inputs
 from tensight.graph.layers import nodes_of
+from tensight.graph.operator_facts import UPDATED_IN_PLACE, may_write_inputs
 from tensight.graph.parsing import graph_proto
 from tensight.graph.spreading import runs_after_forward
 from tensight.graph.unwritten import is_unwritten

@@ -15,8 +15,9 @@ import numpy as np
 
 from tensight.compare.runs.matching import Rule, precisions
 from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot, comparable_type
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
+from tensight.graph.operator_facts import comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

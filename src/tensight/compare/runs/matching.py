@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tensight.compare.fused import fused_parts, is_fused
 from tensight.compare.renaming import paths_in_b, plain_name
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase, comparable_type
-from tensight.compare.runs.tolerance import PRODUCTS
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase
+from tensight.graph.operator_facts import MIXED_PRECISION_PRODUCTS, comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -602,7 +602,7 @@ def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) 
     types = Counter(
         (run_a.dtype(pair.a.outputs[0].row), run_b.dtype(pair.b.outputs[0].row))
         for pair in pairs
-        if comparable_type(pair.a.type) in PRODUCTS
+        if comparable_type(pair.a.type) in MIXED_PRECISION_PRODUCTS
         and all(op.outputs and op.outputs[0].row != NO_ROW for op in (pair.a, pair.b))
     )
     most = types.most_common(1)

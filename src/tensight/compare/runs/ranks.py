@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.analysis.collectives import is_collective
 from tensight.compare.runs.result import Finding
+from tensight.graph.operator_facts import is_collective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,6 @@ from tensight.dumps import read_tensor
 from tensight.errors import TensightError
 from tensight.graph.layers import READS_UNSEEN
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_gradient_scope, is_optimizer
-from tensight.graph.type_names import plain_type
 from tensight.tensors.elements import doubles_of, element_type
 
 if TYPE_CHECKING:
@@ -389,25 +388,3 @@ def phase_of(node: Node) -> Phase:
 def is_data(parameter: Node, trained: frozenset[str]) -> bool:
     """Return whether a parameter is an input of the network: another value in each step, and a name without dots."""
     return parameter.is_parameter and "." not in parameter.name and parameter.name not in trained
-
-
-def comparable_type(kind: str) -> str:
-    """Return the type of an operator under the name that several frameworks share: ``linear`` for ``Dense``."""
-    plain = plain_type(kind)
-    stem, grad = (plain[:-4], "grad") if plain.endswith("grad") else (plain, "")
-    return _ALIKE.get(stem, stem) + grad
-
-
-_ALIKE = {
-    "dense": "linear",
-    "addmm": "linear",
-    "matmul": "mm",
-    "batchmatmul": "bmm",
-    "batchnorm2d": "batchnorm",
-    "batchnorm1d": "batchnorm",
-    "batchnorm3d": "batchnorm",
-    "flatten": "reshape",
-    "view": "reshape",
-    "unsafeview": "reshape",
-}
-"""Types of PyTorch's and MindSpore's modules and operators that compute the same."""

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from tensight.compare.runs.measures import UNIT_ROUNDOFF
-from tensight.compare.runs.steps import Phase, comparable_type
+from tensight.compare.runs.steps import Phase
+from tensight.graph.operator_facts import ELEMENTWISE_PRODUCTS, LINEAR, comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,15 +33,6 @@ AMPLIFICATION = 8.0
 """How much larger than its inputs' error an output's may be."""
 
 _SUMS = frozenset({"sum", "mean"})
-
-_ELEMENTWISE_PRODUCTS = frozenset({"mul", "div"})
-"""Operators, by `comparable_type`, whose rounding is relative to each element of the result."""
-
-PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "convolution", "mm", "bmm", "baddbmm"})
-"""Operators, by `comparable_type`, that automatic mixed precision computes in the narrower type."""
-
-LINEAR = frozenset({"linear", "conv1d", "conv2d", "conv3d", "mm", "bmm", "embedding", "add", "mul", "sub", "baddbmm"})
-"""Operators, by `comparable_type`, whose relative error does not grow with the magnitude of their inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +95,7 @@ def allowed_error(
         unit = min(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in output.dtypes)
     summed = _sum_scale(op, output, inputs)
     scale = output.norm
-    if comparable_type(op.type) not in _ELEMENTWISE_PRODUCTS:
+    if comparable_type(op.type) not in ELEMENTWISE_PRODUCTS:
         scale = max([scale, *(one.norm for one in inputs if one.count == output.count)])
     carried = max((_carried(op, one) for one in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
