@@ -28,9 +28,11 @@ from tensight.cli import main
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# How long an example takes says something of the machine, and nothing of the code.
-settings.register_profile("tensight", deadline=None)
-settings.load_profile("tensight")
+# How long an example takes says something of the machine, nothing of the code. A change is checked with the same few
+# examples each time; `make test-long` draws many, and others each time.
+settings.register_profile("short", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("long", deadline=None, max_examples=100)
+settings.load_profile("short")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -28,7 +28,9 @@ def is_non_finite(array: np.ndarray[Any, Any]) -> bool:
     return not bool(np.isfinite(array.astype(np.complex128)).all())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=2 * settings().max_examples
+)
 @given(dtype=st.sampled_from(DTYPES), raw=st.binary(max_size=300), address=st.integers(0, 15))
 def test_any_bits_are_judged_as_numpy_judges_them(
     search: FiniteSearch, dtype: np.dtype[Any], raw: bytes, address: int

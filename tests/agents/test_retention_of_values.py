@@ -219,7 +219,7 @@ def test_a_value_that_another_one_replaces_leaves_its_memory_to_the_places_that_
     assert value_of(kept.current(1)) == 2
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(
     budget=st.integers(0, 12),
     actions=st.lists(

@@ -209,7 +209,7 @@ ELEMENTS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(
     st.lists(ELEMENTS, max_size=12),
     st.sets(st.sampled_from(EVERYTHING)),
@@ -251,7 +251,7 @@ def recorded_columns(arrays: list[Any], chosen: tuple[str, ...], *, skip: bool) 
     return columns
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(
     st.lists(st.lists(ELEMENTS, max_size=8), min_size=1, max_size=12),
     st.sets(st.sampled_from(EVERYTHING)),

@@ -268,7 +268,10 @@ EDITS = st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=8), st.integers(0
 
 
 @settings(
-    deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    derandomize=True,
+    max_examples=2 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_whatever_happens_to_a_checkpoint_it_is_read_or_refused(

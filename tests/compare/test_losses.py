@@ -270,7 +270,7 @@ CURVES = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 @given(CURVES, CURVES, st.lists(CURVES, max_size=2))
 def test_any_two_curves_have_a_verdict(a: Curve, b: Curve, noise: list[Curve]) -> None:
     comparison = compare_losses(a, b, noise=noise)

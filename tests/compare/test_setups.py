@@ -182,7 +182,7 @@ ANYTHING = st.recursive(
 DESCRIPTIONS = st.dictionaries(KEYS, ANYTHING, max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(DESCRIPTIONS, DESCRIPTIONS)
 def test_no_description_does_anything_but_get_a_verdict(a: dict[str, Any], b: dict[str, Any]) -> None:
     comparison = compare_setups(a, b)

@@ -327,7 +327,7 @@ def test_any_bytes_give_tensors_or_one_clear_error(data, framed):
 @given(
     st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), max_size=8), st.integers(0, len(SAMPLE))
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 def test_damaged_and_cut_files_give_tensors_or_one_clear_error(changes, length):
     data = bytearray(SAMPLE)
     for position, value in changes:
@@ -348,7 +348,7 @@ tensors = st.builds(
 
 
 @given(st.lists(tensors, max_size=3), st.lists(tensors, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 def test_absurd_headers_give_tensors_or_one_clear_error(inputs, outputs):
     read_everything(device.dump_data(inputs, outputs))
 

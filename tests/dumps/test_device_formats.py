@@ -83,7 +83,7 @@ def test_nc1hwc0_of_fewer_than_four_axes_is_padded_with_ones(shape):
     st.sampled_from([1, 4, 16, 32]),
     st.integers(1, 50),
 )
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_any_shape_survives_the_way_there_and_back(name, dims, c0, elements):
     axes = {"NDC1HWC0": 5, "FRACTAL_Z_3D": 5, "FRACTAL_NZ": len(dims)}.get(name, 4)
     shape = tuple((dims * 5)[:axes])

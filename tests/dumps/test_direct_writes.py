@@ -55,7 +55,11 @@ def is_direct(file: int) -> bool:
     return bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(sizes=st.lists(st.integers(0, 3 * BLOCK), max_size=8), total=st.integers(0, len(CONTENT)))
 def test_the_file_has_all_bytes_however_they_are_cut(path: Path, sizes: list[int], total: int) -> None:
     with path.open("wb", buffering=0) as file:

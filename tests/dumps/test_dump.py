@@ -225,7 +225,11 @@ def test_a_damaged_tensor_is_an_error_of_its_own(damage: str, dump_copy: Callabl
     assert failed or len(dump.tensors()) == 1219
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.sampled_from(FILES), st.binary(max_size=300), st.integers(0, 5000))
 def test_no_bytes_in_any_file_crash_the_reader(many_small: DumpWriter, file: str, data: bytes, place: int) -> None:
     path = many_small.root / "rank_0" / file

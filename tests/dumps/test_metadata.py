@@ -88,7 +88,7 @@ _JSON = st.recursive(
 _NAMES = ["common_dump_settings", "e2e_dump_settings", "ms_version", "device_target", "server_list", "device"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(_NAMES), _JSON) | st.binary())
 def test_any_settings_give_metadata(tmp_path: Path, value: Any) -> None:
     meta, _ = metadata_of(tmp_path, value, value)

@@ -483,7 +483,7 @@ _PARENTS = st.dictionaries(_NAMES, _NAMES | st.just("optimizer") | _JSON, max_si
 _STACKS = st.dictionaries(st.sampled_from("01"), st.tuples(st.lists(_NAMES), st.lists(st.text(max_size=40))) | _JSON)
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(data=st.dictionaries(_NAMES, _CALLS, max_size=5), parents=_PARENTS | _JSON, stacks=_STACKS | _JSON)
 def test_whatever_the_files_say_nothing_but_our_errors_is_raised(data: Any, parents: Any, stacks: Any) -> None:
     files = [json.dumps(content).encode() for content in ({"data": data}, parents, stacks)]

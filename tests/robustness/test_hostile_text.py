@@ -119,9 +119,7 @@ PLACES = ("nodes", "regex", "show", "slice", "watch", "on", "sql", "npz", "ranks
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 
 
-@settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PLACES), st.sampled_from(AWKWARD) | TEXTS)
 def test_any_argument_is_used_or_refused_in_one_line(
     tensight: Run, tiny: Path, tmp_path: Path, place: str, text: str

@@ -68,7 +68,7 @@ def template(request: pytest.FixtureRequest, unpacked: Callable[[str], Path], tm
     return target
 
 
-@settings(FUZZ, max_examples=20)
+@settings(FUZZ, max_examples=settings().max_examples // 2)
 @given(DAMAGES)
 def test_whatever_happens_to_a_dump_it_is_analysed_or_refused(
     tensight: Run, template: Path, damages: list[tuple[float, Any]]

@@ -20,8 +20,6 @@ from serving import Opened, opened, served
 from tensight.server.http import HttpSettings, create_http_app
 
 SICK = "sick-2.0.0"
-CALLS = 25
-"""Of each operation, beside those that probe the bounds of its parameters one by one."""
 
 # Most texts that a parameter may be name nothing, so what is allowed is often not found or makes no sense.
 CONFIG = {"checks": {"positive_data_acceptance": {"enabled": False}}}
@@ -110,7 +108,6 @@ def is_allowed(case: Case, location: ParameterLocation) -> bool:
 @pytest.mark.slow
 @schema.parametrize()
 @settings(
-    max_examples=CALLS,
     deadline=None,
     derandomize=True,
     database=None,

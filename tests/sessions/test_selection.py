@@ -315,7 +315,7 @@ def programs(draw: st.DrawFn, number: int = 0) -> Program:
     return Program(f"kernel_graph_{number}", number, tuple(nodes))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(st.data())
 def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(data: st.DataObject) -> None:
     several = [data.draw(programs(number)) for number in range(data.draw(st.integers(1, 2)))]
