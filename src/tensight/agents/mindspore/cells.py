@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
+from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_branches import StepBuilder, has_gradient
 from tensight.agents.mindspore.cell_calls import tensors_in
@@ -23,7 +24,6 @@ from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import trace_of
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
-from tensight.agents.mindspore.surroundings import live_instances
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.program import TracedNode

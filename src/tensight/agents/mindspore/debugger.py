@@ -13,6 +13,7 @@ from mindspore import Parameter, nn
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
 from tensight.agents.mindspore.cell_calls import tensors_in
@@ -25,7 +26,7 @@ from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.setup import describe_mindspore
 from tensight.agents.mindspore.step_programs import StepPrograms
-from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, live_instances, optimizers_in
+from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, optimizers_in
 from tensight.agents.mindspore.written_parameters import WrittenParameters
 from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import Oversights

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
 from types import FunctionType, MethodType
@@ -28,12 +27,6 @@ _MEETINGS = (
 
 _ONLY_SERVE = ("MS_SCHED", "MS_PSERVER", "MS_SERVER")
 """What `MS_ROLE` says of processes that help others to train."""
-
-
-def live_instances(kind: type) -> list[Any]:
-    """Return the objects of a kind that are there."""
-    # By the type, because asking an object for its class may wake it up.
-    return [found for found in gc.get_objects() if issubclass(type(found), kind)]
 
 
 def optimizers_in(owner: Any) -> frozenset[int]:

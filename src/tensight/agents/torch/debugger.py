@@ -19,6 +19,7 @@ from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.endings import at_end
 from tensight.agents.feeding import feeding
 from tensight.agents.finite import SEARCH
+from tensight.agents.live_instances import live_instances
 from tensight.agents.meeting import as_one_run
 from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import UPDATES, Oversights
@@ -26,7 +27,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary
-from tensight.agents.torch.discovery import Discovery, live_instances, owners_of_weights
+from tensight.agents.torch.discovery import Discovery, owners_of_weights
 from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped

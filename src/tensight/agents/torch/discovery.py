@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import nn
+
+from tensight.agents.live_instances import live_instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tensight.agents.torch.names import Names
-
-_T = TypeVar("_T")
 
 
 class Discovery:
@@ -119,9 +118,3 @@ def _is_optimizer(one: object) -> TypeGuard[torch.optim.Optimizer]:
 
 def _is_module(one: object) -> TypeGuard[nn.Module]:
     return issubclass(type(one), nn.Module)
-
-
-def live_instances(kind: type[_T] | tuple[type[_T], ...]) -> list[_T]:
-    """Return the objects of a class, or of several, that there are in this process; looking at all takes a while."""
-    # Not isinstance(): an object may answer that with a property of its own.
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
