@@ -21,7 +21,7 @@ INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test coverage lint sanitize format page api node browser mindspores installed agent screenshots bench healthy \
+.PHONY: help demo test test-long coverage lint sanitize format page api node browser mindspores installed agent screenshots bench healthy \
   fixtures conformance lock clean
 
 help: ## Show what make can do
@@ -56,9 +56,13 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run all tests on all cores; those of the page in Chromium
+test: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
 	$(NPM) test
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 -m "not long"
+
+test-long: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run these and further variants of them, with four times as many random examples
+	$(NPM) test
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --hypothesis-profile=long
 
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("troubled_training.py")
 PATIENCE_S = 60.0

@@ -13,7 +13,9 @@ from playwright.sync_api import Locator, Page, expect
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 SERIOUS = ("serious", "critical")
 
-both_sizes = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["1280", "1920"])
+both_sizes = pytest.mark.parametrize(
+    "size", [pytest.param(SMALL, id="1280"), pytest.param(LARGE, id="1920", marks=pytest.mark.long)]
+)
 """Tests with this mark are run in a small and in a large window: their `page` has that size."""
 
 

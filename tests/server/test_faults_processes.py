@@ -149,7 +149,6 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         yield Ward(casualties, bystander, bystanding, widow, widowed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_a_process_killed_at_this_point_is_lost_and_the_person_is_told(ward: Ward, point: Point) -> None:
     casualty = ward.casualties[point.place]
@@ -162,7 +161,6 @@ def test_a_process_killed_at_this_point_is_lost_and_the_person_is_told(ward: War
         assert answer.status_code in (200, 404), answer.text
 
 
-@pytest.mark.slow
 def test_the_graphs_of_a_killed_process_can_still_be_looked_at(ward: Ward) -> None:
     session = ward.casualties["waiting"].session
     assert CONV in session.nodes(name="conv2d")
@@ -171,14 +169,12 @@ def test_the_graphs_of_a_killed_process_can_still_be_looked_at(ward: Ward) -> No
     assert [node["node"] for node in session.hits()["nodes"]] == [CONV]
 
 
-@pytest.mark.slow
 def test_a_process_that_lives_notices_nothing_of_the_dead(ward: Ward) -> None:
     step = ward.bystanding.proceed(steps=1)["step"]
     assert ward.bystander.story()[-2:] == ["< WaitCMD run_cmd step 1", f"> WaitCMD step {step}"]
     assert not ward.bystander.all("failure")
 
 
-@pytest.mark.slow
 def test_a_job_that_lost_a_rank_says_so_and_can_go_on_without_it(ward: Ward) -> None:
     record = ward.widowed.record()
     assert record["state"] == "paused"

@@ -105,7 +105,6 @@ def is_allowed(case: Case, location: ParameterLocation) -> bool:
     return component is not None and component.mode is GenerationMode.POSITIVE
 
 
-@pytest.mark.slow
 @schema.parametrize()
 @settings(
     deadline=None,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Origin
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("branching_training.py")
 FAULTY_STEP = 3

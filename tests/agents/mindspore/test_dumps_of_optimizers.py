@@ -21,7 +21,6 @@ from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("dumping_training.py")
 UPDATES = {"Adam", "ApplyRMSProp"}

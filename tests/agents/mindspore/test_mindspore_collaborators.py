@@ -12,7 +12,6 @@ from mindspore_stage import Run, address
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("failing_training.py")
 

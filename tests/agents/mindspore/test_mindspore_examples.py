@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-pytestmark = pytest.mark.slow
-
 
 @dataclass(frozen=True)
 class Place:

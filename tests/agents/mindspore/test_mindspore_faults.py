@@ -15,7 +15,6 @@ from training_process import Outcome
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 DISTURBED = Path(__file__).with_name("disturbed_training.py")
 FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"

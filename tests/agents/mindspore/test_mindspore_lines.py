@@ -11,7 +11,6 @@ from mindspore_stage import origins_at_stop
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("container_training.py")
 FAULTY_STEP = 3

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-pytestmark = pytest.mark.slow
 
 FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"
 SECOND = FIRST.replace("first", "second")

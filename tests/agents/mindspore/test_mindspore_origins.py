@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from tensight.sessions.records import OriginRecord
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("raising_training.py")
 JUMPING = Path(__file__).with_name("jumping_training.py")

@@ -11,7 +11,6 @@ from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("unseen_training.py")
 STRANGE = "3 updates by Momentum are not counted as steps: none of its parameters belongs"

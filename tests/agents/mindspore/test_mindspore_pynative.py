@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120.0
 SCRIPT = Path(__file__).with_name("pynative_training.py")

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from mindspore_stage import PATIENCE_S, address, attached, name_of_job, rings
 from mindspore_stage import Run as Training
 
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("pynative_training.py")
 

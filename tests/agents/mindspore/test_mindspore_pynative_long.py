@@ -15,7 +15,6 @@ from tensight.client import Session
 if TYPE_CHECKING:
     from running import RunningServer
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("pynative_steps.py")
 Debugged = Callable[..., AbstractContextManager[tuple[Run, Session]]]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from mindspore_stage import Run
-
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("tensor_reading.py")
 

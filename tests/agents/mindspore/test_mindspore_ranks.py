@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from mindspore_stage import NOT_INHERITED, PATIENCE_S, VERSIONS, address, attached, name_of_job, python_of, rings
 from training_process import TrainingProcess
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
 
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("ranked_training.py")
 FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"

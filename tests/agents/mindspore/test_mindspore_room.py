@@ -124,7 +124,6 @@ DEBUGGED = ("-m", "tensight", "run", "--host", "127.0.0.1", "--port", "9", "--re
 """Recording looks at every step, whether or not a server is there."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.usefixtures("may_mount")
 def test_a_disk_that_is_full_ends_debugging_and_not_the_training(tmp_path: Path, version: str) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from mindspore_stage import Run, python_of
 
-pytestmark = pytest.mark.slow
-
 SCRIPT = Path(__file__).with_name("sinking_training.py")
 NOWHERE = ("--host", "127.0.0.1", "--port", "9")
 
