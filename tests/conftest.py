@@ -10,6 +10,7 @@ import signal
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +40,19 @@ FIXTURES = Path(__file__).parent / "fixtures"
 # What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but every n-th case of a test that is marked with ``sampled(n)`` to `make test-long`."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % sampled.args[0]:
+                item.add_marker(pytest.mark.long)
+            cases[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -118,6 +118,7 @@ def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_t
         session.delete_watchpoints(*session.watchpoints())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("option", ["", "bucket-views"])
 def test_memory_of_gradients_that_nobody_has_written_to_yet_stops_no_rank(tmp_path: Path, option: str) -> None:
     with two_ranks(tmp_path, "never", "nan-memory", option, capture="ops") as session:

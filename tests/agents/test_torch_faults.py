@@ -91,6 +91,7 @@ def waiting_for_ever(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["break", "run", "variable"])
 def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome, way: str) -> None:
     host, _, port = NOBODY.rpartition(":")
@@ -310,6 +311,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(
     assert recorded.exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_thousands_of_fast_steps_leave_no_memory_behind(tmp_path: Path, lasting: RunningServer, capture: str) -> None:
     options = debugged(f"long-{capture}", "--capture", capture)

@@ -51,6 +51,7 @@ def hits_of(analysis: Analysis, text: str) -> set[tuple[Any, ...]]:
     return {(hit.tensor.graph, hit.tensor.node, hit.tensor.slot, hit.tensor.iteration) for hit in result.hits}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", PLENTY.values(), ids=PLENTY)
 @pytest.mark.parametrize("name", ALL_DUMPS)
 def test_origins_are_those_of_the_full_dump(
@@ -82,6 +83,7 @@ def test_the_planted_operators_and_their_lines_are_named(
         assert (found.user_frame.file, found.user_frame.line) == (expected["file"], expected["line"])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("columns", [*PLENTY.values(), *FEW.values()], ids=[*PLENTY, *FEW])
 @pytest.mark.parametrize("name", DUMPS)
 def test_no_hit_is_wrong_and_none_is_missed_in_silence(

@@ -169,6 +169,7 @@ def opened(folder: Path) -> Analysis:
     return Analysis(open_dump(str(folder)), cache_dir=folder.parent / "cache")
 
 
+@pytest.mark.sampled(3)
 def test_a_sound_port_is_the_same_and_each_porting_fault_is_named(recordings: Path) -> None:
     reference = opened(recordings / "reference")
     port = open_dump(str(recordings / "sound"))

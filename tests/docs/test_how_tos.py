@@ -6,6 +6,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
 from blocks import ROOT
 from readers import (
     A_CONFIGURATION_OF_MINDSPORE_INSIGHT,
@@ -47,6 +48,7 @@ def test_debug_pytorch(follow: Follow) -> None:
         assert "Bit-identical" in walk.terminal()
 
 
+@pytest.mark.long
 def test_debug_mindspore(follow: Follow) -> None:
     with follow("docs/how-to/debug-mindspore.md") as walk:
         use_mindspore(walk)
@@ -143,6 +145,7 @@ def test_check_in_ci(follow: Follow) -> None:
         assert "finished at step 55, 0 tensors hit" in walk.terminal()
 
 
+@pytest.mark.long
 def test_my_port_does_not_converge(follow: Follow) -> None:
     with follow("docs/how-to/my-port-does-not-converge.md") as walk:
         walk.file("reference.py", "python")

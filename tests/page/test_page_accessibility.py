@@ -65,6 +65,7 @@ def waiting(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
         yield session
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
     open_page: Callable[..., Page], page_server: RunningServer, hit_dump: Session, theme: str

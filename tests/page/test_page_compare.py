@@ -245,6 +245,7 @@ def test_the_keys_of_a_comparison_are_documented(compared: Page) -> None:
     assert sorted(documented.values()) == sorted(listed.values())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_a_comparison(
     open_page: Callable[..., Page], two_runs: RunningServer, reference: str, theme: str

@@ -27,6 +27,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer
         yield server
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_search_is_shown_with_its_trials(

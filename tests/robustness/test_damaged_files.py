@@ -135,6 +135,7 @@ UNREADABLE = (
 UNNOTICED = {"devices": UNREADABLE, "statistic": UNREADABLE, "mapping": ("empty",), "history": ("cut in its head",)}
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", FILE_DAMAGES)
 def test_the_rest_of_the_dump_is_analysed_as_before(

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from mindspore_stage import python_of
 from searches import outcome_of, start
@@ -40,6 +41,7 @@ def test_the_example_is_the_originals_but_for_one_import() -> None:
         assert set(parameter) <= ORIGINAL_KEYS["parameter"]
 
 
+@pytest.mark.long
 def test_the_original_example_runs_on_mindspore(tmp_path: Path) -> None:
     for name in (SCRIPT, CONFIGURATION, "lenet_mindspore.py"):
         shutil.copy(EXAMPLES / name, tmp_path)

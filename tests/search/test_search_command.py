@@ -107,6 +107,7 @@ def test_a_command_that_does_not_exist_says_so(tmp_path: Path) -> None:
     assert "nowhere.py: there is no such script" in err
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_search_that_is_killed_goes_on_where_it_was(tmp_path: Path, kill: signal.Signals) -> None:
     prepare(tmp_path, BLOCKING, BLOCKED)

@@ -227,6 +227,7 @@ def test_a_trial_that_gets_nowhere_is_ended_only_if_its_target_is_worse_than_hal
     assert "weight_change_too_small" in conditions_of(trials[good])
 
 
+@pytest.mark.long
 def test_a_trial_that_gets_nowhere_goes_on_while_there_are_few_others(tmp_path: Path) -> None:
     trials = trials_after(tmp_path, OTHERS[0], "stands still from 9")
 
@@ -234,6 +235,7 @@ def test_a_trial_that_gets_nowhere_goes_on_while_there_are_few_others(tmp_path: 
     assert "weight_change_too_small" in conditions_of(trials["stands still from 9"])
 
 
+@pytest.mark.long
 def test_where_weights_need_not_move_no_trial_is_ended_because_they_do_not(tmp_path: Path) -> None:
     kinds = [f"stands still from {distance}" for distance in (0.3, 0.1, 0.2, 0.25, 0.5)]
 
@@ -243,6 +245,7 @@ def test_where_weights_need_not_move_no_trial_is_ended_because_they_do_not(tmp_p
     assert all("weight_change_too_small" in conditions_of(trials[kind]) for kind in kinds[1:])
 
 
+@pytest.mark.long
 def test_a_trial_that_moves_again_goes_on(tmp_path: Path) -> None:
     trial = trials_after(tmp_path, *OTHERS, "warms up late from 9", every=20)["warms up late from 9"]
 
@@ -251,6 +254,7 @@ def test_a_trial_that_moves_again_goes_on(tmp_path: Path) -> None:
     assert trial["intermediate"]["20"] > 30, "it was worse than others"
 
 
+@pytest.mark.long
 def test_a_trial_goes_on_if_one_weight_moves_or_its_learning_rate_begins_or_ends_at_zero(tmp_path: Path) -> None:
     kinds = ["one moves from 9", "warms up from 9", "falls to zero from 9"]
 

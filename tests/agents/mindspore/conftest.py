@@ -19,8 +19,10 @@ def mindspore_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         yield server
 
 
-@pytest.fixture(params=VERSIONS, scope="module")
+@pytest.fixture(
+    params=[VERSIONS[0], *(pytest.param(older, marks=pytest.mark.long) for older in VERSIONS[1:])], scope="module"
+)
 def version(request: pytest.FixtureRequest) -> str:
-    """Each version of MindSpore that there is an environment for."""
+    """Each version of MindSpore that there is an environment for; older ones by name only, but for `make test-long`."""
     python_of(request.param)
     return str(request.param)

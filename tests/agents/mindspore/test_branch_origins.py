@@ -37,6 +37,7 @@ def origin_in_dump(version: str, kind: str, folder: Path) -> Origin:
     return origins(Analysis(open_dump(dump), cache_dir=folder / "cache"), [Anomaly.INF])[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "kind"),
     [("2.10", "Branch"), ("2.10", "Nested"), ("2.10", "InTurn"), ("2.7", "Nested")],

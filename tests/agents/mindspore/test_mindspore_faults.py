@@ -59,6 +59,7 @@ def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, version: 
     assert len(outcome.notices) == 1
 
 
+@pytest.mark.sampled(2)
 @either_version
 def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: str, undisturbed: Outcome) -> None:
     with (
@@ -93,6 +94,7 @@ def test_a_server_that_comes_later_gets_the_training_and_its_watchpoints(tmp_pat
 # --- the process ---
 
 
+@pytest.mark.sampled(2)
 @either_version
 def test_what_a_killed_training_leaves_behind_is_gone_after_the_next_start(
     tmp_path: Path, mindspore_server: RunningServer, version: str
@@ -170,6 +172,7 @@ def test_an_exception_of_the_script_ends_it_as_it_would_alone(
 # --- what a script does beside training ---
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "mode", "end", "code"), [("2.10", "pynative", "abrupt", 4), ("2.7", "graph", "exit", 3)]
 )
@@ -281,6 +284,7 @@ def test_a_dump_that_a_person_asked_for_is_read_and_left_alone(
     assert len(iterations) == 12
 
 
+@pytest.mark.long
 def test_a_thousand_steps_leave_neither_memory_nor_files(
     tmp_path: Path, mindspore_server: RunningServer, version: str
 ) -> None:

@@ -39,6 +39,7 @@ def alone(version: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return outcome
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("version", "style"),
     [*((VERSIONS[0], style) for style in STYLES), (VERSIONS[1], "model"), (VERSIONS[1], "functional")],
@@ -151,6 +152,7 @@ def test_the_variables_of_the_original_are_enough(
     assert outcome.notices[-1] == "tensight: terminated from the debug server"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("version", "style", "width"),
     [

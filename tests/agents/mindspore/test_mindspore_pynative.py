@@ -163,6 +163,7 @@ def test_values_gradients_and_updates_are_those_of_the_training(
     assert relu.stack[0].code == "return self.relu(self.bn(self.conv(x)) + x)"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "style", "more"),
     [("2.10", "functional", ("--jit",)), ("2.10", "wrapped", ()), ("2.7", "wrapped", ("--jit",))],

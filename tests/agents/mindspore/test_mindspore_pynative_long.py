@@ -41,6 +41,7 @@ def eager_steps(tmp_path: Path, mindspore_server: RunningServer) -> Debugged:
     return start
 
 
+@pytest.mark.long
 def test_a_thousand_eager_steps_leave_neither_memory_nor_files(eager_steps: Debugged) -> None:
     with eager_steps("--jit", "--steps", "1100", "--stop-at", "100", "1100") as (run, session):
         run.until("step 100")

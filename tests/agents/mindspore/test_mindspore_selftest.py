@@ -14,6 +14,7 @@ from mindspore_stage import ENVIRONMENTS, NOT_INHERITED, PATIENCE_S, SCRIPT, pyt
 RESNET = ENVIRONMENTS.parent / "examples" / "resnet_mindspore.py"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "command", "weight", "stops"),
     [

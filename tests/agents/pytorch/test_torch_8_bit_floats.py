@@ -73,6 +73,7 @@ def trained(folder: Path, capture: str, **settings: str) -> dict[str, np.ndarray
         return {name: values[name].view(dtype) for name, dtype in DTYPES.items()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 @pytest.mark.parametrize("way", ["recorded", "traced"])
 def test_8_bit_floats_of_a_training_are_read_back_as_they_were(tmp_path: Path, capture: str, way: str) -> None:

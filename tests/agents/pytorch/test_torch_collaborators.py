@@ -167,6 +167,7 @@ class Stage:
         return {method: collaborator.calls for method, collaborator in collaborators.items() if collaborator.calls}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CIRCUMSTANCES)
 def test_no_exception_of_ours_reaches_a_training(
     torch_server: RunningServer, name: str, said: list[str], tmp_path: Path

@@ -16,6 +16,7 @@ from tensight.sessions.records import State
 SCRIPT = Path(__file__).parent / "training_with_workers.py"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("method", "capture"), [("spawn", "ops"), ("fork", "modules")])
 def test_workers_are_left_alone_and_processes_that_train_are_debugged(
     tmp_path: Path, method: str, capture: str
