@@ -18,18 +18,9 @@ import pytest
 from agent_stage import until
 from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
+from tensight.search.attributes import COMBINATION, HALF_LOSS, NOWHERE, STEPS, WORKER
 from tensight.search.configuration import parse_configuration
-from tensight.search.studies import (
-    COMBINATION,
-    GRACE_S,
-    HALF_LOSS,
-    NOWHERE,
-    STEPS,
-    WORKER,
-    Outcome,
-    Study,
-    Suggestion,
-)
+from tensight.search.studies import GRACE_S, Outcome, Study, Suggestion
 
 RANDOM = """
 command: train.py {x}
@@ -68,7 +59,7 @@ def states(study: Study) -> dict[int, str]:
 def test_a_trial_of_another_machine_is_lost_when_nothing_was_heard_of_it_for_long(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     lost = begun(study)
-    study.note(lost.number, WORKER, ELSEWHERE)
+    study.note(lost, WORKER, ELSEWHERE)
 
     make_silent(tmp_path, GRACE_S - 30)
     study.give_up_lost()
@@ -127,7 +118,7 @@ def test_a_trial_without_a_worker_is_left_alone_while_somebody_may_be_about_to_b
 def test_workers_that_notice_a_lost_trial_in_the_same_moment_have_it_tried_again_once(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     for _ in range(3):
-        study.note(begun(study).number, WORKER, ELSEWHERE)
+        study.note(begun(study), WORKER, ELSEWHERE)
     make_silent(tmp_path, GRACE_S + 1)
     workers = [open_study(tmp_path, RANDOM) for _ in range(4)]
     together = threading.Barrier(len(workers))
@@ -176,7 +167,7 @@ def test_two_workers_run_a_lost_trial_once(tmp_path: Path) -> None:
         prepare(folder, script, BLOCKED)
     study = Study(parse_configuration(BLOCKED, "search.yaml"), f"sqlite:///{tmp_path}/search.db")
     lost = begun(study)
-    study.note(lost.number, WORKER, ELSEWHERE)
+    study.note(lost, WORKER, ELSEWHERE)
     make_silent(tmp_path, GRACE_S + 1)
 
     options = ("--storage", study.url, "--trials", "4", "--json")
@@ -385,12 +376,12 @@ def test_the_loss_speaks_only_where_no_target_comes_before_the_end(tmp_path: Pat
     study = open_study(tmp_path, RANDOM + "pruner: {name: none}\n")
     for loss in (1.0, 2.0, 3.0):
         complete(study, [loss], **{HALF_LOSS: loss})
-    assert study.rank_of_loss(2.5) is None
-    assert study.rank_of_loss(4.0) == "3 of 3 other trials"
+    assert study.rank_of_loss(begun(study), 2.5) is None
+    assert study.rank_of_loss(begun(study), 4.0) == "3 of 3 other trials"
 
     complete(study, [9.0, 9.0])
 
-    assert study.rank_of_loss(4.0) is None
+    assert study.rank_of_loss(begun(study), 4.0) is None
 
 
 def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
@@ -399,7 +390,7 @@ def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
         study.tell(begun(study), Outcome((1.0, 1.0), attributes={HALF_LOSS: 1.0}))
 
     assert study.rank(begun(study), 1, 9.0) is None
-    assert study.rank_of_loss(9.0) is None
+    assert study.rank_of_loss(begun(study), 9.0) is None
 
 
 def test_of_several_targets_a_parameter_matters_as_it_does_on_average(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tensight.errors import InputError
+from tensight.search.attributes import CONFIGURATION
 from tensight.search.storages import StorageError
-from tensight.search.studies import CONFIGURATION, StudyReading
+from tensight.search.studies import StudyReading
 from tensight.sessions.discovery import SEARCH_DATABASE
 from tensight.sessions.records import SearchRecord
 

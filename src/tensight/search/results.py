@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, cast
 
+from tensight.search.attributes import COMMAND, EXIT_CODE, FOLDER, ILLNESS, REASON, SESSION, WARNINGS
 from tensight.search.commands import command_words, names_in
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
-from tensight.search.studies import COMMAND, EXIT_CODE, FOLDER, ILLNESS, REASON, SESSION, WARNINGS
 from tensight.search.trials import custom_lineage
 from tensight.sessions.records import SearchParameter, SearchResult, SearchTarget, TrialIllness, TrialResult
 

@@ -203,19 +203,28 @@ class Search:
         target = self._configuration.all_targets[0].name
         for reading in readings:
             is_pruned = self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss())
-            shown = f"{target} {reading.value:.5g} at step {reading.step}"
-            if trial.watch is not None and trial.watch.may_be_lost:
-                rank = self._study.rank(trial.suggestion, reading.step, reading.value)
-                if rank is not None:
-                    return trial.watch.end_as_lost(f"{shown} is worse than that of {rank}")
-            if is_pruned:
-                return f"{self._configuration.effective_pruner.name}: {shown} is worse than that of others"
-        if trial.watch is not None and trial.watch.may_be_lost and trial.watch.half_loss is not None:
-            rank = self._study.rank_of_loss(trial.watch.half_loss)
-            if rank is not None:
-                loss = f"its loss {trial.watch.half_loss:.5g} after half of its steps"
-                return trial.watch.end_as_lost(f"{loss} is worse than that of {rank}")
-        return ""
+            reason = self._judge_lost(trial, reading)
+            if is_pruned and not reason:
+                shown = f"{target} {reading.value:.5g} at step {reading.step}"
+                reason = f"{self._configuration.effective_pruner.name}: {shown} is worse than that of others"
+            if reason:
+                return reason
+        return self._judge_lost(trial, None)
+
+    def _judge_lost(self, trial: TrialProcess, reading: Reading | None) -> str:
+        """Return why a trial that gets nowhere is ended: its target, or where none is given its loss, is bad, too."""
+        watch = trial.watch
+        if watch is None or not watch.may_be_lost:
+            return ""
+        if reading is not None:
+            rank = self._study.rank(trial.suggestion, reading.step, reading.value)
+            shown = f"{self._configuration.all_targets[0].name} {reading.value:.5g} at step {reading.step}"
+        elif watch.half_loss is not None:
+            rank = self._study.rank_of_loss(trial.suggestion, watch.half_loss)
+            shown = f"its loss {watch.half_loss:.5g} after half of its steps"
+        else:
+            return ""
+        return "" if rank is None else watch.end_as_lost(f"{shown} is worse than that of {rank}")
 
     def _beat(self) -> None:
         if time.monotonic() >= self._next_beat:

@@ -13,10 +13,21 @@ import warnings
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tensight.search.samplers import STARTUP_WITHOUT_LOSS, make_pruner, make_sampler
+from tensight.search.attributes import (
+    ASKING,
+    ATTEMPT,
+    COMBINATION,
+    CONFIGURATION,
+    LOSSES,
+    REASON,
+    SET_ASIDE,
+    STEPS,
+    WORKER,
+)
+from tensight.search.peers import Peers
+from tensight.search.samplers import make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
 from tensight.search.storages import StorageError, open_storage, without_password
 from tensight.sessions.online.presence import beginning_of
@@ -35,52 +46,6 @@ GRACE_S = 120
 
 MOST_ATTEMPTS = 3
 """A trial whose worker died is tried so often."""
-
-LEAST_OTHERS, LEAST_BETTER = 2, 3
-"""Other trials with which one that gets nowhere is compared, and that must be better before it counts as bad.
-
-Of two or three, all must be. A trial from the better half of a search is worse than two others picked at random in one
-case of twelve, than three in one of thirty-two, and than three of four in one of eleven.
-"""
-
-(
-    WORKER,
-    REASON,
-    ILLNESS,
-    WARNINGS,
-    FOLDER,
-    COMMAND,
-    EXIT_CODE,
-    SESSION,
-    STEPS,
-    LOSSES,
-    HALF_LOSS,
-    NOWHERE,
-    SET_ASIDE,
-    ATTEMPT,
-    COMBINATION,
-    CONFIGURATION,
-    ASKING,
-) = (
-    "worker",
-    "reason",
-    "illness",
-    "warnings",
-    "summary_dir",
-    "command",
-    "exit_code",
-    "session",
-    "steps",
-    "losses",
-    "half_loss",
-    "nowhere",
-    "set_aside",
-    "attempt",
-    "combination",
-    "configuration",
-    "asking",
-)
-"""Attributes of trials in the storage; the last two are of a study."""
 
 _LONGEST_TEXT = 2000
 """Characters of an attribute that every database takes."""
@@ -343,10 +308,12 @@ class Study(StudyReading):
 
     # --- what came of it ---
 
-    def note(self, number: int, name: str, value: Any) -> None:
-        """Keep an attribute of a trial that runs."""
-        if self._running(number) is not None:
-            self._storage.set_trial_user_attr(self._id_of(number), name, _short(value))
+    def note(self, suggestion: Suggestion, name: str, value: Any) -> None:
+        """Keep an attribute of a trial that runs; of one that was set aside meanwhile nothing is kept."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        with contextlib.suppress(UpdateFinishedTrialError):
+            suggestion.trial.set_user_attr(name, _short(value))
 
     def report(self, suggestion: Suggestion, step: int, value: float, loss: float | None = None) -> bool:
         """Report an intermediate value, and return whether the trial should be pruned.
@@ -361,114 +328,47 @@ class Study(StudyReading):
         """
         if len(self._configuration.all_targets) > 1:
             return False
-        if loss is not None and math.isfinite(loss):
-            self._losses.setdefault(suggestion.number, {})[str(step)] = loss
-            self.note(suggestion.number, LOSSES, self._losses[suggestion.number])
+        trial = suggestion.trial
         with warnings.catch_warnings():
             # A step that is reported twice keeps its first value.
             warnings.simplefilter("ignore")
-            suggestion.trial.report(value, step)
-            is_worse = suggestion.trial.should_prune() and self._goes_on_after(step)
-        return is_worse and not self._is_spared(suggestion, step, value, loss)
-
-    def _is_spared(self, suggestion: Suggestion, step: int, value: float, loss: float | None) -> bool:
-        """Whether a trial goes on although Optuna's median pruner would end it.
-
-        That pruner compares with complete trials only, which it has let through itself: the more it ends, the better
-        they are. So a trial must be worse than half of all that came as far, too. Targets of the first steps say
-        little: its loss, if the debugger sees one, must say the same.
-        """
-        pruner = self._configuration.effective_pruner
-        if pruner.name != "median" or not math.isfinite(value):
-            return False
-        if loss is None and pruner.startup_trials is None and len(self._complete()) < STARTUP_WITHOUT_LOSS:
-            return True
-        if not _is_worse_than_half(self._signed(value), self._signed_values(suggestion, step)):
-            return True
-        if loss is None:
-            return False
-        kept = [trial.user_attrs.get(LOSSES, {}) for trial in self._others(suggestion)]
-        losses = [losses[str(step)] for losses in kept if str(step) in losses]
-        return not losses or not _is_worse_than_half(loss, losses)
+            trial.report(value, step)
+            is_worse = trial.should_prune()
+        if is_worse:
+            peers = self._peers(suggestion)
+            is_worse = peers.is_before_end(step) and not peers.is_spared(step, value, loss)
+        if loss is not None and math.isfinite(loss):
+            # Whatever is written takes time, in which a trial that is to be ended goes on.
+            self._losses.setdefault(suggestion.number, {})[str(step)] = loss
+            self.note(suggestion, LOSSES, self._losses[suggestion.number])
+        return is_worse
 
     def rank(self, suggestion: Suggestion, step: int, value: float) -> str | None:
-        """Return how many other trials are better, if one that gets nowhere is lost; else None.
-
-        It is lost if its target is worse than half of those of all trials that came as far, and these are not too few.
-
-        Parameters
-        ----------
-        suggestion : Suggestion
-        step : int
-            As the target is reported; the last one of complete trials ends none.
-        value : float
-        """
-        if len(self._configuration.all_targets) > 1 or not self._goes_on_after(step) or self._needs_not_move():
+        """Return how many other trials are better, if one that gets nowhere is lost; else None; see `Peers.rank`."""
+        if len(self._configuration.all_targets) > 1:
             return None
-        return _rank(self._signed(value), self._signed_values(suggestion, step))
+        return self._peers(suggestion).rank(step, value)
 
-    def rank_of_loss(self, loss: float) -> str | None:
-        """Return the same as `rank` where no trial reports a target before its end.
-
-        Parameters
-        ----------
-        loss : float
-            That the debugger has seen in the middle of the trial.
-        """
-        reports = any(len(trial.intermediate_values) > 1 for trial in self._complete())
-        if len(self._configuration.all_targets) > 1 or reports or self._needs_not_move():
+    def rank_of_loss(self, suggestion: Suggestion, loss: float) -> str | None:
+        """Return the same where no trial reports a target before its end; see `Peers.rank_of_loss`."""
+        if len(self._configuration.all_targets) > 1:
             return None
-        kept = [trial.user_attrs.get(HALF_LOSS) for trial in self._complete()]
-        losses = [other for other in kept if other is not None]
-        return _rank(loss, losses)
+        return self._peers(suggestion).rank_of_loss(loss)
 
-    def _needs_not_move(self) -> bool:
-        """Whether a trial has got nowhere, and come out better than half of the complete ones.
-
-        Weights that were trained before need not move, and the good trials may be those in which they hardly do.
-        """
-        complete = self._complete()
-        goodness = [-self._signed(trial.values[0]) for trial in complete]
-        for index, trial in enumerate(complete):
-            others = goodness[:index] + goodness[index + 1 :]
-            if trial.user_attrs.get(NOWHERE) and _rank(goodness[index], others) is not None:
-                return True
-        return False
-
-    def _signed(self, value: float) -> float:
-        """Return a value of the first target so that small ones are good, and what is no number is bad."""
-        if not math.isfinite(value):
-            return math.inf
-        return value if self._configuration.all_targets[0].direction == "minimize" else -value
-
-    def _others(self, suggestion: Suggestion) -> list[FrozenTrial]:
-        return [trial for trial in self.trials() if trial.number != suggestion.number]
-
-    def _signed_values(self, suggestion: Suggestion, step: int) -> list[float]:
-        """Return the targets that other trials which came to a step had there, or before if none was reported there."""
-        values = []
-        for trial in self._others(suggestion):
-            if trial.last_step is not None and trial.last_step >= step:
-                reported = [at for at in trial.intermediate_values if at <= step]
-                if reported:
-                    values.append(self._signed(trial.intermediate_values[max(reported)]))
-        return values
+    def _peers(self, suggestion: Suggestion) -> Peers:
+        return Peers(self._configuration, suggestion.number, self._study.get_trials(deepcopy=False))
 
     def _complete(self) -> list[FrozenTrial]:
         from optuna.trial import TrialState
 
         return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
-    def _goes_on_after(self, step: int) -> bool:
-        """Whether a trial that has come to a step has more to do, as far as complete ones tell."""
-        return any(trial.last_step is not None and trial.last_step > step for trial in self._complete())
-
     def tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
         """Keep what came of a trial; if its worker was thought to be dead, and it was tried again, nothing is kept."""
         from optuna.trial import TrialState
 
         for name, value in {**outcome.attributes, REASON: outcome.reason}.items():
-            self.note(suggestion.number, name, value)
+            self.note(suggestion, name, value)
         state = TrialState.COMPLETE if outcome.values else TrialState.PRUNED if outcome.is_pruned else TrialState.FAIL
         with contextlib.suppress(ValueError):
             self._study.tell(suggestion.trial, list(outcome.values) or None, state=state)
@@ -550,20 +450,6 @@ class Study(StudyReading):
 
 def _value_of(target: int, trial: FrozenTrial) -> float:
     return float(trial.values[target])
-
-
-def _is_worse_than_half(value: float, others: Sequence[float]) -> bool:
-    """Whether a value is larger than half of others, or no number."""
-    return not value <= median(others)
-
-
-def _rank(value: float, others: Sequence[float]) -> str | None:
-    """Return than how many others a value is larger, if those are half and not too few; else None."""
-    better = sum(other < value for other in others)
-    are_enough = len(others) >= LEAST_OTHERS and better >= min(LEAST_BETTER, len(others))
-    if not are_enough or not _is_worse_than_half(value, others):
-        return None
-    return f"{better} of {len(others)} other trials"
 
 
 def _seed(configuration: Configuration, study: optuna.Study, *, is_new: bool) -> int | None:

@@ -12,21 +12,11 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from tensight.search.attributes import COMMAND, EXIT_CODE, FOLDER, HALF_LOSS, ILLNESS, NOWHERE, SESSION, STEPS, WARNINGS
 from tensight.search.commands import command_words, fill
 from tensight.search.configuration import SYSTEM_PARAMETERS
 from tensight.search.hyper_config import VARIABLE, hyper_config_text
-from tensight.search.studies import (
-    COMMAND,
-    EXIT_CODE,
-    FOLDER,
-    HALF_LOSS,
-    ILLNESS,
-    NOWHERE,
-    SESSION,
-    STEPS,
-    WARNINGS,
-    Outcome,
-)
+from tensight.search.studies import Outcome
 from tensight.search.targets import make_reader
 
 if TYPE_CHECKING:
@@ -180,17 +170,25 @@ class TrialProcess:
 
     def _lost(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
         """Return what comes of a trial that is not worth going on with."""
-        if self.watch is not None:
+        readings = self._new_readings() if self._is_compared else []
+        reason = judge(readings) if readings else ""
+        if reason:
+            # Before anything else is asked: what it does from here on is for nothing.
+            self._signal(signal.SIGTERM)
+        if self.watch is not None and self.watch.illness is None:
+            knew = self.watch.may_be_lost
             self.watch.look()
             if self.watch.illness is not None:
-                return Outcome(is_pruned=True, reason=self.watch.illness.sentence)
+                # It says more than that others are better.
+                reason = self.watch.illness.sentence
+            elif not reason and self._is_compared and (not readings or self.watch.may_be_lost != knew):
+                reason = judge(readings[-1:])
+        if reason:
+            return Outcome(is_pruned=True, reason=reason)
         limit_s = self._configuration.timeout_s
         if limit_s is not None and time.monotonic() - self._began > limit_s:
             return Outcome(reason=f"it ran longer than timeout_s, {limit_s:g} s")
-        if not self._is_compared:
-            return None
-        reason = judge(self._new_readings())
-        return Outcome(is_pruned=True, reason=reason) if reason else None
+        return None
 
     def _ended_by_us(self, exit_code: int | None, outcome: Outcome, patience: float) -> Outcome | None:
         if exit_code is None:
