@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from tensight.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from types import ModuleType
 
     from tensight.client import Certificate, Server, Verify
-
-__version__ = "0.1.0.dev0"
 
 
 def connect(

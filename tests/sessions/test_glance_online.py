@@ -14,16 +14,17 @@ from told_statistics import tell
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.online.executions import Executions
 from tensight.sessions.online.overview import ToldSource
-from tensight.sessions.online.statistics_store import StatisticsStore, TensorKey, ToldRow, told_of
+from tensight.sessions.online.reported_tensors import ReportedRow, TensorKey
+from tensight.sessions.online.statistics_store import StatisticsStore, told_of
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING, OverviewChoice, overview
 from tensight.tensors import statistics
 
 MAXIMUM = OverviewChoice("max")
 
 
-def row(value: float, iteration: int, node: str = "a", graph: str = GRAPH, rank: int = 0) -> ToldRow:
+def row(value: float, iteration: int, node: str = "a", graph: str = GRAPH, rank: int = 0) -> ReportedRow:
     array = np.array([value, 0.0], np.float32)
-    return ToldRow(TensorKey(rank, graph, node, "output", 0), iteration, told_of(statistics(array)), "Log", 3)
+    return ReportedRow(TensorKey(rank, graph, node, "output", 0), iteration, told_of(statistics(array)), "Log", 3)
 
 
 def test_what_an_agent_told_is_pictured_with_its_hits(on_stage: Play) -> None:
@@ -127,7 +128,7 @@ def test_tensors_that_are_told_of_while_the_picture_is_made_are_left_out(store: 
 
 def test_numbers_beyond_single_precision_stay_finite(store: StatisticsStore) -> None:
     huge = told_of(statistics(np.array([1e300, -1.0])))
-    store.add([ToldRow(TensorKey(0, GRAPH, "a", "output", 0), 0, huge)])
+    store.add([ReportedRow(TensorKey(0, GRAPH, "a", "output", 0), 0, huge)])
     found = overview(ToldSource(store, 0), {}, MAXIMUM)
     assert found.values[0][0] == pytest.approx(3.4028e38, rel=1e-4)
     assert found.marks == ((0,),)

@@ -13,7 +13,8 @@ import pytest
 from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.statistics_store import StatisticsStore, TensorKey, ToldRow, ToldTensor, told_of
+from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
+from tensight.sessions.online.statistics_store import StatisticsStore, told_of
 from tensight.sessions.statistics_pages import SORT_COLUMNS
 from tensight.tensors import statistics
 from tensight.wire import ReceivedStatistics
@@ -23,9 +24,9 @@ def key(node: str = "conv1", slot: int = 0, rank: int = 0) -> TensorKey:
     return TensorKey(rank, "kernel_graph_0", node, "output", slot)
 
 
-def row(value: float = 1.0, iteration: int = 0, position: int | None = 0, **of: Any) -> ToldRow:
+def row(value: float = 1.0, iteration: int = 0, position: int | None = 0, **of: Any) -> ReportedRow:
     array = np.array([value, -1.0, 0.0], np.float32)
-    return ToldRow(key(**of), iteration, told_of(statistics(array)), "Conv2D", position)
+    return ReportedRow(key(**of), iteration, told_of(statistics(array)), "Conv2D", position)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_statistics_come_back_as_they_were_told(store: StatisticsStore) -> None:
 
 def test_what_was_not_told_is_unknown_and_numbers_that_do_not_exist_are_none(store: StatisticsStore) -> None:
     told = ReceivedStatistics("float16", (), 2, 1, max=math.nan, min=-math.inf)
-    store.add([ToldRow(key(), -1, told)])
+    store.add([ReportedRow(key(), -1, told)])
     found = store.of(key(), -1)
     assert found is not None
     assert (found.shape, found.partial, found.count, found.nan_count) == ((), True, 1, 0)
@@ -100,7 +101,7 @@ def test_pages_can_be_sorted_by_what_follows_from_several_columns(store: Statist
     }
     for name, values in arrays.items():
         told = told_of(statistics(np.array(values, np.float32)))
-        store.add([ToldRow(key(name), 0, told, "Add", 0)])
+        store.add([ReportedRow(key(name), 0, told, "Add", 0)])
 
     def sorted_by(sort: str) -> list[str]:
         return [row.node for row in store.page(0, sort=sort, descending=True).rows]
@@ -164,7 +165,7 @@ def test_a_closed_or_damaged_store_says_so(tmp_path: Path, store: StatisticsStor
 
 def test_integers_beyond_64_bits_do_not_stop_it(store: StatisticsStore) -> None:
     told = ReceivedStatistics("float32", (1,), 2**63, 2**64 - 1, nan_count=2**63)
-    store.add([ToldRow(key(), 0, told)])
+    store.add([ReportedRow(key(), 0, told)])
     found = store.of(key(), 0)
     assert found is not None
     assert found.count == found.nan_count == 2**63 - 1
@@ -185,10 +186,13 @@ def test_rows_that_come_in_columns_read_like_those_that_come_alone(store: Statis
         np.array([row.content_hash for row in whole], np.uint64),
     )
     block = wire.BlockReader().rows(message)
-    tensors = [ToldTensor(TensorKey(0, one.graph, one.node, one.io, one.slot), "Op", one.position) for one in declared]
+    tensors = [
+        ReportedTensor(TensorKey(0, one.graph, one.node, one.io, one.slot), "Op", one.position) for one in declared
+    ]
     store.add_block(tensors, block)
     alone = [
-        ToldRow(tensor.key, 5, told_of(row), "Op", tensor.position) for tensor, row in zip(tensors, whole, strict=True)
+        ReportedRow(tensor.key, 5, told_of(row), "Op", tensor.position)
+        for tensor, row in zip(tensors, whole, strict=True)
     ]
     store.add(alone)
     for tensor in tensors:

@@ -7,11 +7,11 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
-from tensight import __version__
 from tensight.agents.graph_messages import SourceTexts, execution_order, graph_chunks, graph_message, graph_number
 from tensight.agents.notices import say
 from tensight.agents.run_names import run_name
 from tensight.agents.settings import DEFAULT_PORT
+from tensight.version import __version__
 from tensight.wire import PROTOCOL, encoded, text
 from tensight.wire.debugger_pb2 import Abilities, ContentHash, EventReply, Metadata, Process
 from tensight.wire.telemetry_pb2 import PollRequest

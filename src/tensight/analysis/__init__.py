@@ -6,7 +6,8 @@ from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.analysis.check import CheckResult, check, natural_selector
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
-from tensight.analysis.origin import Origin, OriginInput, origins, undecided, user_frame
+from tensight.analysis.origin import origins, undecided
+from tensight.analysis.origins import Origin, OriginInput
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
 

@@ -11,7 +11,7 @@ from tensight.graph.operator_facts import is_collective
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensight.analysis.origin import Origin
+    from tensight.analysis.origins import Origin
 
 
 def across_ranks(origins: Iterable[Origin]) -> list[Origin]:

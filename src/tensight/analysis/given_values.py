@@ -10,7 +10,8 @@ from tensight.graph.given import NUMBERED_INPUT, Given, GivenSource, GraphRun, g
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tensight.analysis.observed_steps import Observations, ObservedStep
+    from tensight.analysis.observations import Observations
+    from tensight.analysis.observed_steps import ObservedStep
     from tensight.graph import Graph, Node
 
 

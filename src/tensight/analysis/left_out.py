@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.analysis.observed_steps import Observations
+    from tensight.analysis.observations import Observations
     from tensight.graph import Graph
 
 _COUNTS = ("nan_count", "neg_inf_count", "pos_inf_count")

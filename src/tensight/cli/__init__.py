@@ -7,15 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from tensight.cli.exit_codes import INTERRUPTED, WRONG_INPUT, Stopped
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-FOUND, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-"""Exit codes beside 0: a check hit; the usage or the input is wrong; stopped by the person."""
-
-
-class Stopped(BaseException):
-    """The person pressed Ctrl-C during a command; at a KeyboardInterrupt typer would end without a word."""
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ def agent_command_line(arguments: Sequence[str]) -> None:
     elif name in HELP:
         sys.stdout.write(_help())
     elif name == "--version":
-        from tensight import __version__
+        from tensight.version import __version__
 
         sys.stdout.write(f"tensight-agent {__version__}\n")
     else:

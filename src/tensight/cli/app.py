@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 import typer.core
 
-from tensight.cli import Stopped
+from tensight.cli.exit_codes import Stopped
 
 
 class Entry(NamedTuple):
@@ -202,7 +202,7 @@ app = typer.Typer(
 def version(wanted: bool) -> None:
     """Print the version if it is wanted, and end."""
     if wanted:
-        from tensight import __version__
+        from tensight.version import __version__
 
         typer.echo(f"tensight {__version__}")
         raise typer.Exit

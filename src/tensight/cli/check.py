@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli import FOUND
+from tensight.cli.exit_codes import FOUND
 from tensight.cli.opening import iterations, numbers, open_analysis
 from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import (
@@ -214,7 +214,7 @@ def node_name(file: TensorFile) -> str:
 
 def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
     """Return the line of the person's code that made a tensor's operator."""
-    from tensight.analysis import user_frame as choose
+    from tensight.graph import user_frame as choose
 
     graph = analysis.dump.graph_of(file)
     node = graph.get(file.node) if graph is not None and file.node is not None else None

@@ -159,9 +159,9 @@ def print_comparison(out: Console, result: RunComparison, *, several: bool, in_d
 def _print_operator(out: Console, first: Compared) -> None:
     from rich.markup import escape
 
-    from tensight.analysis import user_frame
     from tensight.cli.origin import print_source
     from tensight.compare.runs.words import difference_text
+    from tensight.graph import user_frame
 
     for index, (slot, found) in enumerate(first.inputs):
         out.print(f"    input {index}  [green]✓[/] {escape(slot.name)}[dim]  {escape(difference_text(found))}[/]")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tensight.cli import FOUND
+from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import CacheDir
 from tensight.cli.output import console
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tensight.cli import FOUND
+from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import Json
 from tensight.cli.output import console, print_json
 from tensight.cli.run import Capture

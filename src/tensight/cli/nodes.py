@@ -59,7 +59,7 @@ def nodes(
 def _print_nodes(found: list[tuple[int, Graph, Node]], limit: int, *, several_ranks: bool) -> None:
     from rich.markup import escape
 
-    from tensight.analysis import user_frame
+    from tensight.graph import user_frame
 
     out = console()
     rows = table(*(["rank"] if several_ranks else []), "node", "type", "output", "source")

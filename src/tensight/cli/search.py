@@ -125,7 +125,7 @@ def debugger_for(configuration: Configuration, guard: Guard) -> Iterator[Debugge
 
 def report(configuration: Configuration, study: Study, *, json: bool) -> None:
     """Print what has come of a search; exit code 1 if no trial reached a value."""
-    from tensight.cli import FOUND
+    from tensight.cli.exit_codes import FOUND
     from tensight.search.results import read_result
 
     result = read_result(configuration, study)

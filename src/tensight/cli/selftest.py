@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli import FOUND
+from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import Json, Quiet
 from tensight.cli.output import console, count, number, print_json, size, table
 from tensight.cli.run import Capture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tensight.cli import FOUND
+from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import Config, Json, Workspace
 from tensight.cli.output import console, print_json, table
 from tensight.cli.visible import visible

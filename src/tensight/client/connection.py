@@ -14,9 +14,9 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from tensight import __version__
 from tensight.client.errors import BY_CODE, AccessError, ServerError, UnreachableError
 from tensight.errors import InputError
+from tensight.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

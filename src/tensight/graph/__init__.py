@@ -23,7 +23,7 @@ from tensight.graph.optimizers import (
 from tensight.graph.parsing import graph_proto_steps, parse_graph, parse_graph_proto
 from tensight.graph.scopes import Scope
 from tensight.graph.search import search, text_pattern
-from tensight.graph.source import SourceFrame, parse_frame
+from tensight.graph.source import SourceFrame, parse_frame, user_frame
 from tensight.graph.steps import iteration_of, step_of
 from tensight.graph.values import Monad, TensorValue, UnreadableValue
 
@@ -67,4 +67,5 @@ __all__ = [
     "text_pattern",
     "trainable_weight_names",
     "trainable_weights",
+    "user_frame",
 ]

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # `# In file /p/net.py:313/  code/`, `/p/net.py(175)/`, `/p/net.py:373, 17~44/`, `/p/net.py:372~376, 4~21/`,
 # `/p/net.py:372~376/`. The code may be missing, may hold anything, and ends with a slash. The left-most position
@@ -111,3 +115,16 @@ def parse_stack(lines: tuple[str, ...]) -> tuple[SourceFrame, ...]:
 
 def _optional_int(digits: str | None) -> int | None:
     return None if digits is None else int(digits)
+
+
+def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
+    """Return the frame most likely to be the person's own code: the innermost outside of an installed package.
+
+    Parameters
+    ----------
+    frames : sequence of SourceFrame
+        A node's stack, innermost frame first.
+    """
+    located = [frame for frame in frames if frame.file]
+    own = [frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file]
+    return next(iter(own or located), None)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import grpc
 
-from tensight import __version__
 from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token, is_open_to_others
 from tensight.server.grpc_service import grpc_server, listen
 from tensight.server.http import HttpSettings, create_http_app
@@ -34,6 +33,7 @@ from tensight.server.tls import Tls, load_tls
 from tensight.sessions.online import Attachments, OnlineSettings, PageAddress
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
+from tensight.version import __version__
 
 REASON = "the debug server is shutting down"
 

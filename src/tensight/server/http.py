@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from tensight import __version__
 from tensight.errors import InputError
 from tensight.server import errors, openapi
 from tensight.server.access import Access, AccessRules
@@ -17,6 +16,7 @@ from tensight.server.routes import comparisons, events, graphs, overview, search
 from tensight.server.routes.page import BUILT_PAGE, page_routes
 from tensight.server.routes.parameters import ServerContext
 from tensight.sessions.registry import Sessions
+from tensight.version import __version__
 
 API = "/api/v1"
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tensight.analysis import user_frame
-from tensight.graph import is_gradient_scope, is_optimizer, parse_frame
+from tensight.graph import is_gradient_scope, is_optimizer, parse_frame, user_frame
 from tensight.sessions.patterns import require_short
 from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
 

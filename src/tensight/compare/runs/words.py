@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tensight.analysis import user_frame
 from tensight.compare.runs.result import Finding
 from tensight.compare.runs.steps import Operation, Phase
 from tensight.compare.verdict import Verdict
+from tensight.graph import user_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,8 @@ from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
 from tensight.sessions.online.questions import Asked
 from tensight.sessions.online.recording import storing
-from tensight.sessions.online.statistics_store import TensorKey, ToldRow, told_of
+from tensight.sessions.online.reported_tensors import ReportedRow, TensorKey
+from tensight.sessions.online.statistics_store import told_of
 from tensight.sessions.online.statistics_stream import StatisticsStream
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.values import ArrivingTensor, KeptValue, delete
@@ -178,7 +179,7 @@ class Answers:
     async def send_tensor_stats(self, items: AsyncIterator[TensorSummary]) -> EventReply:
         """Take in statistics that were asked for, in the order of the questions."""
         groups = self._process.questions.out_in_groups
-        rows: list[ToldRow] = []
+        rows: list[ReportedRow] = []
         number = 0
         async for item in items:
             told = wire.received_statistics(item)
@@ -210,12 +211,12 @@ class Answers:
             if told is None:
                 self.missing.add((question.key, question.iteration))
 
-    def _row(self, question: Question, told: ReceivedStatistics | None) -> ToldRow | None:
+    def _row(self, question: Question, told: ReceivedStatistics | None) -> ReportedRow | None:
         if told is None:
             return None
         self.here.add((question.key, question.iteration))
         position = self._process.graphs.number(question.node)
-        return ToldRow(question.key, question.iteration, told, question.node.type, position)
+        return ReportedRow(question.key, question.iteration, told, question.node.type, position)
 
     async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:
         """Take in statistics that the process sends as it runs."""

@@ -14,7 +14,8 @@ from tensight.errors import TensightError
 from tensight.graph import TensorAddress, iteration_of
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.online.questions import Asked, Question
-from tensight.sessions.online.statistics_store import TensorKey, ToldRow, statistics_of, told_of
+from tensight.sessions.online.reported_tensors import ReportedRow, TensorKey
+from tensight.sessions.online.statistics_store import statistics_of, told_of
 from tensight.sessions.online.values import KeptValues
 from tensight.sessions.records import State, TensorRecord
 from tensight.tensors import View, ViewResult, statistics
@@ -358,7 +359,7 @@ class Inspection:
         position = tensor.process.graphs.number(tensor.node)
         # What cannot be kept can be computed again.
         with suppress(StorageError):
-            row = ToldRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)
+            row = ReportedRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)
             self._session.recording.statistics.add([row])
         return statistics_of(told)
 

@@ -9,7 +9,7 @@ import numpy as np
 from tensight.graph import TensorAddress, step_of
 from tensight.sessions.curves import curves
 from tensight.sessions.loss import find_loss, with_told_loss
-from tensight.sessions.online.statistics_store import TensorKey
+from tensight.sessions.online.reported_tensors import TensorKey
 from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
 from tensight.sessions.timeline import KnownSteps
 

@@ -18,7 +18,7 @@ from tensight.sessions.errors import UnavailableError
 if TYPE_CHECKING:
     from tensight.errors import TensightError
     from tensight.graph import Graph, Node
-    from tensight.sessions.online.statistics_store import TensorKey
+    from tensight.sessions.online.reported_tensors import TensorKey
     from tensight.tensors.views import View, Which
     from tensight.wire import TensorRequest
     from tensight.wire.debugger_pb2 import EventReply, TensorProto

@@ -15,9 +15,9 @@ from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.online.identity import Identity
 from tensight.sessions.online.process import TrainingProcess
 from tensight.sessions.online.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
+from tensight.sessions.online.reported_tensors import TensorKey
 from tensight.sessions.online.session import OnlineSession
 from tensight.sessions.online.settings import Caller
-from tensight.sessions.online.statistics_store import TensorKey
 from tensight.sessions.online.values import KeptValue
 from tensight.sessions.records import State
 from tensight.sessions.workspace import RUNS

@@ -10,9 +10,9 @@ import math
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress, step_of
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
+from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import MOST_ORDERS, natural, require_page
 from tensight.tensors import EXPLOSION_LIMIT
@@ -112,64 +113,6 @@ WITH RECURSIVE found (iteration) AS (
 """
 
 
-class TensorKey(NamedTuple):
-    """What a tensor is called in every iteration."""
-
-    rank: int
-    graph: str
-    node: str
-    io: Literal["input", "output"]
-    slot: int
-
-    @classmethod
-    def of(cls, address: TensorAddress) -> TensorKey:
-        """Return the key of an address."""
-        return cls(address.rank, address.graph, address.node, address.io, address.slot)
-
-    def at(self, iteration: int) -> TensorAddress:
-        """Return the address in an iteration."""
-        return TensorAddress(self.rank, self.graph, self.node, self.slot, iteration, self.io)
-
-
-@dataclass(frozen=True, slots=True)
-class ToldRow:
-    """Statistics that a process told.
-
-    Attributes
-    ----------
-    key : TensorKey
-    iteration : int
-    statistics : ReceivedStatistics
-    type : str
-        Of the operator.
-    position : int or None
-        Of the node in the order of execution.
-    """
-
-    key: TensorKey
-    iteration: int
-    statistics: ReceivedStatistics
-    type: str = ""
-    position: int | None = None
-
-
-class ToldTensor(NamedTuple):
-    """A tensor whose statistics a process tells again and again.
-
-    Attributes
-    ----------
-    key : TensorKey
-    type : str
-        Of the operator.
-    position : int or None
-        Of the node in the order of execution.
-    """
-
-    key: TensorKey
-    type: str = ""
-    position: int | None = None
-
-
 class StatisticsStore:
     """The statistics of one run.
 
@@ -212,7 +155,7 @@ class StatisticsStore:
         with self._lock:
             self._database.close()
 
-    def add(self, rows: Sequence[ToldRow]) -> None:
+    def add(self, rows: Sequence[ReportedRow]) -> None:
         """Add statistics; those of the same tensor and iteration are replaced.
 
         Raises
@@ -221,15 +164,15 @@ class StatisticsStore:
             The disk is full, or there are too many different tensors.
         """
         with self._lock:
-            tensors = [ToldTensor(row.key, row.type, row.position) for row in rows]
+            tensors = [ReportedTensor(row.key, row.type, row.position) for row in rows]
             self._insert(tensors, lambda: map(self._values, rows), lambda: self._add_rows(rows))
 
-    def add_block(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> None:
+    def add_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
         """Add statistics that came in columns.
 
         Parameters
         ----------
-        tensors : sequence of ToldTensor
+        tensors : sequence of ReportedTensor
             Of each row of the block.
         block : ReceivedBlock
 
@@ -273,7 +216,7 @@ class StatisticsStore:
 
     def _insert(
         self,
-        tensors: Sequence[ToldTensor],
+        tensors: Sequence[ReportedTensor],
         values: Callable[[], Iterable[tuple[Any, ...]]],
         add_columns: Callable[[], None],
     ) -> None:
@@ -410,7 +353,7 @@ class StatisticsStore:
         which = " AND type = 'Parameter'" if only_parameters else ""
         return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
 
-    def _add_tensors(self, tensors: Iterable[ToldTensor]) -> None:
+    def _add_tensors(self, tensors: Iterable[ReportedTensor]) -> None:
         for key, kind, position in tensors:
             if key in self._ids:
                 continue
@@ -423,16 +366,16 @@ class StatisticsStore:
             )
             self._ids[key] = int(found.fetchone()[0])
 
-    def _add_rows(self, rows: Sequence[ToldRow]) -> None:
+    def _add_rows(self, rows: Sequence[ReportedRow]) -> None:
         step_columns.add_rows(self._database, rows, [self._ids[row.key] for row in rows])
 
-    def _add_columns(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> None:
+    def _add_columns(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
         if tensors:
             ids = [self._ids[tensor.key] for tensor in tensors]
             counts = block.counts.astype(np.float64)
             step_columns.add_columns(self._database, tensors[0].key.rank, block.iteration, ids, counts, block.numbers)
 
-    def _values(self, row: ToldRow) -> tuple[Any, ...]:
+    def _values(self, row: ReportedRow) -> tuple[Any, ...]:
         told = row.statistics
         return (
             row.iteration,
@@ -444,7 +387,7 @@ class StatisticsStore:
             *(_number(getattr(told, name)) for name in _NUMBERS),
         )
 
-    def _values_of_block(self, tensors: Sequence[ToldTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
+    def _values_of_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
         shapes = {shape: json.dumps(shape) for shape in set(block.shapes)}
         columns = zip(
             *(tensors, block.dtypes, block.shapes, block.hashes.tolist()),

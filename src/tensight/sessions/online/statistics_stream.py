@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensight import wire
-from tensight.sessions.online.statistics_store import TensorKey, ToldRow, ToldTensor
+from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.wire.scalars import split_scalars
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class StatisticsStream:
     def __init__(self, process: TrainingProcess) -> None:
         self._process = process
         self._reader = wire.BlockReader()
-        self._told: dict[BlockTensor, ToldTensor] = {}
+        self._told: dict[BlockTensor, ReportedTensor] = {}
         self._graphs = 0
 
     def take(self, batch: StatisticsRows) -> None:
@@ -59,7 +59,7 @@ class StatisticsStream:
         if batch.rows:
             store.add(self._rows(batch))
 
-    def _tensors(self, named: list[BlockTensor]) -> list[ToldTensor]:
+    def _tensors(self, named: list[BlockTensor]) -> list[ReportedTensor]:
         """Return what the store calls some tensors, found out once for the graphs that there are."""
         version = self._process.graphs.version
         if version != self._graphs:
@@ -76,23 +76,23 @@ class StatisticsStream:
         if graph is not None:
             self._process.executions.note(iteration, graph.root_id)
 
-    def _meant(self, tensor: BlockTensor) -> ToldTensor:
+    def _meant(self, tensor: BlockTensor) -> ReportedTensor:
         process = self._process
         found = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
         if found is None:
             key = TensorKey(process.rank, tensor.graph, tensor.node, tensor.io, tensor.slot)
-            return ToldTensor(key, "", tensor.position + 1)
+            return ReportedTensor(key, "", tensor.position + 1)
         graph, node = found
         key = TensorKey(process.rank, graph.name, node.name, tensor.io, tensor.slot)
-        return ToldTensor(key, node.type, process.graphs.number(node))
+        return ReportedTensor(key, node.type, process.graphs.number(node))
 
-    def _rows(self, batch: StatisticsRows) -> list[ToldRow]:
-        rows: list[ToldRow] = []
+    def _rows(self, batch: StatisticsRows) -> list[ReportedRow]:
+        rows: list[ReportedRow] = []
         for message in islice(batch.rows, MOST_ROWS):
             row = wire.received_row(message)
             if row.statistics is not None:
                 key, kind, position = self._meant(
                     wire.BlockTensor(0, row.graph, row.node, row.slot, row.io, row.position)
                 )
-                rows.append(ToldRow(key, max(batch.iteration, -1), row.statistics, kind, position))
+                rows.append(ReportedRow(key, max(batch.iteration, -1), row.statistics, kind, position))
         return rows

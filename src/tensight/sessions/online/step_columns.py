@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.sessions.online.statistics_store import ToldRow
+    from tensight.sessions.online.reported_tensors import ReportedRow
     from tensight.sessions.records import OverviewStatistic
 
     Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
@@ -73,7 +73,7 @@ def add_columns(
     database.execute(_INSERT, (rank, iteration, ids, marks_of(by_name).tobytes(), *blobs))
 
 
-def add_rows(database: sqlite3.Connection, rows: Sequence[ToldRow], ids: Sequence[int]) -> None:
+def add_rows(database: sqlite3.Connection, rows: Sequence[ReportedRow], ids: Sequence[int]) -> None:
     """Add rows of any ranks and iterations; `ids` has the id of the tensor of each."""
     ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _place(pair[0]))
     for (rank, iteration), group in groupby(ordered, lambda pair: _place(pair[0])):
@@ -83,7 +83,7 @@ def add_rows(database: sqlite3.Connection, rows: Sequence[ToldRow], ids: Sequenc
         add_columns(database, rank, iteration, [number for _, number in own], counts, numbers)
 
 
-def _place(row: ToldRow) -> tuple[int, int]:
+def _place(row: ReportedRow) -> tuple[int, int]:
     return row.key.rank, row.iteration
 
 

@@ -24,7 +24,7 @@ TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial", 
 """Columns of a row as the store returns it; counts and measures follow."""
 
 
-class ToldTensor(NamedTuple):
+class ReportedTensor(NamedTuple):
     """A tensor of which a process told; the attributes are those of `ObservedTensor`."""
 
     rank: int
@@ -43,14 +43,14 @@ class ToldSteps:
 
     Attributes
     ----------
-    tensors : list of ToldTensor
+    tensors : list of ReportedTensor
     rows : structured array `ROW`, shape (n,)
     dtypes : list of str
     unseen : tuple of (int, int) or None
         First and last of the iterations before, if nothing was told of any.
     """
 
-    tensors: list[ToldTensor]
+    tensors: list[ReportedTensor]
     rows: NDArray[np.void]
     dtypes: list[str]
     unseen: tuple[int, int] | None
@@ -152,13 +152,13 @@ def _that_fits(named: Mapping[str, str], graphs: Iterable[Graph]) -> Graph:
     return max(graphs, key=lambda graph: (sum(name in graph for name in named), after[graph.name], -len(graph.nodes)))
 
 
-def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ToldTensor:
+def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ReportedTensor:
     """Return what a row is about: the node of the graph that ran, if that has it, else of the graph that was told."""
     iteration, graph_name, name, io, slot = row[:5]
     graph = ran if ran is not None and name in ran else graphs.graph(graph_name)
     node = graph.get(name) if graph is not None else None
     if graph is None or node is None:
-        return ToldTensor(rank, 0, iteration, None, "", "", io, slot)
+        return ReportedTensor(rank, 0, iteration, None, "", "", io, slot)
     kind = node.type if node.is_operator else "Parameter"
     # Values from before the first step belong to whatever ran first.
-    return ToldTensor(rank, ran.root_id if ran else graph.root_id, iteration, name, graph.name, kind, io, slot)
+    return ReportedTensor(rank, ran.root_id if ran else graph.root_id, iteration, name, graph.name, kind, io, slot)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.growing_files import TensorWriter
     from tensight.dumps.recorder import RankRecorder
-    from tensight.sessions.online.statistics_store import TensorKey
+    from tensight.sessions.online.reported_tensors import TensorKey
     from tensight.wire import TensorPiece
 
 MOST_UNWRITTEN_BYTES = 12 * 2**20
