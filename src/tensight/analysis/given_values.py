@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tensight.graph.given import NUMBERED_INPUT, Given, GivenSource, GraphRun, given_values, is_given, runs_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tensight.analysis.observations import Observations
-    from tensight.analysis.observed_steps import ObservedStep
     from tensight.graph import Graph, Node
 
 
-class GivenValues:
+class GraphStep(Protocol):
+    """What was observed of a graph in one step."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+
+    @property
+    def moments(self) -> tuple[int, int, bool]:
+        """When its first operator ran and when the last, in any unit, and whether operators ran several times."""
+
+    def outputs(self, node: Node) -> Collection[object]:
+        """Return what is known of the outputs of a node."""
+
+
+_Step = TypeVar("_Step", bound=GraphStep)
+
+
+class GivenValues(Generic[_Step]):
     """The graphs that ran in one step of a rank, and what they gave each other.
 
     Parameters
     ----------
     observed : Observations
     rank : int
-    steps : sequence of ObservedStep
+    steps : sequence of GraphStep
         Of one iteration, one for each graph that ran.
     """
 
-    def __init__(self, observed: Observations, rank: int, steps: Sequence[ObservedStep]) -> None:
+    def __init__(self, observed: Observations, rank: int, steps: Sequence[_Step]) -> None:
         self._observed = observed
         self._rank = rank
         self._steps = {step.graph.name: step for step in steps}
@@ -52,11 +69,11 @@ class GivenValues:
         return None
 
     @property
-    def steps(self) -> Sequence[ObservedStep]:
+    def steps(self) -> Sequence[_Step]:
         """What was observed of each graph."""
         return tuple(self._steps.values())
 
-    def step(self, graph: str) -> ObservedStep | None:
+    def step(self, graph: str) -> _Step | None:
         """Return what was observed of a graph; None if it did not run, or left nothing."""
         return self._steps.get(graph)
 

@@ -141,7 +141,7 @@ class ObservedStep:
         self._observed = observed
         self.graph = graph
         self.rows = rows
-        self.around: GivenValues | None = None
+        self.around: GivenValues[ObservedStep] | None = None
         self.rank, self.iteration = tensors[rows[0]].rank, tensors[rows[0]].iteration
         self._before = parameters_before
         self._shows = shows

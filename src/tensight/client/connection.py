@@ -8,7 +8,7 @@ import ssl
 import time
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -21,7 +21,6 @@ from tensight.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.client.hold import Hold
 
 API = "/api/v1"
 TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of the variable that holds it
@@ -38,6 +37,16 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Verify = bool | str | os.PathLike[str] | ssl.SSLContext
 Certificate = tuple[str | os.PathLike[str], str | os.PathLike[str]]
 T = TypeVar("T")
+
+
+class Held(Protocol):
+    """What keeps a session open as long as the script is there."""
+
+    def let_go(self) -> None:
+        """Have another thread close the session; takes no lock."""
+
+    def close(self) -> None:
+        """Close the session."""
 
 
 class Connection:
@@ -60,8 +69,8 @@ class Connection:
     ----------
     url : str
         Without a slash at the end.
-    hold : Hold or None
-        Of the session for which alone this connection is.
+    hold : Held or None
+        What holds the session for which alone this connection is.
 
     Raises
     ------
@@ -73,7 +82,7 @@ class Connection:
         self, url: str, token: str | None = None, *, verify: Verify = True, certificate: Certificate | None = None
     ) -> None:
         self.url, host = _clean(url)
-        self.hold: Hold | None = None
+        self.hold: Held | None = None
         self._token_from = "token=…" if token is not None else f"the variable {TOKEN_VARIABLE}"
         token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
         headers = {"User-Agent": f"tensight/{__version__}"}
@@ -97,8 +106,8 @@ class Connection:
         """Close the connections."""
         self._client.close()
 
-    def of_session(self, hold: Hold) -> Connection:
-        """Return the same connection for the session that is held: it is let go when nothing refers to this object."""
+    def of_session(self, hold: Held) -> Connection:
+        """Return the same connection for a session that is held: it is let go when nothing refers to this object."""
         own = copy.copy(self)
         own.hold = hold
         # At the end of the process the hold closes the session itself.

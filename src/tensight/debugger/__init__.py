@@ -25,10 +25,9 @@ from tensight.debugger.exceptions import (
     RankDirNotFound,
 )
 from tensight.debugger.hits import HitDetail, Parameter, Watchpoint, WatchpointHit
-from tensight.debugger.node import Node, SourceLine
+from tensight.debugger.nodes import DebuggerTensor, Node, SourceLine
 from tensight.debugger.parser import DumpParser, OpDevicePath, OpPath, OpPathManager
 from tensight.debugger.statistics import TensorStatistic
-from tensight.debugger.tensor import DebuggerTensor
 
 __all__ = [
     "ConditionBase",

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tensight.debugger import statistics as statistics_module
 from tensight.debugger.arguments import IntSelection, check_mem_limit, require_type, selected_numbers, selected_slots
 from tensight.debugger.checking import check_watchpoints
-from tensight.debugger.dump_nodes import DumpNodes
 from tensight.debugger.exceptions import DebuggerParamValueError, RankDirNotFound
-from tensight.debugger.node import Node
-from tensight.debugger.tensor import DebuggerTensor
+from tensight.debugger.nodes import DebuggerTensor, DumpNodes, Node
 from tensight.dumps import open_dump
 from tensight.errors import DumpError
 

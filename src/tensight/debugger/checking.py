@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Analysis
     from tensight.debugger.conditions import ConditionBase
-    from tensight.debugger.dump_nodes import DumpNodes
     from tensight.debugger.history import History
-    from tensight.debugger.tensor import DebuggerTensor
+    from tensight.debugger.nodes import DebuggerTensor, DumpNodes
     from tensight.dumps import TensorFile
     from tensight.watchpoints import ConditionCheck
 

@@ -9,7 +9,7 @@ from tensight.dumps.storage import MissingFileError, open_storage
 from tensight.errors import DumpError
 
 if TYPE_CHECKING:
-    from tensight.debugger.dump_nodes import DumpNodes
+    from tensight.debugger.nodes import DumpNodes
     from tensight.dumps import Dump, TensorFile
 
 

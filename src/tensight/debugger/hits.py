@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tensight.debugger.arguments import require_type
 from tensight.debugger.conditions import ConditionBase
 from tensight.debugger.exceptions import DebuggerParamTypeError
-from tensight.debugger.tensor import DebuggerTensor
+from tensight.debugger.nodes import DebuggerTensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from tensight.debugger.analyzer import Path, match_text, open_dump_folder
-from tensight.debugger.dump_nodes import DumpNodes
+from tensight.debugger.nodes import DumpNodes
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from tensight.debugger.node import Node
+    from tensight.debugger.nodes import Node
 
 
 class OpPath:

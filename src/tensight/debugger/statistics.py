@@ -14,8 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tensight.analysis import Analysis
-    from tensight.debugger.dump_nodes import DumpNodes
-    from tensight.debugger.tensor import DebuggerTensor
+    from tensight.debugger.nodes import DebuggerTensor, DumpNodes
     from tensight.dumps import Dump, TensorFile
 
 StatisticRow: TypeAlias = "dict[str, str]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mindspore
 from mindspore.train.callback import Callback
@@ -24,12 +24,23 @@ from tensight.agents.replacing import Replacements
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.mindspore.debugger import Debugger
-
 _METHODS = ("train", "fit", "eval")
 _SINKS = ("dataset_sink_mode", "valid_dataset_sink_mode")
 _MOST_LINES = 20
 """Of a call, in which its argument is looked for."""
+
+
+class Followed(Protocol):
+    """A debugger, as far as it follows the calls of a `Model`."""
+
+    def end_batch(self) -> None:
+        """Note that a batch has ended."""
+
+    def before_compile(self, owner: Any) -> None:
+        """Do what must be done before graphs are compiled."""
+
+    def close(self) -> None:
+        """End debugging; the training goes on."""
 
 
 class ModelCalls:
@@ -37,11 +48,11 @@ class ModelCalls:
 
     Parameters
     ----------
-    debugger : Debugger
+    debugger : Followed
         It is told when a batch ends, and closed when sink mode is used.
     """
 
-    def __init__(self, debugger: Debugger) -> None:
+    def __init__(self, debugger: Followed) -> None:
         self._debugger = debugger
         self._replaced = Replacements()
 
@@ -143,7 +154,7 @@ def _line_of(word: str) -> str:
 class _BatchEnds(Callback):
     """Tells a debugger of batches that no update has ended, such as those whose gradients are only added up."""
 
-    def __init__(self, debugger: Debugger) -> None:
+    def __init__(self, debugger: Followed) -> None:
         self._debugger = debugger
 
     def on_train_step_end(self, run_context: Any) -> None:  # noqa: ARG002 - MindSpore's signature
