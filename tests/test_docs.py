@@ -116,7 +116,8 @@ def test_documented_keys_are_those_of_the_page() -> None:
 def test_every_endpoint_of_the_api_is_documented_with_its_parameters(tmp_path: Path) -> None:
     from starlette.routing import WebSocketRoute
 
-    from tensight.server.http import HttpSettings, create_http_app
+    from tensight.server.http import create_http_app
+    from tensight.server.http_settings import HttpSettings
     from tensight.server.routes import events
     from tensight.sessions.registry import Sessions
     from tensight.sessions.workspace import Workspace

@@ -10,7 +10,8 @@ import typer
 import tensight.debugger
 from tensight.agents.settings import AgentSettings
 from tensight.cli.app import app
-from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http import create_http_app
+from tensight.server.http_settings import HttpSettings
 from tensight.server.settings import Settings, variable_name
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace

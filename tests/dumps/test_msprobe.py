@@ -22,6 +22,8 @@ from tensight.dumps.msprobe.entries import MAX_NAME, read_step
 from tensight.dumps.msprobe.program import Names, build_program, placed_tensors
 from tensight.errors import DumpError, Problem, TensorFileError
 from tensight.graph import kinds, search
+from tensight.graph.layers import graph_layers
+from tensight.graph.optimizers import parameter_roles
 from tensight.watchpoints import Selector, Watchpoint, parse_check
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def test_modules_and_functions_are_joined_by_equal_data(dumps_of_msprobe: Path) 
     updates = [node.name for node in graph.operators if node.name.startswith("Optimizer/")]
     assert len(updates) == 6
     assert (gradient, 0) in [source for update in updates for source in producers(graph, update)]
-    assert graph.parameter_roles.trainable == {
+    assert parameter_roles(graph).trainable == {
         f"{module}.{kind}" for module in ("conv", "head.0", "head.3") for kind in ("weight", "bias")
     }
     assert {kind.value for kind in kinds(graph, graph.node(gradient))} == {"tensor", "gradient"}
@@ -137,7 +139,7 @@ def test_cells_of_mindspore_are_read_like_modules(cells_of_msprobe: Path) -> Non
         ("Default/relu/Primitive.ReLU-op0", 0),
     ]
     assert producers(graph, "Default/last/MatMul-op1") == [("Default/relu/ReLU-op0", 0), ("last.weight", 0)]
-    assert graph.parameter_roles.trainable == {"first.weight", "first.bias", "last.weight", "last.bias"}
+    assert parameter_roles(graph).trainable == {"first.weight", "first.bias", "last.weight", "last.bias"}
     np.testing.assert_array_equal(
         read_tensor(dump.find("Default/last/MatMul-op1:input.1@2")), read_tensor(dump.find("last.weight@2"))
     )
@@ -492,7 +494,7 @@ def test_whatever_the_files_say_nothing_but_our_errors_is_raised(data: Any, pare
     names = Names()
     program = build_program({0: step}, 0, names)
     graph = program.graph
-    assert graph.layers is not None
+    assert graph_layers(graph) is not None
     for node in graph.nodes:
         assert node.attributes is not None
         assert len(graph.producers(node)) == len(node.inputs)

@@ -6,7 +6,8 @@ import pytest
 
 from tensight.graph import Edge, Graph, Node, OutputSlot, parse_graph_proto
 from tensight.graph import ms_graph_pb2 as pb
-from tensight.graph.given import Given, GivenSource, GraphRun, given_values, printed_names, read_given, serialized_given
+from tensight.graph.declared import Given, GivenSource
+from tensight.graph.given import GraphRun, given_values, printed_names, read_given, serialized_given
 from tensight.graph.node import CONSTANT, PARAMETER
 from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited_fields
 from tensight.graph.run_order import RunOrder

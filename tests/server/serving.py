@@ -15,7 +15,8 @@ import httpx
 import uvicorn
 
 from tensight.server.event_stream import EventStreams
-from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http import create_http_app
+from tensight.server.http_settings import HttpSettings
 from tensight.server.listening import open_socket
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from tensight.errors import InputError
-from tensight.server.http import HttpSettings
+from tensight.server.http_settings import HttpSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

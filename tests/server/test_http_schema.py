@@ -17,7 +17,8 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import negative_data_rejection
 from serving import Opened, opened, served
 
-from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http import create_http_app
+from tensight.server.http_settings import HttpSettings
 
 SICK = "sick-2.0.0"
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 from serving import served
 
 from tensight.server.examples import EXAMPLES
-from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http import create_http_app
+from tensight.server.http_settings import HttpSettings
 from tensight.server.routes import comparisons, graphs, overview, searches, sessions, tensors, watchpoints
 from tensight.server.routes import events as events_routes
 from tensight.sessions.registry import Sessions

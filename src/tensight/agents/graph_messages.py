@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensight.graph.data_types import DT_NONE, DT_TENSOR
 from tensight.graph.given import serialized_given
-from tensight.graph.layers import OUTSIDE
+from tensight.graph.layer_node import OUTSIDE
 from tensight.graph.ms_graph_pb2 import (
     AttributeProto,
     GraphProto,

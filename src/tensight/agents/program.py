@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tensight.graph import OutputSlot
-    from tensight.graph.given import Given
+    from tensight.graph.declared import Given
 
 Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input", "constant"]
 """What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is no weight; an input is a

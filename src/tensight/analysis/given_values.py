@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tensight.graph.given import NUMBERED_INPUT, Given, GivenSource, GraphRun, given_values, is_given, runs_nothing
+from tensight.graph.declared import Given, GivenSource
+from tensight.graph.given import NUMBERED_INPUT, GraphRun, given_values, is_given, runs_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

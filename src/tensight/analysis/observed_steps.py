@@ -17,7 +17,7 @@ from tensight.analysis.given_values import GivenValues
 from tensight.analysis.left_out import LeftOut
 from tensight.analysis.statistics_table import STATISTICS
 from tensight.graph.operator_facts import SAME_VALUES, WITHOUT_RESULTS, may_write_inputs, plain_type
-from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer
+from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_optimizer, parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tensight.analysis.anomalies import Shown
     from tensight.analysis.observations import Observations
     from tensight.graph import Graph, Node
-    from tensight.graph.given import Given, GivenSource
+    from tensight.graph.declared import Given, GivenSource
 
 _COMPARED = tuple(name for name in STATISTICS if name != "content_hash")
 _LONGEST_CHAIN = 16
@@ -244,13 +244,13 @@ class ObservedStep:
 
     def is_kept(self, node: Node) -> bool:
         """Return whether a node is something that the network keeps, and nothing trains: a mask, a table."""
-        if node.is_operator or node.name in self.graph.parameter_roles.trainable:
+        if node.is_operator or node.name in parameter_roles(self.graph).trainable:
             return False
         return node.is_constant or not _is_data(node)
 
     def stays_as_it_is(self, node: Node) -> bool:
         """Return whether a node that the network keeps is written by nobody, neither in a step nor from outside."""
-        roles = self.graph.parameter_roles
+        roles = parameter_roles(self.graph)
         if node.is_constant:
             return True
         is_gathered_or_state = node.name in self._updated or node.name in roles.states or is_gathered(node.name)
@@ -441,7 +441,7 @@ class ObservedStep:
         )
         gathered = frozenset(node.name for node in self.graph.parameters if is_gathered(node.name))
         # Without an optimizer, that a parameter is called a weight does not make this graph train it.
-        roles = self.graph.parameter_roles
+        roles = parameter_roles(self.graph)
         trained = roles.trainable | roles.states | self._states if self._has_optimizer else frozenset()
         return observed | written | gathered | trained
 

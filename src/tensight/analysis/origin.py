@@ -15,7 +15,8 @@ from tensight.analysis.observed_steps import ObservedSteps
 from tensight.analysis.origins import Origin, OriginInput
 from tensight.errors import InputError
 from tensight.graph import Node, TensorAddress
-from tensight.graph.layers import OUTSIDE, READS_UNSEEN
+from tensight.graph.layer_node import OUTSIDE, READS_UNSEEN
+from tensight.graph.layers import graph_layers
 from tensight.graph.node import PARAMETER
 from tensight.graph.operator_facts import CONSTANT_MAKERS, ZERO_MAKERS, plain_type
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
@@ -388,7 +389,7 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
         OriginInput(index, source.name, _state(step, source, row), -1 if row is None else row)
         for index, source, row in sources
     )
-    if shows.masks[outputs[0][2]] and (node.name in step.graph.layers.may_mask or step.is_kept(node)):
+    if shows.masks[outputs[0][2]] and (node.name in graph_layers(step.graph).may_mask or step.is_kept(node)):
         return None
     if anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
         # Constants are where and how much: axes, sizes, factors.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.analysis.statistics_table import KNOWN, STATISTICS, UNREADABLE
-from tensight.graph.layers import nodes_of
+from tensight.graph.layers import graph_layers, nodes_of
 from tensight.graph.spreading import NonFinite, Spreading
 from tensight.tensors import unit_size
 from tensight.watchpoints.references import References
@@ -113,7 +113,7 @@ def _identity(file: TensorFile) -> tuple[object, ...]:
 
 def _may_mask(dump: Dump, file: TensorFile) -> bool:
     graph = dump.graph_of(file)
-    return graph is not None and file.node in graph.layers.may_mask
+    return graph is not None and file.node in graph_layers(graph).may_mask
 
 
 def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -157,7 +157,7 @@ def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> N
     for at in np.flatnonzero(is_zero).tolist():
         file = files[at]
         graph = dump.graph_of(file)
-        inflow = None if graph is None or file.io != "output" else graph.layers.inflows.get(file.node or "")
+        inflow = None if graph is None or file.io != "output" else graph_layers(graph).inflows.get(file.node or "")
         if inflow is not None:
             keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in inflow.sources)
             found[at] = bool(inflow.hands_on(zero.get(key) for key in keys))
@@ -208,4 +208,6 @@ def _steps(table: StatisticsTable, rows: NDArray[np.int64]) -> Iterator[tuple[in
 
 def _depth(dump: Dump, file: TensorFile) -> float:
     graph = dump.graph_of(file)
-    return float("nan") if graph is None or file.node is None else graph.layers.depths.get(file.node, float("nan"))
+    return (
+        float("nan") if graph is None or file.node is None else graph_layers(graph).depths.get(file.node, float("nan"))
+    )

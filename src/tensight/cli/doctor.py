@@ -18,6 +18,7 @@ from tensight.cli.options import Json
 from tensight.cli.output import console, print_json
 from tensight.cli.run import Capture
 from tensight.errors import InputError, TensightError
+from tensight.graph.optimizers import parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +189,7 @@ class _Examination:
         moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
         for trace in open_traces(self._folder / "first").values():
             for graph in trace.graphs:
-                roles = graph.parameter_roles
+                roles = parameter_roles(graph)
                 weights |= roles.trainable
             seen: dict[str, int] = {}
             for iteration in trace.trace.steps:

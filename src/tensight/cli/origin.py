@@ -95,7 +95,7 @@ def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: s
     """Print where one anomaly began: the sentence, the values around it, the line of code."""
     from rich.markup import escape
 
-    from tensight.graph.layers import OUTSIDE
+    from tensight.graph.layer_node import OUTSIDE
 
     rank = f" (rank {found.address.rank})" if len(analysis.dump.ranks) > 1 else ""
     colour = "yellow" if found.anomaly.value == Kind.ALL_ZERO.value else "red"

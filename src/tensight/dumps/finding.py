@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight.errors import InputError
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.naming import the_one_meant
 
 if TYPE_CHECKING:
-    from tensight.dumps.dump import Dump
+    from collections.abc import Collection, Iterable
+
+    from tensight.dumps.metadata import DumpMetadata
     from tensight.dumps.tensor_file import TensorFile
 
 _TENSOR = re.compile(r"(?P<name>.+?)(?::(?P<io>input|output)?\.?(?P<slot>\d{1,9}))?(?:@(?P<step>\d{1,18}))?", re.DOTALL)
@@ -18,7 +20,31 @@ _RANK = re.compile(r"(?P<rank>\d{1,9})/[^/]+/.")
 _MOST_STEPS = 20
 
 
-def find_tensor(dump: Dump, text: str, rank: int | None = None) -> TensorFile:
+class Searched(Protocol):
+    """A dump, as far as a tensor of it is looked for."""
+
+    @property
+    def metadata(self) -> DumpMetadata:
+        """What wrote it."""
+
+    @property
+    def ranks(self) -> Collection[int]:
+        """Its ranks."""
+
+    def tensors(self) -> Iterable[TensorFile]:
+        """Return the tensors that have values."""
+
+    def recorded_tensors(self) -> Iterable[TensorFile]:
+        """Return those that have statistics only."""
+
+    def unwritten_tensors(self) -> Iterable[TensorFile]:
+        """Return outputs that nobody has written."""
+
+    def tensor(self, address: TensorAddress) -> TensorFile | None:
+        """Return the tensor at an address."""
+
+
+def find_tensor(dump: Searched, text: str, rank: int | None = None) -> TensorFile:
     """Return the tensor that a person named; see `Dump.find`."""
     found = _at_address(dump, text)
     if found is not None and rank in (None, found.rank):
@@ -49,7 +75,7 @@ def find_tensor(dump: Dump, text: str, rank: int | None = None) -> TensorFile:
     raise InputError(f"{node} has no {side} {slot} at step {step} in this dump; it has {has}")
 
 
-def _at_address(dump: Dump, text: str) -> TensorFile | None:
+def _at_address(dump: Searched, text: str) -> TensorFile | None:
     try:
         address = TensorAddress.parse(text)
     except InputError:
@@ -57,7 +83,7 @@ def _at_address(dump: Dump, text: str) -> TensorFile | None:
     return dump.tensor(address) if address.rank in dump.ranks else None
 
 
-def _rank_of(text: str, dump: Dump) -> int | None:
+def _rank_of(text: str, dump: Searched) -> int | None:
     """Return the rank that an address begins with; None if it is none."""
     match = _RANK.match(text)
     return int(match["rank"]) if match and int(match["rank"]) in dump.ranks else None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
+from tensight.graph.declared import ParameterRoles
 from tensight.graph.inflow import Inflow
 from tensight.graph.kinds import NodeKind, kinds, original_kinds
-from tensight.graph.layers import LayerNode, Layers, find_layers, holds_integers
+from tensight.graph.layer_node import LayerNode
+from tensight.graph.layers import Layers, find_layers, holds_integers
 from tensight.graph.model import Graph
 from tensight.graph.node import Edge, EdgeKind, Node
 from tensight.graph.operator_facts import activation_name
 from tensight.graph.optimizers import (
-    ParameterRoles,
     frozen_weights,
     is_after_forward,
     is_gradient_scope,

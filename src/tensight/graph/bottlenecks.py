@@ -15,7 +15,7 @@ from tensight.graph.operator_facts import SUMS, applies_matrix, plain_type
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tensight.graph.layers import LayerNode
+    from tensight.graph.layer_node import LayerNode
 
 
 class Bottlenecks:

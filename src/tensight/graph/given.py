@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tensight.graph.dataflow import VIRTUAL_TYPES
+from tensight.graph.declared import Given, GivenSource
 from tensight.graph.protobuf_fields import ProtobufFormatError, length_delimited, length_delimited_fields
 from tensight.graph.values import decode_text
 
@@ -48,37 +49,6 @@ _OF_VERSION_2_0 = re.compile(r"equiv(?!_)|\[CNode\]|[0-9]+$")
 """It gives names of other values to operators."""
 
 _FULL_NAME = re.compile(r"^ *# Fullname with scope: \((.*)\)$", re.MULTILINE)
-
-
-class GivenSource(NamedTuple):
-    """A value that a graph may be given.
-
-    Attributes
-    ----------
-    graph : str
-        Name of the graph that has the node.
-    node : str
-    slot : int
-    """
-
-    graph: str
-    node: str
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a parameter of a graph may be.
-
-    Attributes
-    ----------
-    sources : tuple of GivenSource
-    is_complete : bool
-        Whether it is one of the sources for certain, with the values that are seen of them.
-    """
-
-    sources: tuple[GivenSource, ...]
-    is_complete: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tensight.graph.operator_facts import GATES, PREDICATES, SUMS, plain_type, t
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from tensight.graph.layers import LayerNode
+    from tensight.graph.layer_node import LayerNode
 
 
 class Inflow(NamedTuple):

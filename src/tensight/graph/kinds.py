@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tensight.graph.layers import backward_operators
 from tensight.graph.operator_facts import ORIGINAL_ACTIVATIONS, activation_name
-from tensight.graph.optimizers import is_gradient_scope
+from tensight.graph.optimizers import is_gradient_scope, parameter_roles
 
 if TYPE_CHECKING:
     from tensight.graph.model import Graph
@@ -84,7 +85,7 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
         return frozenset({NodeKind.CONSTANT})
     found = {NodeKind.TENSOR}
     if node.is_parameter:
-        roles = graph.parameter_roles
+        roles = parameter_roles(graph)
         for names, kind in (
             (roles.trainable, NodeKind.WEIGHT),
             (roles.frozen, NodeKind.FROZEN_WEIGHT),
@@ -92,7 +93,7 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
         ):
             if node.name in names:
                 found.add(kind)
-    elif is_gradient_scope(node.name) or node.name in graph.backward:
+    elif is_gradient_scope(node.name) or node.name in backward_operators(graph):
         found.add(NodeKind.GRADIENT)
     elif activation_name(node.type):
         found.add(NodeKind.ACTIVATION)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
 from tensight.graph.inflow import Inflow, find_inflows, gradient_inflows
+from tensight.graph.layer_node import OPTIMIZER_SCOPE, OUTSIDE, LayerNode
 from tensight.graph.operator_facts import (
     MASK_CARRIERS,
     MASK_MAKERS,
@@ -22,7 +23,7 @@ from tensight.graph.operator_facts import (
     plain_type,
     takes_only_form,
 )
-from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+from tensight.graph.optimizers import is_gradient_scope, is_optimizer, parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,52 +32,11 @@ if TYPE_CHECKING:
     from tensight.graph.model import Graph
     from tensight.graph.node import Node
 
-OPTIMIZER_SCOPE = "Optimizer/"
-"""Before the names of what an optimizer does, in graphs of Tensight's agents."""
-
-READS_UNSEEN = "may_read_unseen"
-"""Attribute, in graphs of Tensight's agents, of nodes that may read tensors of which nothing is known."""
-
-OUTSIDE = "Default--outside"
-"""Name of the constant that stands, in graphs of Tensight's agents, for inputs that come from no node."""
-
-
 _EXPANSION_SCOPE = "Expand/"
 _LONGEST_UPDATE = 64
 """Operators of an optimizer for one weight; the bound only matters where they hang together."""
 _PARAMETER_STACK = 3
 """Dimensions of embeddings of positions, (1, length, width), which often begin at zero."""
-
-
-class LayerNode(NamedTuple):
-    """What must be known of a node.
-
-    Attributes
-    ----------
-    name : str
-    type : str
-    inputs : tuple of str
-        Names of the nodes that the inputs come from; empty for one that comes from outside.
-    kind : str
-        ``operator``, ``weight``, ``frozen``, ``data``; ``constant`` for what does not count.
-    shape : tuple of int or None
-        Of the first output.
-    optimizes : bool
-        Whether it belongs to the optimizer.
-    slots : tuple of int
-        Which output of its node each input is; empty if all are the first.
-    is_integer : bool
-        Whether its first output holds integers or truth values.
-    """
-
-    name: str
-    type: str
-    inputs: tuple[str, ...]
-    kind: str
-    shape: tuple[int, ...] | None = None
-    optimizes: bool = False
-    slots: tuple[int, ...] = ()
-    is_integer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +102,17 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def graph_layers(graph: Graph) -> Layers:
-    """Return how the network of a graph is layered."""
+    """Return how the network of a graph is layered: what lies between weights, which gradient is whose."""
+    return graph.once(_graph_layers)
+
+
+def _graph_layers(graph: Graph) -> Layers:
     return find_layers(nodes_of(graph))
 
 
 def nodes_of(graph: Graph) -> Iterator[LayerNode]:
     """Yield what must be known of the nodes of a graph."""
-    roles = graph.parameter_roles
+    roles = parameter_roles(graph)
     for node in graph.nodes:
         if node.type in VIRTUAL_TYPES:
             continue
@@ -183,6 +147,10 @@ def backward_operators(graph: Graph) -> frozenset[str]:
     ----------
     graph : Graph
     """
+    return graph.once(_backward_operators)
+
+
+def _backward_operators(graph: Graph) -> frozenset[str]:
     nodes = (
         LayerNode(node.name, node.type, _inputs_of(graph, node)[0], "operator", optimizes=is_optimizer(node))
         for node in graph.operators

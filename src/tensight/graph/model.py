@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import threading
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tensight.errors import InputError, Problem
 from tensight.graph.dataflow import Dataflow, tuple_index
 from tensight.graph.lazily import lazily
 from tensight.graph.node import EdgeKind, Node
-from tensight.graph.optimizers import ParameterRoles, find_parameter_roles, is_optimizer
 from tensight.graph.scopes import Scope, scope_tree
 from tensight.graph.source import parse_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tensight.graph.given import Given
-    from tensight.graph.layers import Layers
+    from tensight.graph.declared import Given, ParameterRoles
+
+_Fact = TypeVar("_Fact")
 
 Direction = Literal["both", "inputs", "outputs"]
 
@@ -69,6 +70,8 @@ class Graph:
         self.problems = tuple(problems)
         self.declared_roles = declared_roles
         self.given = given
+        self._facts: dict[Callable[[Graph], Any], Any] = {}
+        self._locks: dict[Callable[[Graph], Any], threading.RLock] = {}
         self._by_name = {node.name: node for node in self.nodes}
         if len(self._by_name) != len(self.nodes):
             raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
@@ -211,29 +214,19 @@ class Graph:
         frames = (frame for stack in stacks for frame in parse_stack(stack))
         return frozenset(frame.code for frame in frames if frame.code.startswith(("def ", "async def ")))
 
-    @lazily
-    def parameter_roles(self) -> ParameterRoles:
-        """Which parameters are trained, which are frozen, and which belong to the optimizer."""
-        return find_parameter_roles(self) if self.declared_roles is None else self.declared_roles
+    def once(self, compute: Callable[[Graph], _Fact]) -> _Fact:
+        """Return what a function says of this graph; it is asked once, and no other graph waits for it.
 
-    @lazily
-    def has_optimizer(self) -> bool:
-        """Whether any operator is a part of an optimizer."""
-        return any(is_optimizer(node) for node in self.operators)
-
-    @lazily
-    def backward(self) -> frozenset[str]:
-        """The operators of the backward pass, whatever scope they are in."""
-        from tensight.graph.layers import backward_operators
-
-        return backward_operators(self)
-
-    @lazily
-    def layers(self) -> Layers:
-        """How the network is layered: what lies between weights, which gradient is whose."""
-        from tensight.graph.layers import graph_layers
-
-        return graph_layers(self)
+        Parameters
+        ----------
+        compute : callable
+            The facts that it finds out must not depend on anything else.
+        """
+        with self._locks.setdefault(compute, threading.RLock()):
+            if compute not in self._facts:
+                self._facts[compute] = compute(self)
+        fact: _Fact = self._facts[compute]
+        return fact
 
     @lazily
     def scopes(self) -> Scope:

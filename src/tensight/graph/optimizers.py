@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tensight.graph.declared import ParameterRoles
 from tensight.graph.operator_facts import CONVERSIONS, plain_type
 
 if TYPE_CHECKING:
@@ -86,25 +87,6 @@ _PASSED_NAME = re.compile(r"^(\[Parameter\]\d+$|Parameter_\d+$|equiv_\d+_|▸?ф
 _WEIGHT_NAME = re.compile(r"(^|[._])(weight|bias|gamma|beta|embedding_table|embeddings?|kernel)(_\w+)?\d*$")
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterRoles:
-    """The names of a graph's parameters by what they are for; a parameter is in one of the sets at most.
-
-    Attributes
-    ----------
-    trainable : frozenset of str
-        An operator of an optimizer updates them.
-    states : frozenset of str
-        The optimizer's: moments, accumulators, step counters, learning rates.
-    frozen : frozenset of str
-        Weights that nothing updates.
-    """
-
-    trainable: frozenset[str]
-    states: frozenset[str]
-    frozen: frozenset[str]
-
-
 def is_optimizer(node: Node) -> bool:
     """Whether an operator is a part of an optimizer, by its type or by the scope it is in."""
     return node.is_operator and is_of_optimizer(node.type, node.scope)
@@ -129,6 +111,26 @@ def is_gradient_scope(name: str) -> bool:
 def is_after_forward(name: str) -> bool:
     """Whether the full name of an operator is that of one of the backward pass, or of an optimizer."""
     return is_gradient_scope(name) or _in_optimizer_scope(name.rpartition("/")[0])
+
+
+def parameter_roles(graph: Graph) -> ParameterRoles:
+    """Return which parameters are trained, which are frozen, and which belong to the optimizer.
+
+    Parameters
+    ----------
+    graph : Graph
+        What its process declared counts; without, it is found out once.
+    """
+    return graph.once(find_parameter_roles) if graph.declared_roles is None else graph.declared_roles
+
+
+def has_optimizer(graph: Graph) -> bool:
+    """Return whether any operator is a part of an optimizer."""
+    return graph.once(_has_optimizer)
+
+
+def _has_optimizer(graph: Graph) -> bool:
+    return any(is_optimizer(node) for node in graph.operators)
 
 
 def find_parameter_roles(graph: Graph) -> ParameterRoles:
@@ -182,19 +184,19 @@ def trainable_weights(graph: Graph) -> tuple[Node, ...]:
     (``requires_grad=False``). In a graph without an optimizer what is called like a weight counts; see
     `find_parameter_roles`.
     """
-    roles = graph.parameter_roles
+    roles = parameter_roles(graph)
     return tuple(node for node in graph.parameters if node.name in roles.trainable)
 
 
 def frozen_weights(graph: Graph) -> tuple[Node, ...]:
     """Return the weights that nothing updates, in the order of the file."""
-    roles = graph.parameter_roles
+    roles = parameter_roles(graph)
     return tuple(node for node in graph.parameters if node.name in roles.frozen)
 
 
 def optimizer_states(graph: Graph) -> tuple[Node, ...]:
     """Return the parameters that belong to the optimizer, in the order of the file."""
-    roles = graph.parameter_roles
+    roles = parameter_roles(graph)
     return tuple(node for node in graph.parameters if node.name in roles.states)
 
 
@@ -207,8 +209,8 @@ def trainable_weight_names(graphs: Iterable[Graph]) -> frozenset[str]:
     """
     graphs = tuple(graphs)
     deciding = [graph for graph in graphs if graph.declared_roles is not None]
-    deciding = deciding or [graph for graph in graphs if graph.has_optimizer]
-    return frozenset().union(*(graph.parameter_roles.trainable for graph in deciding or graphs))
+    deciding = deciding or [graph for graph in graphs if has_optimizer(graph)]
+    return frozenset().union(*(parameter_roles(graph).trainable for graph in deciding or graphs))
 
 
 def _parameter_inputs(graph: Graph, node: Node) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph.optimizers import ParameterRoles
+from tensight.graph.declared import ParameterRoles
 from tensight.graph.protobuf_fields import length_delimited, length_delimited_fields
 from tensight.graph.values import decode_text
 

@@ -16,7 +16,7 @@ from tensight.graph.optimizers import is_after_forward
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tensight.graph.layers import LayerNode
+    from tensight.graph.layer_node import LayerNode
 
 
 class NonFinite(IntFlag):

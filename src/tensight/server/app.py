@@ -14,8 +14,9 @@ import grpc
 
 from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token, is_open_to_others
 from tensight.server.grpc_service import grpc_server, listen
-from tensight.server.http import HttpSettings, create_http_app
+from tensight.server.http import create_http_app
 from tensight.server.http_server import FINISH_S, HttpServer
+from tensight.server.http_settings import HttpSettings
 from tensight.server.lifetime import Lifetime, allow_threads, end_threads
 from tensight.server.listening import (
     PortError,

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensight.graph import EdgeKind, NodeKind, kinds
 from tensight.graph.lazily import lazily
+from tensight.graph.optimizers import parameter_roles
 from tensight.graph.scopes import scope_tree
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class GraphIndex(TreeIndex):
 
     def of_kind(self, kind: NodeKind) -> NDArray[np.bool_]:
         """Return which nodes are of a kind; shape (nodes,)."""
-        roles = self.graph.parameter_roles if kind in _PARAMETER_KINDS else None
+        roles = parameter_roles(self.graph) if kind in _PARAMETER_KINDS else None
         if roles is not None:
             names = {
                 NodeKind.WEIGHT: roles.trainable,

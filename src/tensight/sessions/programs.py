@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.graph.lazily import lazily
+from tensight.graph.optimizers import parameter_roles
 from tensight.sessions.graph_index import GraphIndex, TreeIndex
 from tensight.sessions.selection import Watching
 
@@ -188,7 +189,7 @@ class Program:
         return any(
             name in names
             for graph in graphs
-            for roles in (graph.parameter_roles,)
+            for roles in (parameter_roles(graph),)
             for names in (roles.trainable, roles.frozen, roles.states)
         )
 

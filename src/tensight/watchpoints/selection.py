@@ -11,6 +11,7 @@ from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.graph import Layers, activation_name, text_pattern, trainable_weight_names
+from tensight.graph.layers import graph_layers
 from tensight.watchpoints.watchpoint import SelectorKind
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def needs_layers(selector: Selector) -> bool:
 
 def layers_of_graphs(graphs: Sequence[Graph]) -> Layers:
     """Return how the network is layered that all graphs of a rank together compute."""
-    return reduce(or_, (graph.layers for graph in graphs)) if graphs else Layers()
+    return reduce(or_, (graph_layers(graph) for graph in graphs)) if graphs else Layers()
 
 
 def node_facts(node: Node, trained: Collection[str]) -> NodeFacts:

@@ -10,7 +10,7 @@ from tensight.agents.mindspore.launches import Launch
 from tensight.agents.places import PlaceTable
 from tensight.graph import ms_graph_pb2 as pb
 from tensight.graph.data_types import DT_TENSOR
-from tensight.graph.given import Given
+from tensight.graph.declared import Given
 
 if TYPE_CHECKING:
     from pathlib import Path

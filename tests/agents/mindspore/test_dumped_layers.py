@@ -10,6 +10,7 @@ from test_watching_steps import Process, found
 
 from tensight.agents.watching_selection import layers_of
 from tensight.graph import NodeKind, kinds
+from tensight.graph.layers import graph_layers
 from tensight.sessions.graph_index import GraphIndex
 from tensight.sessions.selection import WatchedNodes, watched
 from tensight.watchpoints import Selector, selected_nodes
@@ -59,7 +60,7 @@ def network(unpacked: Callable[[str], Path]) -> Callable[[str], Network]:
 @pytest.mark.parametrize("name", [*SICK, *HEALTHY])
 def test_layers_are_those_of_the_dump(name: str, network: Callable[[str], Network]) -> None:
     one = network(name)
-    own, dumped = one.layers, one.graph.layers
+    own, dumped = one.layers, graph_layers(one.graph)
     assert own.hidden == dumped.hidden
     assert own.matrices == dumped.matrices
     assert own.matrix_gradients == dumped.matrix_gradients

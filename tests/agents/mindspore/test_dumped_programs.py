@@ -17,6 +17,7 @@ from tensight.dumps.execution import parse_order
 from tensight.graph import kinds, parse_graph, parse_graph_proto
 from tensight.graph import ms_graph_pb2 as pb
 from tensight.graph.data_types import DT_TENSOR
+from tensight.graph.optimizers import parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,7 +305,7 @@ def test_graphs_that_share_a_folder_are_one_program(dumped: Callable[[str], Dump
     operators = [node for node in whole.nodes if node.role == "operator"]
     assert len(operators) == 2 * len(own.order_of(0))
     assert len({node.name for node in operators}) == len(operators)
-    assert sum(node.role == "weight" for node in whole.nodes) == len(graph.parameter_roles.trainable)
+    assert sum(node.role == "weight" for node in whole.nodes) == len(parameter_roles(graph).trainable)
     shown = parse_graph_proto(graph_message(whole), where="here")
     assert not shown.problems
     assert len(shown.operators) == 2 * len(graph.operators)

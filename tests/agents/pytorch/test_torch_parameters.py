@@ -8,6 +8,7 @@ from seen_steps import Seen, SeenStep
 from torch import nn
 
 from tensight.agents.graph_messages import graph_message
+from tensight.graph.optimizers import parameter_roles
 from tensight.graph.parsing import parse_graph_proto
 
 
@@ -32,7 +33,7 @@ def test_each_has_its_role_and_the_graph_tells_what_is_trained() -> None:
     assert not any(name.startswith("step.") for name in found)
     assert step.of("exp_avg.0.weight").count == 6
     graph = parse_graph_proto(graph_message(step.program), where="here")
-    known = graph.parameter_roles
+    known = parameter_roles(graph)
     assert known.trainable == {"0.weight", "0.bias", "1.weight", "1.bias", "2.weight"}
     assert "exp_avg.0.weight" in known.states
     assert "2.bias" in known.frozen

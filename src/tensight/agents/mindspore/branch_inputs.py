@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.graph.given import Given, GivenSource, GraphRun, given_values, is_given, runs_nothing
+from tensight.graph.declared import Given, GivenSource
+from tensight.graph.given import GraphRun, given_values, is_given, runs_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

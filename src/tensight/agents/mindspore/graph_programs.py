@@ -32,6 +32,7 @@ from tensight.graph import parse_graph
 from tensight.graph.given import printed_names
 from tensight.graph.layers import nodes_of
 from tensight.graph.operator_facts import UPDATED_IN_PLACE, may_write_inputs
+from tensight.graph.optimizers import parameter_roles
 from tensight.graph.parsing import graph_proto
 from tensight.graph.spreading import runs_after_forward
 from tensight.graph.unwritten import is_unwritten
@@ -170,10 +171,10 @@ class GraphPrograms:
     def _roles(self) -> dict[str, Role]:
         every = list(self._graphs.values())
         deciding = [one for one in every if one.optimizes]
-        trained = _union(one.called(one.graph.parameter_roles.trainable) for one in deciding or every)
-        states = _union(one.called(one.graph.parameter_roles.states) for one in every) - trained
+        trained = _union(one.called(parameter_roles(one.graph).trainable) for one in deciding or every)
+        states = _union(one.called(parameter_roles(one.graph).states) for one in every) - trained
         states -= _union(frozenset(one.tuples) for one in every)
-        weights = (one.graph.parameter_roles.frozen | one.graph.parameter_roles.trainable for one in every)
+        weights = (parameter_roles(one.graph).frozen | parameter_roles(one.graph).trainable for one in every)
         frozen = _union(one.called(names) for one, names in zip(every, weights, strict=True))
         forgotten = {name for one in every for name in _before_trained(one, trained) if self._requires_gradient(name)}
         roles: dict[str, Role] = {}

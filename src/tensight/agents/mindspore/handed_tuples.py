@@ -15,7 +15,7 @@ from mindspore import Tensor
 
 from tensight.agents.mindspore.branch_inputs import branch_inputs
 from tensight.agents.mindspore.written_graphs import handed_on
-from tensight.graph.given import Given, GivenSource
+from tensight.graph.declared import Given, GivenSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.agents.mindspore.traced_graphs import is_tuple, other_role, user_stack
 from tensight.graph.dataflow import VIRTUAL_TYPES
+from tensight.graph.optimizers import parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ class ParameterNames:
     def names_of(self, graph: Graph) -> dict[str, str]:
         """Return the name in the program of each parameter of a new graph."""
         readers = _readers(graph)
-        roles = graph.parameter_roles
+        roles = parameter_roles(graph)
         names: dict[str, str] = {}
         for node in graph.parameters:
             name = node.name

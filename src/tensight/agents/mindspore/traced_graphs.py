@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.program import StackFrame, TracedNode
 from tensight.graph import is_optimizer
 from tensight.graph.dataflow import VIRTUAL_TYPES
-from tensight.graph.optimizers import is_gathered
+from tensight.graph.optimizers import is_gathered, parameter_roles
 from tensight.graph.source import parse_stack
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def optimizes(graph: Graph) -> bool:
 
 def updates_weights(graph: Graph) -> bool:
     """Whether a run of a graph ends with other weights."""
-    return bool(graph.parameter_roles.trainable) and optimizes(graph)
+    return bool(parameter_roles(graph).trainable) and optimizes(graph)
 
 
 def other_role(graph: Graph, parameter: Node) -> Role:

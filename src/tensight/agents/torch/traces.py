@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tensight.agents.calls import UNPLACED
 from tensight.agents.program import TracedNode
 from tensight.agents.traced_programs import Trace
-from tensight.graph.layers import READS_UNSEEN
+from tensight.graph.layer_node import READS_UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

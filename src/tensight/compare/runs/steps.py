@@ -11,8 +11,14 @@ from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS
 from tensight.dumps import read_tensor
 from tensight.errors import TensightError
-from tensight.graph.layers import READS_UNSEEN
-from tensight.graph.optimizers import OPTIMIZER_SIGNATURES, is_gathered, is_gradient_scope, is_optimizer
+from tensight.graph.layer_node import READS_UNSEEN
+from tensight.graph.optimizers import (
+    OPTIMIZER_SIGNATURES,
+    is_gathered,
+    is_gradient_scope,
+    is_optimizer,
+    parameter_roles,
+)
 from tensight.tensors.elements import doubles_of, element_type
 
 if TYPE_CHECKING:
@@ -213,7 +219,7 @@ class RunToCompare:
         """Parameters that an optimizer writes, with their states."""
         names: set[str] = set()
         for graph in self.graphs.values():
-            roles = graph.parameter_roles
+            roles = parameter_roles(graph)
             names |= roles.trainable | roles.states
         return frozenset(names)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tensight.dumps.msprobe.entries import is_of_optimizer
 from tensight.graph import Edge, Graph, Node, OutputSlot, ParameterRoles, data_type_number
 from tensight.graph.data_types import DT_NONE
-from tensight.graph.layers import READS_UNSEEN
+from tensight.graph.layer_node import READS_UNSEEN
 from tensight.graph.ms_graph_pb2 import AttributeProto, ValueProto
 from tensight.graph.node import CONSTANT, PARAMETER
 

@@ -17,7 +17,7 @@ from tensight.sessions.registry import Sessions
 from tensight.sessions.session import Session
 
 if TYPE_CHECKING:
-    from tensight.server.http import HttpSettings
+    from tensight.server.http_settings import HttpSettings
 
 MOST_ROWS = 1000
 MOST_ENTRIES = 5000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress, iteration_of
+from tensight.graph.optimizers import parameter_roles
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.online.questions import Asked, Question
 from tensight.sessions.online.reported_tensors import ReportedRow, TensorKey
@@ -455,7 +456,7 @@ def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
 
 def _is_updated(tensor: _Tensor) -> bool:
     """Whether it is what went in with a parameter to which the step writes when it ends."""
-    source, roles = tensor.producer, tensor.graph.parameter_roles
+    source, roles = tensor.producer, parameter_roles(tensor.graph)
     is_input = tensor.keys[0].io == "input" and source.is_parameter and len(tensor.keys) > 1
     return is_input and (source.name in roles.trainable or source.name in roles.states)
 

@@ -10,6 +10,7 @@ import numpy as np
 from tensight.analysis.anomalies import shown
 from tensight.analysis.consequences import NO_EFFECTS, Effects
 from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
+from tensight.graph.optimizers import parameter_roles
 from tensight.sessions.online.told_steps import ToldSteps, told_steps
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -137,7 +138,7 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     """
     told = told_steps(store.told(rank, iteration, only_parameters=True), rank, graphs)
     amounts, _ = told.bounds("non_finite_count")
-    weights = {name for graph in graphs.graphs for name in graph.parameter_roles.trainable}
+    weights = {name for graph in graphs.graphs for name in parameter_roles(graph).trainable}
     names = (tensor.node for tensor, amount in zip(told.tensors, amounts.tolist(), strict=True) if amount)
     return sorted({name for name in names if name in weights})
 
