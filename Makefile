@@ -72,6 +72,7 @@ lint: $(READY) node ## Check style, types, and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/circles_of_files.py
 	$(NPM) run check
 
 sanitize: $(READY) ## Run the tests of the kernels with sanitizers for addresses and undefined behaviour
