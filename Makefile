@@ -60,7 +60,7 @@ test: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests o
 	$(NPM) test
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 -m "not long"
 
-test-long: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run these and further variants of them, with four times as many random examples
+test-long: $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and further variants of them, with four times as many random examples
 	$(NPM) test
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --hypothesis-profile=long
 
