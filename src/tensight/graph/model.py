@@ -222,9 +222,10 @@ class Graph:
         compute : callable
             The facts that it finds out must not depend on anything else.
         """
-        with self._locks.setdefault(compute, threading.RLock()):
-            if compute not in self._facts:
-                self._facts[compute] = compute(self)
+        if compute not in self._facts:
+            with self._locks.setdefault(compute, threading.RLock()):
+                if compute not in self._facts:
+                    self._facts[compute] = compute(self)
         fact: _Fact = self._facts[compute]
         return fact
 

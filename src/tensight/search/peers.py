@@ -32,7 +32,7 @@ class Peers:
     ----------
     configuration : Configuration
     number : int
-        Of the trial that is compared; -1 for none.
+        Of the trial that is compared.
     trials : sequence of FrozenTrial
         All of the study.
     """

@@ -82,6 +82,7 @@ class TrialProcess:
         self._configuration = configuration
         self._ending: tuple[Outcome, float] | None = None
         self._unjudged: list[Reading] = []
+        self._is_told_to_end = False
         self.folder.mkdir(parents=True)
         values = {**suggestion.values, "summary_dir": str(self.folder), "trial": suggestion.number}
         words = command_words(configuration.command, values)
@@ -165,7 +166,7 @@ class TrialProcess:
         outcome = self._lost(judge)
         if outcome is not None:
             self._ending = outcome, time.monotonic() + END_WITHIN_S
-            self._signal(signal.SIGTERM)
+            self._tell_to_end()
         return None
 
     def _lost(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
@@ -174,7 +175,7 @@ class TrialProcess:
         reason = judge(readings) if readings else ""
         if reason:
             # Before anything else is asked: what it does from here on is for nothing.
-            self._signal(signal.SIGTERM)
+            self._tell_to_end()
         if self.watch is not None and self.watch.illness is None:
             knew = self.watch.may_be_lost
             self.watch.look()
@@ -262,6 +263,12 @@ class TrialProcess:
         self._signal(signal.SIGKILL)
         if self.watch is not None:
             self.watch.close()
+
+    def _tell_to_end(self) -> None:
+        """Tell it once: what ends well at a first signal may break off at a second."""
+        if not self._is_told_to_end:
+            self._is_told_to_end = True
+            self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
