@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tensight.analysis import Analysis, check
+from tensight.graph.layers import graph_layers
 from tensight.watchpoints import Hit, Selector, Watchpoint, parse_watch
 
 Analyse = Callable[..., Analysis]
@@ -105,7 +106,7 @@ def test_a_weight_that_jumps_is_compared_with_the_iteration_before(
     dump = dump_copy("sick-2.10.0")
     opened = analyse(dump).dump
     matrix = "network.dead.conv.weight"
-    assert matrix in opened.graphs(0)[0].layers.matrices
+    assert matrix in graph_layers(opened.graphs(0)[0]).matrices
     for file in opened.tensors(iterations=[2]):
         if file.node == matrix:
             np.save(file.path, np.load(file.path) * 1e4)
