@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-from tensight.version import __version__ as __version__
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tensight.client import Certificate, Server, Verify
+    from tensight.version import __version__ as __version__
 
 
 def connect(
@@ -63,8 +60,10 @@ def connect(
     return Server(url, token, verify=verify, certificate=certificate)
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import the modules that people use when they use them."""
+def __getattr__(name: str) -> Any:
+    """Import the modules that people use when they use them: each process that may be debugged imports this one."""
+    if name == "__version__":
+        return importlib.import_module("tensight.version").__version__
     if name in ("analysis", "client", "debugger", "dumps", "errors", "mindspore", "torch", "watchpoints"):
         try:
             return importlib.import_module(f"tensight.{name}")
