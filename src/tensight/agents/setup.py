@@ -15,6 +15,8 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from tensight.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -151,7 +153,7 @@ def _packages() -> dict[str, object]:
         module = sys.modules.get(name)
         if module is None:
             continue
-        version = vars(module).get("__version__")
+        version = __version__ if name == "tensight" else vars(module).get("__version__")
         if not isinstance(version, str):
             try:
                 version = metadata.version(_DISTRIBUTIONS.get(name, name))
