@@ -10,6 +10,7 @@ from tensight.analysis.origin import origins, undecided
 from tensight.analysis.origins import Origin, OriginInput
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
+from tensight.graph import user_frame
 
 __all__ = [
     "Analysis",
