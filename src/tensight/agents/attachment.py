@@ -79,8 +79,7 @@ class Attachment:
         self._look_again_s = 0.0
         self._loop: CommandLoop | None = None
         self.connection = Connection(settings, introduction.key)
-        losses_every_s = settings.losses_every_s
-        send_every_s = POLL_EVERY_S if losses_every_s is None else min(POLL_EVERY_S, max(losses_every_s, SENT_APART_S))
+        send_every_s = min(POLL_EVERY_S, max(settings.losses_every_s or POLL_EVERY_S, SENT_APART_S))
         self.background = Background(self.connection, introduction, telemetry, send_every_s=send_every_s)
         self._termination = Termination(self.connection.hold_no_more)
         self.is_attached = False

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 _Value = TypeVar("_Value")
@@ -28,11 +30,23 @@ class lazily(cached_property[_Value]):  # noqa: N801 - a decorator
         """Return the value of an object."""
         if instance is None:
             return self
-        kept = instance.__dict__
-        name = self.func.__name__
-        with kept.setdefault(f"{name}@lock", threading.RLock()):
-            if name not in kept:
-                kept[name] = self.func(instance)
-            value: _Value = kept[name]
-        kept.pop(f"{name}@lock", None)
-        return value
+        return once(instance.__dict__, self.func.__name__, lambda: self.func(instance))
+
+
+def once(kept: dict[Any, Any], key: object, compute: Callable[[], _Value]) -> _Value:
+    """Return what is kept under a key; if nothing is, compute it, and have other threads that ask wait for that.
+
+    Parameters
+    ----------
+    kept : dict
+        Of one object; no other object waits.
+    key : hashable
+    compute : callable
+    """
+    if key not in kept:
+        with kept.setdefault(f"{key}@lock", threading.RLock()):
+            if key not in kept:
+                kept[key] = compute()
+        kept.pop(f"{key}@lock", None)
+    value: _Value = kept[key]
+    return value

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import threading
 from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tensight.errors import InputError, Problem
 from tensight.graph.dataflow import Dataflow, tuple_index
-from tensight.graph.lazily import lazily
+from tensight.graph.lazily import lazily, once
 from tensight.graph.node import EdgeKind, Node
 from tensight.graph.scopes import Scope, scope_tree
 from tensight.graph.source import parse_stack
@@ -70,8 +69,7 @@ class Graph:
         self.problems = tuple(problems)
         self.declared_roles = declared_roles
         self.given = given
-        self._facts: dict[Callable[[Graph], Any], Any] = {}
-        self._locks: dict[Callable[[Graph], Any], threading.RLock] = {}
+        self._facts: dict[Any, Any] = {}
         self._by_name = {node.name: node for node in self.nodes}
         if len(self._by_name) != len(self.nodes):
             raise InputError(f"graph {name!r} has two nodes of one name; names must be unique")
@@ -222,12 +220,7 @@ class Graph:
         compute : callable
             The facts that it finds out must not depend on anything else.
         """
-        if compute not in self._facts:
-            with self._locks.setdefault(compute, threading.RLock()):
-                if compute not in self._facts:
-                    self._facts[compute] = compute(self)
-        fact: _Fact = self._facts[compute]
-        return fact
+        return once(self._facts, compute, lambda: compute(self))
 
     @lazily
     def scopes(self) -> Scope:

@@ -200,13 +200,12 @@ class Search:
 
     def _judge(self, trial: TrialProcess, readings: list[Reading]) -> str:
         """Report intermediate values, and return why the trial is ended; empty if it is not."""
-        target = self._configuration.all_targets[0].name
         for reading in readings:
             is_pruned = self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss())
             reason = self._judge_lost(trial, reading)
             if is_pruned and not reason:
-                shown = f"{target} {reading.value:.5g} at step {reading.step}"
-                reason = f"{self._configuration.effective_pruner.name}: {shown} is worse than that of others"
+                pruner = self._configuration.effective_pruner.name
+                reason = f"{pruner}: {self._shown(reading)} is worse than that of others"
             if reason:
                 return reason
         return self._judge_lost(trial, None)
@@ -218,13 +217,16 @@ class Search:
             return ""
         if reading is not None:
             rank = self._study.rank(trial.suggestion, reading.step, reading.value)
-            shown = f"{self._configuration.all_targets[0].name} {reading.value:.5g} at step {reading.step}"
+            shown = self._shown(reading)
         elif watch.half_loss is not None:
             rank = self._study.rank_of_loss(trial.suggestion, watch.half_loss)
             shown = f"its loss {watch.half_loss:.5g} after half of its steps"
         else:
             return ""
         return "" if rank is None else watch.end_as_lost(f"{shown} is worse than that of {rank}")
+
+    def _shown(self, reading: Reading) -> str:
+        return f"{self._configuration.all_targets[0].name} {reading.value:.5g} at step {reading.step}"
 
     def _beat(self) -> None:
         if time.monotonic() >= self._next_beat:
