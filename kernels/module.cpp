@@ -1,5 +1,6 @@
 // The extension module `tensight.tensors._kernels`: the kernels of the best instruction set that the processor has.
 
+#include "instances.h"
 #include "interface.h"
 #include "python_rows.h"
 #include "python_scans.h"
@@ -129,6 +130,7 @@ static PyMethodDef METHODS[] = {
     {"scan_shared", (PyCFunction)(void (*)(void))scan_shared, METH_FASTCALL, nullptr},
     {"compare", (PyCFunction)(void (*)(void))compare, METH_FASTCALL, nullptr},
     {"has_non_finite", (PyCFunction)(void (*)(void))has_non_finite, METH_FASTCALL, nullptr},
+    {"instances", (PyCFunction)(void (*)(void))instances, METH_FASTCALL, nullptr},
     {"instruction_sets", instruction_sets, METH_NOARGS, nullptr},
     {"choose", choose, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
 
 
 class Kernels(Protocol):
@@ -51,6 +53,10 @@ class Kernels(Protocol):
 
         ``axes`` are length and stride, in elements, of each axis of strided elements from the first on.
         """
+        ...
+
+    def instances(self, objects: list[object], kinds: tuple[type[_T], ...], /) -> list[_T]:
+        """Return the objects whose class is one of some, or derived from one; none of them is asked anything."""
         ...
 
     def Rows(  # noqa: N802 - a class
