@@ -9,7 +9,7 @@ import sys
 
 import grimp
 
-KNOWN = ("tensight.sessions.online.",)
+KNOWN: tuple[str, ...] = ()
 """Packages whose circle is known and is to go: a live session holds parts that hold the session."""
 
 

@@ -293,10 +293,7 @@ class Attachments:
             if process is None or not self._goes_on(process, identity):
                 process = await self._attach(caller, identity)
             reply = process.announce(message, identity)
-        if identity.is_agent:
-            process.session.terminal.greet(process)
         process.session.begin(process)
-        process.session.announce(news=True)
         return reply
 
     async def _attach(self, caller: Caller, identity: Identity) -> TrainingProcess:

@@ -1,30 +1,135 @@
 """What the processes of a session are told: they stop and go together, as a person commands.
 
-Every message and every command ends in `Conductor.advance`, which looks at all processes that wait and tells each what
-it is to be told next. So there is one place that decides, and it can be asked any number of times.
+Every message and every command ends in `Conductor.advance`, which has `orders` decide what each process is told next,
+from where all of them stand, and carries it out. So there is one place that decides, and it can be asked any number of
+times.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from tensight import wire
 from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.online.orders import Order, left_places, next_orders, owes_step
 from tensight.sessions.online.rank_hashes import differing_tensors
 from tensight.sessions.online.run_control import NextNode, PreviousNode, Recheck, RunToNode, Steps
 from tensight.sessions.online.watching import watch_changes
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.orders import Standing
     from tensight.sessions.online.process import TrainingProcess
     from tensight.sessions.online.run_control import Run
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.settings import OnlineSettings
     from tensight.sessions.records import Command
+    from tensight.sessions.watchpoint_list import WatchpointList
+    from tensight.wire.debugger_pb2 import EventReply
 
 AT_ANY_TIME = ("pause", "terminate")
 """Commands for which the training need not stand still."""
+
+
+class RunTeller(Protocol):
+    """Tells the terminal of the training what happens to it; see `Terminal`."""
+
+    def stopped(self) -> None:
+        """Note that the run has ended."""
+
+    def stops_at_hits(self) -> None:
+        """Note that hits are why the training stops."""
+
+    def goes_on(self, run: Run) -> None:
+        """Note that a run begins."""
+
+    def leaves(self) -> None:
+        """Note that the training is to end."""
+
+
+class KnownHits(Protocol):
+    """The hits of a session; see `ReportedHits`."""
+
+    def add(self, hits: list[SessionHit]) -> None:
+        """Take in hits of the place at which all stand."""
+
+    def clear(self) -> None:
+        """Forget the hits of the place at which all stand."""
+
+
+class Past(Protocol):
+    """The step that people see; see `ShownStep`."""
+
+    def return_to_present(self) -> None:
+        """Show what the training does now."""
+
+
+class ConductedSession(Protocol):
+    """What the conductor needs of its session; see `OnlineSession`."""
+
+    identity: Identity
+    settings: OnlineSettings
+    watchpoint_list: WatchpointList
+
+    @property
+    def processes(self) -> Mapping[int, TrainingProcess]:
+        """The newest process of each rank."""
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def terminal(self) -> RunTeller:
+        """Tells the training's own terminal."""
+
+    @property
+    def reported(self) -> KnownHits:
+        """Has the hits."""
+
+    @property
+    def shown(self) -> Past:
+        """Which step people see."""
+
+    def process_of(self, rank: int) -> TrainingProcess:
+        """Return the process of a rank. NotFoundError if there is none."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
+
+    def changed(self) -> None:
+        """Note that the run's file must be written."""
+
+    def paused(self) -> None:
+        """Note that all processes stand where a command wanted them."""
+
+    def warn(self, text: str) -> None:
+        """Tell the clients about something that went wrong and can be lived with."""
+
+
+class _Command(NamedTuple):
+    """What a run wants a process to do; None if it wants nothing."""
+
+    run: Run | None
+    reply: EventReply | None
+
+    @property
+    def wanted(self) -> Literal["train", "check", ""]:
+        if self.run is None:
+            return ""
+        return "train" if self.run.trains else "check"
+
+
+_NO_COMMAND = _Command(None, None)
 
 
 class Conductor:
@@ -32,7 +137,7 @@ class Conductor:
 
     Parameters
     ----------
-    session : OnlineSession
+    session : ConductedSession
 
     Attributes
     ----------
@@ -42,7 +147,7 @@ class Conductor:
         Whether every hit stops the run, also one that was reported before or follows from one that was.
     """
 
-    def __init__(self, session: OnlineSession) -> None:
+    def __init__(self, session: ConductedSession) -> None:
         self._session = session
         self._run: Run | None = None
         self._preparing: set[asyncio.Task[None]] = set()
@@ -88,7 +193,6 @@ class Conductor:
 
     def advance(self) -> None:
         """Tell every waiting process what it is to be told next, if there is something."""
-        # What a process is told can make others ask for this again.
         self._is_due = True
         if self._is_advancing:
             return
@@ -108,19 +212,23 @@ class Conductor:
         for process in live:
             if not process.sent and not len(self._session.watchpoint_list):
                 process.prepared = self.generation
-        self._left = {one.place for one in live if one.state is State.RUNNING and one.released == one.place}
-        # Nobody leaves a place before all ranks have reached it, and have been told all that they must know there.
         last = min((process.place for process in live), default=0)
         if len(live) > 1 and all(process.is_waiting and process.place == last for process in live):
             self._compare(live, last)
-        may_leave = all(process.is_settled for process in live if process.place == last)
-        if self._gathering is not None:
-            # None is to begin while others of its job are still on their way.
-            is_complete = len(self._session.processes) >= self._session.identity.world_size
-            may_leave = may_leave and is_complete
-        for process in live:
-            if process.is_waiting:
-                self._tell(process, may_leave=may_leave and process.place == last)
+        # None is to begin while others of its job are still on their way.
+        is_complete = self._gathering is None or len(self._session.processes) >= self._session.identity.world_size
+        standings = [process.standing for process in live]
+        self._left = left_places(standings)
+        commands = [
+            self._command_of(*each) if each[0].is_waiting else _NO_COMMAND for each in zip(live, standings, strict=True)
+        ]
+        wanted = [one._replace(wanted=command.wanted) for one, command in zip(standings, commands, strict=True)]
+        orders = next_orders(wanted, self.generation, is_complete=is_complete)
+        for process, order, command in zip(live, orders, commands, strict=True):
+            self._carry_out(order, process, command)
+            if self._is_due:
+                # What one was told can change what the others are to be told.
+                return
         live = self._session.live
         # A run of a process that is lost goes on when it comes back.
         if self._run is not None and live and all(map(self._is_done, live)):
@@ -196,47 +304,42 @@ class Conductor:
         if self._run is not None:
             self._run.told.discard(process)
 
-    def _tell(self, process: TrainingProcess, *, may_leave: bool) -> None:
-        if process.wants_exit:
+    def _carry_out(self, order: Order, process: TrainingProcess, command: _Command) -> None:
+        if order is Order.EXIT:
             process.exit()
-            return
-        if process.lines:
+        elif order is Order.LINE:
             process.reply(wire.ok(process.lines.popleft()))
-            return
-        if process.queue:
+        elif order is Order.QUEUED:
             process.set_state(State.SENDING)
             process.reply(process.queue.popleft())
-            return
-        run = self._run or self._debt_of(process)
-        command = None if run is None else run.command(process)
-        if run is None or command is None:
-            return
-        if process.prepared != self.generation:
+        elif order is Order.PREPARE:
             process.set_state(State.SENDING)
             self._prepare(process)
-        elif not run.trains:
-            process.has_unchecked = False
-            run.told.add(process)
-            process.set_state(State.SENDING)
-            process.reply(command)
-        elif process.has_unchecked and process.step == 0:
-            # Some conditions are only checked on the initial values, and only when everything is checked again.
+        elif order is Order.CHECK_INITIAL:
             process.has_unchecked = False
             process.set_state(State.SENDING)
             process.reply(wire.recheck())
-        elif may_leave:
-            run.told.add(process)
+        elif order is Order.CHECK:
+            process.has_unchecked = False
+            self._let_go(process, command, State.SENDING)
+        elif order is Order.GO:
             process.released = process.place
-            process.set_state(State.RUNNING)
-            process.reply(command)
+            self._let_go(process, command, State.RUNNING)
 
-    def _debt_of(self, process: TrainingProcess) -> Run | None:
-        """Return the step that a process has to do although nobody may go on; None if there is none.
+    def _let_go(self, process: TrainingProcess, command: _Command, state: State) -> None:
+        if command.run is not None and command.reply is not None:
+            command.run.told.add(process)
+            process.set_state(state)
+            process.reply(command.reply)
 
-        If others have left a place before it came there, they may wait for it within the step.
-        """
-        is_owed = process.released != process.place and process.place in self._left
-        return Steps(process.place + 1) if is_owed else None
+    def _command_of(self, process: TrainingProcess, standing: Standing) -> _Command:
+        """Return what a process that waits is to do as soon as it may."""
+        if not standing.is_waiting:
+            return _NO_COMMAND
+        owed = Steps(process.place + 1) if owes_step(standing, self._left) else None
+        run = self._run or owed
+        reply = None if run is None else run.command(process)
+        return _NO_COMMAND if run is None or reply is None else _Command(run, reply)
 
     def _is_done(self, process: TrainingProcess) -> bool:
         run = self._run
@@ -244,7 +347,8 @@ class Conductor:
 
     def _ask(self, process: TrainingProcess) -> None:
         """Note that a process stands still; have it answer what people want to see."""
-        if process.is_waiting and process.state is not State.MISMATCH and self._debt_of(process) is None:
+        owes = owes_step(process.standing, self._left)
+        if process.is_waiting and process.state is not State.MISMATCH and not owes:
             process.set_state(State.PAUSED)
             question = process.questions.command()
             if question is not None:

@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight.sessions.records import SessionRecord, State
 
 if TYPE_CHECKING:
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList
+    from tensight.sessions.online.conductor import Conductor
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.recording import Recording
+    from tensight.sessions.online.reported_hits import ReportedHits
+    from tensight.sessions.online.shown_step import ShownStep
+    from tensight.sessions.records import Capabilities
+    from tensight.sessions.watchpoint_list import WatchpointList
 
 _MOST_MESSAGES = 5
 
 
-def glance(session: OnlineSession) -> SessionRecord:
+class GlancedSession(Protocol):
+    """What is told of a session at a glance; see `OnlineSession`."""
+
+    id: str
+    name: str
+    created: float
+    identity: Identity
+    processes: dict[int, TrainingProcess]
+    conductor: Conductor
+    reported: ReportedHits
+    shown: ShownStep
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+    watchpoint_list: WatchpointList
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have attached so far."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    @property
+    def present_step(self) -> int:
+        """Steps that all live ranks have done together."""
+
+    def capabilities(self) -> Capabilities:
+        """Return what can be done now."""
+
+
+def glance(session: GlancedSession) -> SessionRecord:
     """Return the session at a glance."""
     ranks = tuple(session.processes[rank].record() for rank in session.ranks)
     is_past = session.shown.step is not None
@@ -42,7 +91,7 @@ def glance(session: OnlineSession) -> SessionRecord:
     )
 
 
-def capabilities_now(session: OnlineSession) -> dict[str, bool]:
+def capabilities_now(session: GlancedSession) -> dict[str, bool]:
     """Return what can be done now beyond what every session can."""
     live = session.live
     is_paused = session.state is State.PAUSED
@@ -68,7 +117,7 @@ def capabilities_now(session: OnlineSession) -> dict[str, bool]:
     }
 
 
-def message(session: OnlineSession) -> str:
+def message(session: GlancedSession) -> str:
     """Return why the session is in its state, for a person; empty if there is nothing to say."""
     if session.shown.step is not None:
         return f"shows step {session.shown.step}; the training stands at step {session.present_step}"

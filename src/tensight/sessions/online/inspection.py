@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress, iteration_of
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.graph import Graph, Node, OutputSlot
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList
     from tensight.sessions.online.process import TrainingProcess
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.recording import Recording
+    from tensight.sessions.online.settings import OnlineSettings
     from tensight.sessions.online.values import KeptValue, ValueWriters
     from tensight.sessions.records import Statistics, StatisticsRow, TensorStatus
     from tensight.tensors import Which
@@ -75,12 +78,30 @@ class _Tensor:
         return self.address.iteration
 
 
+class InspectedSession(Protocol):
+    """What its tensors need of a session; see `OnlineSession`."""
+
+    settings: OnlineSettings
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+
+    def process_of(self, rank: int) -> TrainingProcess:
+        """Return the process of a rank. NotFoundError if there is none."""
+
+    def iteration_of(self, process: TrainingProcess) -> int:
+        """Return the iteration of a process that is shown."""
+
+    def advance(self) -> None:
+        """Tell the processes that wait what to do."""
+
+
 class Inspection:
     """The tensors of one session.
 
     Parameters
     ----------
-    session : OnlineSession
+    session : InspectedSession
     writers : ValueWriters
         Write what arrives.
 
@@ -90,7 +111,7 @@ class Inspection:
         The values that are on disk.
     """
 
-    def __init__(self, session: OnlineSession, writers: ValueWriters) -> None:
+    def __init__(self, session: InspectedSession, writers: ValueWriters) -> None:
         self._session = session
         self.writers = writers
         self.kept = KeptValues(session.settings.kept_bytes)

@@ -9,17 +9,18 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensight import wire
 from tensight.errors import TensightError
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import UnavailableError
-from tensight.sessions.online.answers import Answers
+from tensight.sessions.online.answers import Answers, AskingSession
 from tensight.sessions.online.executions import Executions
 from tensight.sessions.online.graph_stream import GraphStream
 from tensight.sessions.online.heartbeat import Watchdog
 from tensight.sessions.online.identity import root_graph_of
+from tensight.sessions.online.orders import Standing
 from tensight.sessions.online.presence import Presence
 from tensight.sessions.online.questions import Questions
 from tensight.sessions.online.rank_graphs import RankGraphs
@@ -31,13 +32,14 @@ from tensight.sessions.records import RankRecord, State
 from tensight.wire.telemetry_pb2 import PollReply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 
     from tensight.dumps.recorder import RankRecorder
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.online.graph_stream import ReceivedGraphs
     from tensight.sessions.online.identity import Identity
     from tensight.sessions.online.rank_hashes import ComparedTensor
-    from tensight.sessions.online.session import OnlineSession
-    from tensight.sessions.online.settings import Caller
+    from tensight.sessions.online.settings import Caller, OnlineSettings
     from tensight.sessions.online.watching import Signature
     from tensight.wire import ReceivedHit
     from tensight.wire.debugger_pb2 import Chunk, EventReply, Metadata, WatchpointHit
@@ -55,12 +57,97 @@ _MOST_NOTICES = 20
 _NO_STEP = "the training ended before a step was counted, so nothing was checked"
 
 
+class Director(Protocol):
+    """Who decides when a process goes on; see `Conductor`."""
+
+    generation: int
+
+    def forget(self, process: TrainingProcess) -> None:
+        """Note that a process may not have got what it was told."""
+
+    def must_tell(self, process: TrainingProcess) -> bool:
+        """Whether a process that runs is to come back to be told what to watch."""
+
+    def stop_at_hits(self) -> None:
+        """Stop all ranks where they are next, because one has hits."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the processes are to go on, or to check something."""
+
+    def stop(self) -> None:
+        """Let no process go on from where it is next."""
+
+
+class HitTaker(Protocol):
+    """Who takes in the hits of a process; see `ReportedHits`."""
+
+    async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
+        """Note where a process has arrived, and its hits on the way."""
+
+    async def note(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
+        """Note hits of a process that goes on."""
+
+
+class ProcessOwner(AskingSession, Protocol):
+    """What a process needs of the session that it belongs to; see `OnlineSession`."""
+
+    id: str
+    name: str
+    settings: OnlineSettings
+    events: EventLog
+    is_closing: bool
+
+    @property
+    def processes(self) -> Mapping[int, TrainingProcess]:
+        """The newest process of each rank."""
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def conductor(self) -> Director:
+        """Tells them what to do."""
+
+    @property
+    def reported(self) -> HitTaker:
+        """Has their hits."""
+
+    def advance(self) -> None:
+        """Tell the processes that wait what to do."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
+
+    def warn(self, text: str) -> None:
+        """Tell the clients about something that went wrong and can be lived with."""
+
+    def warn_of(self, error: TensightError, who: str = "") -> bool:
+        """Tell the clients about an error; return whether they were told."""
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done soon, and before the session is closed."""
+
+    def begin(self, process: TrainingProcess) -> None:
+        """Greet a process that has attached, and let the training go on if it wants no person for that."""
+
+    def left(self, process: TrainingProcess) -> None:
+        """Note that a process has ended, or may have."""
+
+    def returned(self) -> None:
+        """Note that a process which was given up has come back."""
+
+    async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
+        """Take in the graphs of a process."""
+
+
 class TrainingProcess:
     """A training process as the server sees it.
 
     Parameters
     ----------
-    session : OnlineSession
+    session : ProcessOwner
         That it belongs to.
     identity : Identity
     caller : Caller
@@ -109,7 +196,7 @@ class TrainingProcess:
         Held while its recorder works.
     """
 
-    def __init__(self, session: OnlineSession, identity: Identity, caller: Caller, recorder: RankRecorder) -> None:
+    def __init__(self, session: ProcessOwner, identity: Identity, caller: Caller, recorder: RankRecorder) -> None:
         self.session = session
         self.identity = identity
         self.caller = caller
@@ -195,10 +282,21 @@ class TrainingProcess:
         return self.identity.world_size == 1 and self.session.live == [self]
 
     @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left to do for it where it stands, as far as the other ranks are concerned."""
-        ready = self.is_waiting and not self.queue and self.prepared == self.session.conductor.generation
-        return ready or self.released == self.place or self.state is State.MISMATCH
+    def standing(self) -> Standing:
+        """Where it stands, and what there is to tell it; without what the run wants of it."""
+        return Standing(
+            place=self.place,
+            step=self.step,
+            state=self.state,
+            released=self.released,
+            is_waiting=self.is_waiting,
+            wants_exit=self.wants_exit,
+            has_lines=bool(self.lines),
+            has_queue=bool(self.queue),
+            version=self.prepared,
+            has_unchecked=self.has_unchecked,
+            wanted="",
+        )
 
     def record(self) -> RankRecord:
         """Return what a session tells about it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tensight import wire
 from tensight.sessions.online.watching import session_hits
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensight.sessions.hit_list import SessionHit
-    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.rank_graphs import RankGraphs
     from tensight.sessions.watchpoint_list import SessionWatchpoint
     from tensight.wire.debugger_pb2 import ContentHash
 
@@ -38,6 +39,19 @@ class ComparedTensor(NamedTuple):
     watchpoint: int
 
 
+class ComparedProcess(Protocol):
+    """A process whose hashes are compared with those of others; see `TrainingProcess`."""
+
+    identity: Identity
+    graphs: RankGraphs
+    hashes: dict[ComparedTensor, int]
+    root_id: int | None
+
+    @property
+    def iteration(self) -> int:
+        """The iteration whose values it holds."""
+
+
 def received_hashes(messages: Iterable[ContentHash]) -> dict[ComparedTensor, int]:
     """Read what a process tells.
 
@@ -53,13 +67,13 @@ def received_hashes(messages: Iterable[ContentHash]) -> dict[ComparedTensor, int
 
 
 def differing_tensors(
-    processes: Sequence[TrainingProcess], watchpoints: Sequence[SessionWatchpoint]
+    processes: Sequence[ComparedProcess], watchpoints: Sequence[SessionWatchpoint]
 ) -> list[SessionHit]:
     """Compare ranks that stand at one step; return a hit on each rank's tensor where not all are the same.
 
     Parameters
     ----------
-    processes : sequence of TrainingProcess
+    processes : sequence of ComparedProcess
     watchpoints : sequence of SessionWatchpoint
         Of the session.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.online.recording import HITS, HitsEncoder, LivingFile
@@ -14,12 +14,38 @@ from tensight.sessions.stopping import StopDecisions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tensight.graph import Graph
     from tensight.sessions.errors import StorageError
-    from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList, SessionHit
+    from tensight.sessions.online.conductor import Conductor
     from tensight.sessions.online.process import TrainingProcess
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.recording import Recording
+    from tensight.sessions.online.shown_step import ShownStep
+    from tensight.sessions.watchpoint_list import WatchpointList
     from tensight.sessions.workspace import Workspace
     from tensight.wire import ReceivedHit
+
+
+class HitSession(Protocol):
+    """What its hits need of a session; see `OnlineSession`."""
+
+    watchpoint_list: WatchpointList
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+    shown: ShownStep
+    conductor: Conductor
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    def graphs(self, rank: int) -> tuple[Graph, ...]:
+        """Return the graphs of a rank."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
 
 
 class ReportedHits:
@@ -27,7 +53,7 @@ class ReportedHits:
 
     Parameters
     ----------
-    session : OnlineSession
+    session : HitSession
     workspace : Workspace
     failed : callable
         Told when they could not be written.
@@ -40,7 +66,7 @@ class ReportedHits:
         What goes on hitting while the training runs.
     """
 
-    def __init__(self, session: OnlineSession, workspace: Workspace, failed: Callable[[StorageError], None]) -> None:
+    def __init__(self, session: HitSession, workspace: Workspace, failed: Callable[[StorageError], None]) -> None:
         self._session = session
         self.history = HitHistory()
         self._decisions = StopDecisions(session.watchpoint_list, session.graphs)

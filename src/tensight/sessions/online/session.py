@@ -258,10 +258,13 @@ class OnlineSession(Session):
         self.changed()
 
     def begin(self, process: TrainingProcess) -> None:
-        """Let the training go on, if a process that has attached wants no person for that."""
+        """Greet a process that has attached, and let the training go on if it wants no person for that."""
+        if process.identity.is_agent:
+            self.terminal.greet(process)
         if process.identity.run_at_start and process.state is not State.MISMATCH:
             # Ranks in mid-training wait for each other: one that attaches later does so only if the others go on.
             self.conductor.begin(gathers=process.step == 0)
+        self.announce(news=True)
 
     def left(self, process: TrainingProcess) -> None:
         """Note that a process has ended, or may have."""

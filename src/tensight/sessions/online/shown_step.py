@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight.errors import InputError
 from tensight.graph.steps import step_of
@@ -13,8 +13,55 @@ from tensight.sessions.hit_list import HitList
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_history import HitHistory
+    from tensight.sessions.online.answers import KnownValues
+    from tensight.sessions.online.identity import Identity
+    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.recording import Recording
     from tensight.sessions.records import Command
+
+
+class HitsOfSteps(Protocol):
+    """The hits of all steps; see `ReportedHits`."""
+
+    history: HitHistory
+
+
+class ShowingSession(Protocol):
+    """What looking back needs of a session; see `OnlineSession`."""
+
+    identity: Identity
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    @property
+    def present_step(self) -> int:
+        """Steps that all live ranks have done together."""
+
+    @property
+    def reported(self) -> HitsOfSteps:
+        """Has the hits."""
+
+    @property
+    def inspection(self) -> KnownValues:
+        """Has the values."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
 
 
 class ShownStep:
@@ -25,7 +72,7 @@ class ShownStep:
 
     Parameters
     ----------
-    session : OnlineSession
+    session : ShowingSession
 
     Attributes
     ----------
@@ -33,7 +80,7 @@ class ShownStep:
         The earlier one; None for that at which the training stands.
     """
 
-    def __init__(self, session: OnlineSession) -> None:
+    def __init__(self, session: ShowingSession) -> None:
         self._session = session
         self.step: int | None = None
         self._present_hits: HitList | None = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight import wire
 from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.wire.scalars import split_scalars
 
 if TYPE_CHECKING:
-    from tensight.sessions.online.process import TrainingProcess
+    from tensight.sessions.online.executions import Executions
+    from tensight.sessions.online.rank_graphs import RankGraphs
+    from tensight.sessions.online.recording import Recording
     from tensight.wire import BlockTensor
     from tensight.wire.telemetry_pb2 import StatisticsRows
 
@@ -21,16 +23,40 @@ MOST_SCALARS = 100
 """Numbers of a training at one step that are kept."""
 
 
+class RecordedRun(Protocol):
+    """The run that a process is part of, as far as what it tells is kept."""
+
+    @property
+    def recording(self) -> Recording:
+        """Where it is kept."""
+
+
+class ReportingProcess(Protocol):
+    """A process that tells statistics; see `TrainingProcess`."""
+
+    graphs: RankGraphs
+    executions: Executions
+    root_id: int | None
+
+    @property
+    def session(self) -> RecordedRun:
+        """The session that it belongs to."""
+
+    @property
+    def rank(self) -> int:
+        """Its rank."""
+
+
 class StatisticsStream:
     """The messages of one call, which may name tensors by numbers.
 
     Parameters
     ----------
-    process : TrainingProcess
+    process : ReportingProcess
         That sends them.
     """
 
-    def __init__(self, process: TrainingProcess) -> None:
+    def __init__(self, process: ReportingProcess) -> None:
         self._process = process
         self._reader = wire.BlockReader()
         self._told: dict[BlockTensor, ReportedTensor] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress
@@ -16,11 +16,13 @@ from tensight.sessions.online.run_control import NextNode, PreviousNode, RunToNo
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable, Sequence
 
+    from tensight.sessions.online.identity import Identity
     from tensight.sessions.online.process import TrainingProcess
     from tensight.sessions.online.run_control import Run
-    from tensight.sessions.online.session import OnlineSession
+    from tensight.sessions.online.settings import OnlineSettings
+    from tensight.sessions.online.shown_step import ShownStep
     from tensight.sessions.records import NodeHits, OriginRecord
 
 STANDS_S = 0.5
@@ -36,15 +38,42 @@ _MOST_NODES = 100
 """With hits, among which the first severe one is looked for."""
 
 
+class ToldSession(Protocol):
+    """What a terminal is told of; see `OnlineSession`."""
+
+    id: str
+    identity: Identity
+    settings: OnlineSettings
+    shown: ShownStep
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    async def origins(self) -> Sequence[OriginRecord]:
+        """Return where the anomalies of the step began."""
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done soon, and before the session is closed."""
+
+
 class Terminal:
     """Tells the terminal of a session's training what happens to it.
 
     Parameters
     ----------
-    session : OnlineSession
+    session : ToldSession
     """
 
-    def __init__(self, session: OnlineSession) -> None:
+    def __init__(self, session: ToldSession) -> None:
         self._session = session
         self._speaker: TrainingProcess | None = None
         self._stop = 0
