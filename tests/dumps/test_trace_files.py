@@ -15,9 +15,7 @@ from tensight.analysis import Analysis
 from tensight.dumps import open_dump, open_tensor
 from tensight.dumps.storage import LocalFile
 from tensight.dumps.trace_files import (
-    COUNTS,
     MARK,
-    MEASURES,
     TRACE_ROW,
     TracedTensor,
     TraceHeader,
@@ -27,7 +25,7 @@ from tensight.dumps.trace_files import (
 )
 from tensight.errors import DumpError, TensorFileError
 from tensight.graph.ms_graph_pb2 import GraphProto, NodeProto, ParameterProto
-from tensight.tensors import statistics
+from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.tensors.elements import ELEMENT_NAMES
 
 GRAPH = GraphProto(
@@ -93,6 +91,62 @@ def test_a_trace_opens_as_a_dump_with_exact_rows(tmp_path: Path) -> None:
     alone = open_dump(tmp_path / "run" / "rank_3.trace")
     assert (alone.ranks, alone.path) == ((3,), str(tmp_path / "run"))
     assert open_dump(tmp_path).ranks == (0, 3)
+
+
+def as_another_version_wrote(path: Path, measures: list[str] | None) -> None:
+    """Write a trace anew with other measures in its rows; None: as the first version, which did not name them."""
+    data, offset, records = path.read_bytes(), len(MARK), [MARK]
+    names = ["min", "max", "mean", "abs_mean", "std", "l2_norm"] if measures is None else measures
+    kept = [TRACE_ROW.descr[: -1 - len(MEASURES)], [(name, "<f8") for name in names], TRACE_ROW.descr[-1:]]
+    other = np.dtype([part for parts in kept for part in parts])
+    while offset < len(data):
+        kind, size, _ = struct.unpack_from("<4sII", data, offset)
+        body = data[offset + 12 : offset + 12 + size]
+        offset += 12 + size
+        if kind == b"HEAD":
+            header = json.loads(body)
+            header.pop("measures")
+            body = json.dumps(header if measures is None else {**header, "measures": measures}).encode()
+        elif kind == b"STEP":
+            rows = np.frombuffer(body, TRACE_ROW, offset=16)
+            written = np.full(len(rows), 7, other)
+            for name in set(other.names or ()) & set(TRACE_ROW.names or ()):
+                written[name] = rows[name]
+            body = body[:16] + written.tobytes()
+        head = struct.pack("<4sI", kind, len(body))
+        records.append(head + struct.pack("<I", zlib.crc32(body, zlib.crc32(head))) + body)
+    path.write_bytes(b"".join(records))
+
+
+@pytest.mark.parametrize("measures", [None, ["min", "rms", "mean", "max"], [*MEASURES, "rms"], []])
+def test_traces_of_versions_with_other_measures_are_read(tmp_path: Path, measures: list[str] | None) -> None:
+    as_another_version_wrote(written(tmp_path / "run"), measures)
+    dump = open_dump(tmp_path / "run")
+    assert (dump.iterations(), dump.problems) == ((0, 1, 2), [])
+    table = Analysis(dump, cache_dir=tmp_path / "cache").statistics()
+    assert len(table.files) == 7
+    for row, file in enumerate(table.files):
+        step = max(file.iteration, 0)
+        expected = statistics(VALUES[0] + step if file.node == "weight" else VALUES[1] * (step + 1))
+        for name in (*COUNTS, *MEASURES, "content_hash"):
+            is_known = measures is None or name not in MEASURES or name in measures
+            bounds = [bound[row] for bound in table.bounds(name)] if name != "content_hash" else []
+            if is_known:
+                assert table.rows[name][row] == getattr(expected, name), name
+                assert set(bounds) <= {getattr(expected, name)}
+            else:
+                assert np.isnan(table.rows[name][row])
+                assert bounds == [-np.inf, np.inf]
+
+
+@pytest.mark.parametrize("measures", ["min", ["min", "min"], ["count"], [3], ["a b"], [f"m{n}" for n in range(65)]])
+def test_measures_that_none_can_be_are_refused(tmp_path: Path, measures: object) -> None:
+    path = written(tmp_path / "run")
+    path.write_bytes(
+        MARK + record(b"HEAD", json.dumps({"framework": "torch", "dtypes": [], "measures": measures}).encode())
+    )
+    with LocalFile(str(path)) as file, pytest.raises(DumpError):
+        read_trace(file, "")
 
 
 def test_of_a_process_that_was_killed_all_whole_records_are_read(tmp_path: Path) -> None:

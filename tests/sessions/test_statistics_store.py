@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
-from tensight.sessions.online.statistics_store import StatisticsStore, told_of
+from tensight.sessions.online.statistics_store import StatisticsStore, statistics_of, told_of
 from tensight.sessions.statistics_pages import SORT_COLUMNS
-from tensight.tensors import statistics
+from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire import ReceivedStatistics
 
 
@@ -52,7 +54,7 @@ def test_statistics_come_back_as_they_were_told(store: StatisticsStore) -> None:
 
 
 def test_what_was_not_told_is_unknown_and_numbers_that_do_not_exist_are_none(store: StatisticsStore) -> None:
-    told = ReceivedStatistics("float16", (), 2, 1, max=math.nan, min=-math.inf)
+    told = ReceivedStatistics("float16", (), 2, {"count": 1, "max": math.nan, "min": -math.inf})
     store.add([ReportedRow(key(), -1, told)])
     found = store.of(key(), -1)
     assert found is not None
@@ -164,11 +166,32 @@ def test_a_closed_or_damaged_store_says_so(tmp_path: Path, store: StatisticsStor
 
 
 def test_integers_beyond_64_bits_do_not_stop_it(store: StatisticsStore) -> None:
-    told = ReceivedStatistics("float32", (1,), 2**63, 2**64 - 1, nan_count=2**63)
+    told = ReceivedStatistics("float32", (1,), 2**63, {"count": 2**64 - 1, "nan_count": 2**63})
     store.add([ReportedRow(key(), 0, told)])
     found = store.of(key(), 0)
     assert found is not None
     assert found.count == found.nan_count == 2**63 - 1
+
+
+def test_a_database_without_a_statistic_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "statistics.sqlite"
+    made = StatisticsStore(path, 1000)
+    made.add([row(5.0)])
+    made.close()
+    with closing(sqlite3.connect(path)) as older:
+        for table in ("statistics", "step_columns"):
+            older.execute(f"ALTER TABLE {table} DROP COLUMN l2_norm")
+    store = StatisticsStore(path, 1000)
+    store.add([row(7.0, iteration=1)])
+    before, after = store.of(key(), 0), store.of(key(), 1)
+    assert before is not None
+    assert after is not None
+    assert (before.max, before.l2_norm, before.zero_count) == (5.0, None, 1)
+    assert after == statistics_of(row(7.0).statistics)
+    columns = [values.tolist() for _, _, values, _ in store.columns(0, "l2_norm")]
+    assert np.isnan(columns[0]).all()
+    assert columns[1] == pytest.approx([after.l2_norm])
+    store.close()
 
 
 def test_rows_that_come_in_columns_read_like_those_that_come_alone(store: StatisticsStore) -> None:
@@ -181,8 +204,8 @@ def test_rows_that_come_in_columns_read_like_those_that_come_alone(store: Statis
         np.arange(3),
         np.array([wire.data_type_of(row.dtype) for row in whole]),
         [row.shape for row in whole],
-        np.array([[getattr(row, name) for name in wire.BLOCK_COUNTS] for row in whole]),
-        np.array([[getattr(row, name) for name in wire.BLOCK_NUMBERS] for row in whole]),
+        np.array([[getattr(row, name) for name in COUNTS] for row in whole]),
+        np.array([[getattr(row, name) for name in MEASURES] for row in whole]),
         np.array([row.content_hash for row in whole], np.uint64),
     )
     block = wire.BlockReader().rows(message)

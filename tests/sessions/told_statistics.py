@@ -9,7 +9,7 @@ import numpy as np
 from online_stage import GRAPH, Agent, stream
 
 from tensight import wire
-from tensight.tensors import statistics
+from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire.telemetry_pb2 import Receipt, StatisticsRows
 
 
@@ -27,8 +27,8 @@ def told(values: Mapping[str, Any], iteration: int, graph: str = GRAPH) -> Stati
         np.arange(len(rows)),
         np.array([wire.data_type_of(row.dtype) for row in rows]),
         [row.shape for row in rows],
-        np.array([[getattr(row, name) for name in wire.BLOCK_COUNTS] for row in rows]),
-        np.array([[getattr(row, name) for name in wire.BLOCK_NUMBERS] for row in rows]),
+        np.array([[getattr(row, name) for name in COUNTS] for row in rows]),
+        np.array([[getattr(row, name) for name in MEASURES] for row in rows]),
         np.array([row.content_hash for row in rows], np.uint64),
     )
 

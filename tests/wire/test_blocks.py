@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tensight import wire
-from tensight.tensors import statistics
+from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire.telemetry_pb2 import StatisticsBlock, StatisticsRows
 
 Change = Callable[[StatisticsBlock], object]
@@ -48,8 +48,8 @@ def message_of(
         np.arange(len(rows)) if numbers is None else np.array(numbers),
         np.array([wire.data_type_of(row.dtype) for row in rows], np.int32),
         [row.shape for row in rows],
-        np.array([[getattr(row, name) for name in wire.BLOCK_COUNTS] for row in rows], np.int64).reshape(-1, 7),
-        np.array([[getattr(row, name) for name in wire.BLOCK_NUMBERS] for row in rows], np.float64).reshape(-1, 6),
+        np.array([[getattr(row, name) for name in COUNTS] for row in rows], np.int64).reshape(-1, 7),
+        np.array([[getattr(row, name) for name in MEASURES] for row in rows], np.float64).reshape(-1, 6),
         np.array([row.content_hash for row in rows], np.uint64),
     )
 
@@ -65,7 +65,7 @@ def test_what_is_written_is_read(values: list[Any], iteration: int) -> None:
     for number, (value, told) in enumerate(zip(values, block.statistics(), strict=True)):
         expected = statistics(value)
         assert told.whole is not None
-        for name in ("dtype", "shape", "size_bytes", "content_hash", *wire.BLOCK_COUNTS, *wire.BLOCK_NUMBERS):
+        for name in ("dtype", "shape", "size_bytes", "content_hash", *COUNTS, *MEASURES):
             assert same(getattr(told.whole, name), getattr(expected, name)), name
         tensor = block.tensors[number]
         assert (tensor.node, tensor.slot, tensor.io) == (f"node{number}", number, "input" if number % 2 else "output")
@@ -101,6 +101,16 @@ def test_numbers_of_tensors_without_a_finite_element_are_unknown_whatever_arrive
     message.block.numbers = np.zeros(6).tobytes()
     block = wire.BlockReader().rows(travelled(message))
     assert np.isnan(block.numbers).all()
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_measures_that_a_newer_process_sends_are_not_read(more: int) -> None:
+    message, values = message_of([np.ones(3, np.float32), np.full(2, 2.0)]), [1.0, 2.0]
+    numbers = np.frombuffer(message.block.numbers).reshape(2, len(MEASURES))
+    message.block.numbers = np.hstack([numbers, np.full((2, more), 9.0)]).tobytes()
+    block = wire.BlockReader().rows(travelled(message))
+    assert [told.max for told in block.statistics()] == values
+    assert block.numbers.shape == (2, len(MEASURES))
 
 
 def test_an_unknown_element_type_has_no_name_but_numbers() -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.tensors import TensorStatistics, layout
+from tensight.tensors import COUNTS, MEASURES, TensorStatistics, layout
 from tensight.tensors.elements import ELEMENT_NAMES, element_named
+from tensight.tensors.schema import Moments, measures_of_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,6 @@ NO_TYPE = -1
 
 _ITEM_BYTES = np.array([element_named(name).native.itemsize for name in ELEMENT_NAMES], np.int64)
 _HOLDS_INTEGERS = np.array([name.startswith(("int", "uint", "bool")) for name in ELEMENT_NAMES], np.bool_)
-_COUNTS = ("count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
-_NUMBERS = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,9 @@ class Rows:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Counts of elements, shape (n, 7): all, NaN, -Inf, +Inf, zero, negative, positive."""
+        """Counts of elements, shape (n, len(COUNTS))."""
         raw = self.raw_counts
-        counts = np.empty((len(raw), len(_COUNTS)), np.int64)
+        counts = np.empty((len(raw), len(COUNTS)), np.int64)
         counts[:, 0] = self._elements()
         counts[:, 1:4] = raw[:, [layout.NAN, layout.NEGATIVE_INFINITE, layout.POSITIVE_INFINITE]]
         counts[:, 4] = raw[:, layout.FINITE] - raw[:, layout.NEGATIVE] - raw[:, layout.POSITIVE]
@@ -79,28 +78,20 @@ class Rows:
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """Min, max, mean, mean size, standard deviation and L2 norm of the finite elements, shape (n, 6).
-
-        They are NaN where no element is finite.
-        """
-        numbers = np.empty((len(self.reals), len(_NUMBERS)))
+        """Measures of the finite elements, shape (n, len(MEASURES)); NaN where no element is finite."""
         finite = self.raw_counts[:, layout.FINITE].astype(np.float64)
-        spread = self.reals[:, layout.SQUARED_DEVIATION]
         with np.errstate(all="ignore"):
-            mean = self.reals[:, layout.TOTAL] / finite
-            # + 0.0 makes a negative zero positive
-            numbers[:, 0] = self.reals[:, layout.MINIMUM] + 0.0
-            numbers[:, 1] = self.reals[:, layout.MAXIMUM] + 0.0
-            numbers[:, 2] = mean + 0.0
-            numbers[:, 3] = self.reals[:, layout.ABSOLUTE_TOTAL] / finite
-            numbers[:, 4] = np.sqrt(spread / np.maximum(finite - 1, 1))
-            numbers[:, 5] = np.sqrt(spread + finite * mean * mean)
-            scaled = np.flatnonzero(self.exponents)
-            if scaled.size:
-                numbers[scaled, 2:] = np.ldexp(numbers[scaled, 2:], self.exponents[scaled, None])
-        numbers[finite == 1, 4] = 0.0
-        numbers[finite == 0] = np.nan
-        return numbers
+            moments = Moments(
+                finite,
+                np.where(finite > 1, finite - 1, np.inf),
+                self.reals[:, layout.MINIMUM],
+                self.reals[:, layout.MAXIMUM],
+                self.reals[:, layout.TOTAL] / finite,
+                self.reals[:, layout.ABSOLUTE_TOTAL],
+                self.reals[:, layout.SQUARED_DEVIATION],
+                np.sqrt,
+            )
+        return measures_of_many(moments, self.exponents)
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
@@ -113,8 +104,8 @@ class Rows:
     def columns(self) -> dict[Any, NDArray[Any]]:
         """Return the statistics by name, as watchpoints are evaluated on; without ``content_hash``, see `hashes`."""
         counts, numbers = self.counts, self.numbers
-        columns: dict[Any, NDArray[Any]] = {name: counts[:, place] for place, name in enumerate(_COUNTS)}
-        columns.update((name, numbers[:, place]) for place, name in enumerate(_NUMBERS))
+        columns: dict[Any, NDArray[Any]] = {name: counts[:, place] for place, name in enumerate(COUNTS)}
+        columns.update((name, numbers[:, place]) for place, name in enumerate(MEASURES))
         return columns
 
     def statistics(self) -> Iterator[TensorStatistics | None]:
@@ -125,7 +116,7 @@ class Rows:
             strict=True,
         )
         for dtype, shape, size, counts, numbers, content_hash in every:
-            named: dict[str, Any] = dict(zip((*_COUNTS, *_NUMBERS), (*counts, *numbers), strict=True))
+            named: dict[str, Any] = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
             yield TensorStatistics(dtype, shape, size, **named, content_hash=content_hash) if dtype else None
 
     def _elements(self) -> NDArray[np.int64]:

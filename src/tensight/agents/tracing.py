@@ -16,6 +16,7 @@ import numpy as np
 from tensight.agents.graph_messages import execution_order, graph_message, graph_number
 from tensight.agents.notices import report, say
 from tensight.errors import InputError, TensightError
+from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -212,7 +213,7 @@ def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:
     rows : Rows
         Of places that were all written.
     """
-    from tensight.dumps.trace_files import COUNTS, MEASURES, TRACE_ROW
+    from tensight.dumps.trace_files import TRACE_ROW
 
     traced: NDArray[np.void] = np.zeros(len(rows), TRACE_ROW)
     traced["tensor"], traced["dtype"] = rows.places, rows.codes

@@ -12,7 +12,7 @@ from tensight import watchpoints
 from tensight.analysis import store
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
 from tensight.analysis.peers import own_columns, rows_to_count
-from tensight.analysis.recorded_statistics import BOUNDED, COUNTS
+from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.analysis.statistics_table import (
     DEFAULT_ATOL,
     KNOWN,
@@ -28,6 +28,7 @@ from tensight.analysis.statistics_table import (
 )
 from tensight.cache import cache_for
 from tensight.errors import InputError, Problem
+from tensight.tensors import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -226,7 +227,7 @@ class Analysis:
             for name in BOUNDED:
                 low, high = table.bounds(name)
                 columns["low", name], columns["high", name] = low[rows], high[rows]
-                if name in COUNTS:
+                if name in KINDS:
                     # What is certainly there; the bounds say what else there may be.
                     columns[name] = np.where(recorded, low[rows], columns[name]).astype(np.int64)
         return columns

@@ -26,17 +26,14 @@ from numpy.typing import NDArray
 
 from tensight.dumps import TracedRow
 from tensight.dumps.trace_files import TRACE_ROW
+from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensight.dumps import StatisticRow
 
-COUNTS = (
-    "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count",
-)  # fmt: skip
-MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
-BOUNDED = ("count", *COUNTS, "non_finite_count", *MEASURES)
+BOUNDED = (*COUNTS, "non_finite_count", *MEASURES)
 
 BOUNDS = np.dtype([(name, np.float64) for name in BOUNDED])
 """A bound for each statistic; NaN for the measures of a tensor that has no finite element."""
@@ -128,10 +125,15 @@ def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> Recorded
     low, high, hashes = np.zeros(n, BOUNDS), np.zeros(n, BOUNDS), np.zeros(n, np.uint64)
     low[~exact], high[~exact], hashes[~exact] = by_device.low, by_device.high, by_device.hashes
     known = np.zeros(len(rows), BOUNDS)
-    for name in ("count", *COUNTS, *MEASURES):
+    for name in (*COUNTS, *MEASURES):
         known[name] = rows[name]
     known["non_finite_count"] = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"]
     low[exact] = high[exact] = known
+    finite = known["count"] > known["non_finite_count"]
+    for name in MEASURES:
+        # Another version did not write it.
+        unknown = np.flatnonzero(exact)[finite & np.isnan(known[name])]
+        low[name][unknown], high[name][unknown] = -np.inf, np.inf
     hashes[exact] = rows["content_hash"]
     texts = iter(zip(by_device.dtypes, by_device.errors, strict=True))
     dtypes_errors = [(record.data_type, "") if isinstance(record, TracedRow) else next(texts) for record in records]
@@ -163,8 +165,9 @@ class _Bounding:
     def __init__(self, records: Sequence[StatisticRow], dtypes: Sequence[str]) -> None:
         self._records = records
         self.errors = [""] * len(records)
-        self.low: dict[str, _Floats] = {}
-        self.high: dict[str, _Floats] = {}
+        # Of a measure that no device records nothing is known.
+        self.low = {name: np.full(len(records), -np.inf) for name in MEASURES}
+        self.high = {name: np.full(len(records), np.inf) for name in MEASURES}
         self._whole_numbers = _flags(dtype.startswith(("int", "uint", "bool")) for dtype in dtypes)
         # What a device makes of complex numbers is not known.
         self._real = _flags(not dtype.startswith("complex") for dtype in dtypes)

@@ -17,14 +17,13 @@ import numpy as np
 
 from tensight import tensors
 from tensight.analysis.recorded_statistics import (
-    COUNTS,
-    MEASURES,
     NOT_RECORDED,
     RecordedStatistics,
     recorded_statistics,
 )
 from tensight.dumps import OpenTensor, TensorFile, TracedRow, open_tensor
 from tensight.errors import TensightError
+from tensight.tensors.schema import COLUMNS, COUNTS, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,26 +34,7 @@ if TYPE_CHECKING:
     from tensight.dumps import Dump
     from tensight.watchpoints import UnitRule
 
-ROW = np.dtype(
-    [
-        ("state", np.uint8),
-        ("count", np.int64),
-        ("size_bytes", np.int64),
-        ("nan_count", np.int64),
-        ("neg_inf_count", np.int64),
-        ("pos_inf_count", np.int64),
-        ("zero_count", np.int64),
-        ("negative_count", np.int64),
-        ("positive_count", np.int64),
-        ("min", np.float64),
-        ("max", np.float64),
-        ("mean", np.float64),
-        ("abs_mean", np.float64),
-        ("std", np.float64),
-        ("l2_norm", np.float64),
-        ("content_hash", np.uint64),
-    ]
-)
+ROW = np.dtype([("state", np.uint8), COLUMNS[0], ("size_bytes", np.int64), *COLUMNS[1:]])
 """One row: `TensorStatistics` without dtype and shape, which are kept beside it as Python objects."""
 
 STATISTICS = tuple(name for name in ROW.names or () if name != "state")
@@ -179,7 +159,7 @@ class StatisticsTable:
         """Fill the rows of the tensors of which only statistics were recorded."""
         start, found = self.with_values, self.recorded
         rows = self.rows[start:]
-        for name in ("count", *COUNTS, *MEASURES):
+        for name in (*COUNTS, *MEASURES):
             rows[name] = found.exact(name)
         rows["content_hash"] = found.hashes
         for number, (file, dtype, error) in enumerate(

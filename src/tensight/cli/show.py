@@ -111,7 +111,7 @@ def compare_steps(
 ) -> None:
     """Show how a tensor moved from step I to step J."""
     from tensight.dumps import open_dump, read_tensor
-    from tensight.tensors import changes, statistics
+    from tensight.tensors import MEASURES, changes, statistics
 
     if "@" in node:
         raise InputError(f"{node!r}: leave out the step, it follows as I and J")
@@ -138,18 +138,7 @@ def compare_steps(
     out = console()
     _print_heading(out, files[1], after)
     rows = table("", f"step {first}", f"step {second}", right=(f"step {first}", f"step {second}"))
-    for name in (
-        "min",
-        "max",
-        "mean",
-        "abs_mean",
-        "std",
-        "l2_norm",
-        "zero_count",
-        "nan_count",
-        "pos_inf_count",
-        "neg_inf_count",
-    ):
+    for name in (*MEASURES, "zero_count", "nan_count", "pos_inf_count", "neg_inf_count"):
         rows.add_row(name, *(number(getattr(side, name)) for side in sides))
     out.print(rows)
     for name, value in data.items():

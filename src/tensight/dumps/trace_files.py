@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from tensight.errors import DumpError, Problem
+from tensight.tensors import COUNTS, MEASURES
 from tensight.tensors.elements import ELEMENT_NAMES, element_named
 
 if TYPE_CHECKING:
@@ -42,20 +43,22 @@ if TYPE_CHECKING:
 
 TRACE_SUFFIX = ".trace"
 
-COUNTS = ("count", "nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "negative_count", "positive_count")
-MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
 
-TRACE_ROW = np.dtype(
-    [
-        ("tensor", "<u4"),
-        ("shape", "<u4"),
-        ("dtype", "<u4"),
-        ("repeats", "<u4"),
-        *((name, "<i8") for name in COUNTS),
-        *((name, "<f8") for name in MEASURES),
-        ("content_hash", "<u8"),
-    ]
-)
+def _row_type(measures: Sequence[str]) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            ("tensor", "<u4"),
+            ("shape", "<u4"),
+            ("dtype", "<u4"),
+            ("repeats", "<u4"),
+            *((name, "<i8") for name in COUNTS),
+            *((name, "<f8") for name in measures),
+            ("content_hash", "<u8"),
+        ]
+    )
+
+
+TRACE_ROW = _row_type(MEASURES)
 """One tensor of a step: numbers of its name, shape and element type, whether it was seen several times in the step (the
 row is then of the last), and the fields of `TensorStatistics`."""
 
@@ -72,6 +75,11 @@ MOST_STEPS = 10_000_000
 MOST_GRAPHS = 10_000
 MOST_DIMENSIONS = 64
 MOST_ELEMENTS = 2**53
+_FIRST_MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+"""Of traces whose header does not name them."""
+
+_MOST_MEASURES = 64
+_NO_MEASURES = frozenset(TRACE_ROW.names or ()) - frozenset(MEASURES)
 _LARGEST_SLOT = 2**20
 _LARGEST_RANK = 10**9
 
@@ -112,6 +120,9 @@ class TraceHeader:
         Command line of the training.
     dtypes : tuple of str
         NumPy's names of the element types, by the numbers in the rows.
+    measures : tuple of str
+        Of each row in the file. What this version does not know of them is not read, and what another version did not
+        write is NaN.
     """
 
     framework: str
@@ -123,6 +134,23 @@ class TraceHeader:
     capture: str = "modules"
     script: str = ""
     dtypes: tuple[str, ...] = ELEMENT_NAMES
+    measures: tuple[str, ...] = MEASURES
+
+    def rows_of(self, data: bytes, start: int = 0) -> NDArray[np.void]:
+        """Return the rows that bytes of the file hold from one on, structured array `TRACE_ROW`, read-only."""
+        written: NDArray[np.void] = np.frombuffer(data, _row_type(self.measures), offset=start)
+        if self.measures == MEASURES:
+            return written
+        rows = np.empty(len(written), TRACE_ROW)
+        for name in TRACE_ROW.names or ():
+            rows[name] = written[name] if name in (written.dtype.names or ()) else np.nan
+        rows.setflags(write=False)
+        return rows
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in the file."""
+        return _row_type(self.measures).itemsize
 
 
 class TraceWriter:
@@ -312,11 +340,12 @@ def read_rows(file: OpenFile, trace: Trace, step: TracedStep) -> NDArray[np.void
     DumpError
         The file has changed since it was read.
     """
-    data = file.read(step.offset, step.row_count * TRACE_ROW.itemsize)
-    rows: NDArray[np.void] = np.frombuffer(data, TRACE_ROW)
-    if len(rows) != step.row_count or _wrong(rows, trace):
-        raise DumpError(f"{file.path}: has changed while it was read.")
-    return rows
+    data = file.read(step.offset, step.row_count * trace.header.row_bytes)
+    if len(data) == step.row_count * trace.header.row_bytes:
+        rows = trace.header.rows_of(data)
+        if not _wrong(rows, trace):
+            return rows
+    raise DumpError(f"{file.path}: has changed while it was read.")
 
 
 class _CutError(Exception):
@@ -397,14 +426,14 @@ class _Reader:
 
     def _take_step(self, trace: Trace, body: bytes, offset: int) -> None:
         iteration, graph, count = _STEP.unpack_from(body)
-        if len(body) != _STEP.size + count * TRACE_ROW.itemsize:
+        if len(body) != _STEP.size + count * trace.header.row_bytes:
             raise ValueError("the number of its rows is not their number")
         if not -1 <= iteration < MOST_STEPS or len(self.steps) >= MOST_STEPS:
             raise ValueError(f"it is iteration {iteration:,}")
         if iteration in self.steps:
             self.problem(f"has iteration {iteration} twice", "the first is used")
             return
-        wrong = _wrong(np.frombuffer(body, TRACE_ROW, count, _STEP.size), trace)
+        wrong = _wrong(trace.header.rows_of(body, _STEP.size), trace)
         if wrong:
             self.problem(f"iteration {iteration} {wrong}", "it is left out")
             return
@@ -441,7 +470,15 @@ def _header(said: Any) -> TraceHeader:
     dtypes = known.get("dtypes")
     if not isinstance(dtypes, list) or not set(map(str, dtypes)) <= set(ELEMENT_NAMES):
         raise ValueError("its header has element types that this version of Tensight does not know")
-    return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)))
+    measures = known.get("measures", list(_FIRST_MEASURES))
+    is_list = isinstance(measures, list) and len(measures) <= _MOST_MEASURES and all(map(_is_name, measures))
+    if not is_list or len(set(measures)) < len(measures):
+        raise ValueError("its header has measures that none can be")
+    return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)), measures=tuple(measures))
+
+
+def _is_name(said: Any) -> bool:
+    return isinstance(said, str) and said.isidentifier() and said.isascii() and said not in _NO_MEASURES
 
 
 def _tensor(node: Any, type_: Any, io: Any, slot: Any) -> TracedTensor:

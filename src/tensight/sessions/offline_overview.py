@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.analysis.recorded_statistics import COUNTS, MEASURES, NOT_RECORDED
+from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED, UNKNOWN
 from tensight.graph import TensorAddress
 from tensight.sessions.loss import find_loss
@@ -23,6 +23,7 @@ from tensight.sessions.overview import (
     percentages,
     statistic_of,
 )
+from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,7 +125,7 @@ class DumpSource:
         table = self._analysis.known
         recorded = table.rows["state"][rows] == RECORDED
         counts: Columns = {}
-        for name in ("count", *COUNTS):
+        for name in COUNTS:
             counts[name] = table.rows[name][rows].astype(np.float64)
             unknown = recorded & (counts[name] == NOT_RECORDED)
             if unknown.any():

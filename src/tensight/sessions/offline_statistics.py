@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.analysis.recorded_statistics import COUNTS, MEASURES, NOT_RECORDED
+from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline_index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import DERIVED, natural
+from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +47,8 @@ def statistics_record(table: StatisticsTable, row: int) -> Statistics | None:
     recorded = found["state"] == RECORDED
     if not recorded and found["state"] != KNOWN:
         return None
-    counts = {name: int(found[name]) for name in ("count", "size_bytes", *COUNTS)}
-    unknown = tuple(name for name in ("count", *COUNTS) if recorded and counts[name] == NOT_RECORDED)
+    counts = {name: int(found[name]) for name in ("size_bytes", *COUNTS)}
+    unknown = tuple(name for name in COUNTS if recorded and counts[name] == NOT_RECORDED)
     measures: dict[str, Any] = {
         name: value if math.isfinite(value) else None for name in MEASURES for value in (float(found[name]),)
     }
@@ -165,7 +166,7 @@ def _keys(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray
     if sort in DERIVED:
         return _derived(table, rows, sort)
     values = table.rows[sort][rows].astype(np.float64)
-    if sort in ("count", *COUNTS):
+    if sort in COUNTS:
         values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
     return values
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.errors import InputError
+from tensight.tensors import NUMBERS
 
 TEXTS = ("node", "graph", "type", "io", "dtype")
 
 DERIVED = ("non_finite_count", "zero_percent", "abs_max")
 """What is no column but follows from several."""
 
-SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, "count", "size_bytes", *COUNTS, *MEASURES, *DERIVED)
+SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, *NUMBERS, *DERIVED)
 """What a page of statistics can be sorted by."""
 
 

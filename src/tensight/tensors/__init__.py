@@ -12,13 +12,18 @@ from tensight.tensors.differences import Difference, difference
 from tensight.tensors.heat_maps import heat_map
 from tensight.tensors.histograms import Histogram, histogram
 from tensight.tensors.layout import EXPLOSION_LIMIT, SEGMENT_ELEMENTS
+from tensight.tensors.schema import COUNTS, KINDS, MEASURES, NUMBERS, TensorStatistics
 from tensight.tensors.slices import parse_slice, slice_text
-from tensight.tensors.statistics_row import Partial, TensorStatistics, merge, scan_segment, statistics
+from tensight.tensors.statistics_row import Partial, merge, scan_segment, statistics
 from tensight.tensors.units import unit_axis, unit_percentage, unit_size
 from tensight.tensors.views import View, ViewKind, ViewResult, Which, compute_view
 
 __all__ = [
+    "COUNTS",
     "EXPLOSION_LIMIT",
+    "KINDS",
+    "MEASURES",
+    "NUMBERS",
     "SEGMENT_ELEMENTS",
     "ChangePartial",
     "ChangeStatistics",

@@ -12,12 +12,14 @@ from tensight.errors import InputError
 from tensight.tensors.change_statistics import scan_changes
 from tensight.tensors.elements import Route, element_type
 from tensight.tensors.narrow_types import widened
-from tensight.tensors.statistics_row import TensorStatistics, merge, scan_segment, segments_of, statistics
+from tensight.tensors.statistics_row import merge, scan_segment, segments_of, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from tensight.tensors.schema import TensorStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensight.tensors.statistics_row import TensorStatistics
+    from tensight.tensors.schema import TensorStatistics
 
 MOST_BINS = 10_000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from tensight.tensors import layout, portable
 from tensight.tensors.elements import as_native, element_type, values_of
 from tensight.tensors.layout import SEGMENT_ELEMENTS
 from tensight.tensors.native import kernels
+from tensight.tensors.schema import MEASURES, Moments, TensorStatistics, measures_of
 from tensight.tensors.scratch import scan_totals
 from tensight.tensors.shared_scan import scan_shared
 
@@ -29,72 +29,6 @@ if TYPE_CHECKING:
 
 # Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
 _LARGE, _SMALL = 2.0**480, 2.0**-450
-
-
-@dataclass(frozen=True, slots=True)
-class TensorStatistics:
-    """What one pass over a tensor tells about it.
-
-    The six counts add up to `count`. Numbers from `min` on are over the finite elements, and NaN when there is none.
-    The value of a complex element is its magnitude, that of a bool 0 or 1.
-
-    Attributes
-    ----------
-    dtype : str
-        "float32", "bfloat16", "bool"…
-    shape : tuple of int
-    size_bytes : int
-        Of the elements.
-    count : int
-        Number of elements.
-    nan_count, neg_inf_count, pos_inf_count : int
-    zero_count, negative_count, positive_count : int
-        Of finite elements; -0.0 is a zero.
-    min, max, mean, abs_mean : float
-    std : float
-        Sample standard deviation (divisor n - 1); 0 for a single element.
-    l2_norm : float
-    content_hash : int
-        Unsigned 64 bits; equal for equal elements of the same dtype, whatever shape, byte order and number of threads.
-        0 if none was taken.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    size_bytes: int
-    count: int
-    nan_count: int
-    neg_inf_count: int
-    pos_inf_count: int
-    zero_count: int
-    negative_count: int
-    positive_count: int
-    min: float
-    max: float
-    mean: float
-    abs_mean: float
-    std: float
-    l2_norm: float
-    content_hash: int
-
-    @property
-    def non_finite_count(self) -> int:
-        """Number of elements that are NaN or infinite."""
-        return self.nan_count + self.neg_inf_count + self.pos_inf_count
-
-    @property
-    def finite_count(self) -> int:
-        """Number of elements that are neither NaN nor infinite."""
-        return self.count - self.non_finite_count
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether the elements are truth values; positive ones are true, zeros false."""
-        return self.dtype == "bool"
-
-    def as_row(self) -> dict[str, Any]:
-        """Return the fields by name, in declared order."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class Partial(NamedTuple):
@@ -242,7 +176,6 @@ def merge(
     _require_whole(parts, count)
     whole = parts[0] if len(parts) == 1 else joined(parts)
     size_bytes = count * element.native.itemsize
-    low, high, mean, absolute_mean, std, norm = _moments(whole)
     statistics = TensorStatistics(
         dtype=element.name,
         shape=tuple(shape),
@@ -254,12 +187,7 @@ def merge(
         zero_count=whole.finite - whole.negative - whole.positive,
         negative_count=whole.negative,
         positive_count=whole.positive,
-        min=low,
-        max=high,
-        mean=mean,
-        abs_mean=absolute_mean,
-        std=std,
-        l2_norm=norm,
+        **dict(zip(MEASURES, _measures(whole), strict=True)),
         content_hash=layout.tensor_hash(whole.block_hashes, size_bytes, element.name),
     )
     return statistics, whole.in_ranges
@@ -310,28 +238,19 @@ def joined(parts: Sequence[Partial]) -> Partial:
     )
 
 
-def _moments(whole: Partial) -> tuple[float, float, float, float, float, float]:
-    """Return min, max, mean, abs_mean, std and l2_norm."""
-    count, scale, spread = whole.finite, whole.exponent, whole.squared_deviation
-    if not count:
-        return (math.nan,) * 6
-    mean = whole.total / count
-    return (
-        whole.minimum + 0.0,  # + 0.0 makes a negative zero positive
-        whole.maximum + 0.0,
-        _scaled(mean, scale),
-        _scaled(whole.absolute_total / count, scale),
-        _scaled(math.sqrt(spread / (count - 1)), scale) if count > 1 else 0.0,
-        _scaled(math.sqrt(spread + count * mean * mean), scale),
+def _measures(whole: Partial) -> list[float]:
+    finite = whole.finite
+    moments = Moments(
+        finite,
+        finite - 1 if finite > 1 else math.inf,
+        whole.minimum,
+        whole.maximum,
+        whole.total / finite if finite else math.nan,
+        whole.absolute_total,
+        whole.squared_deviation,
+        math.sqrt,
     )
-
-
-def _scaled(number: float, exponent: int) -> float:
-    """Return ``number * 2**exponent``, infinite where that is too large for a double."""
-    try:
-        return math.ldexp(number, exponent) + 0.0
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    return measures_of(moments, whole.exponent)
 
 
 def segments_of(array: NDArray[Any]) -> Iterator[NDArray[Any]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.tensors.histograms import Histogram
-    from tensight.tensors.statistics_row import TensorStatistics
+    from tensight.tensors.schema import TensorStatistics
 
 ViewKind = Literal["values", "heat_map", "histogram", "statistics", "slices", "first", "largest", "next", "previous"]
 Which = Literal["current", "previous", "difference"]

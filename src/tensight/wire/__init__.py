@@ -7,8 +7,6 @@ plain object within known bounds, or a `WireError`.
 from __future__ import annotations
 
 from tensight.wire.blocks import (
-    BLOCK_COUNTS,
-    BLOCK_NUMBERS,
     BlockReader,
     BlockTensor,
     ReceivedBlock,
@@ -81,8 +79,6 @@ from tensight.wire.views import (
 )
 
 __all__ = [
-    "BLOCK_COUNTS",
-    "BLOCK_NUMBERS",
     "CHUNK_BYTES",
     "MAX_MESSAGE_BYTES",
     "MOST_COMMAND_BYTES",

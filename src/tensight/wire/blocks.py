@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tensight.tensors import COUNTS, MEASURES
 from tensight.tensors.narrow_types import dtype_name
 from tensight.wire.data_types import numpy_dtype, shape_of
 from tensight.wire.errors import WireError
@@ -29,17 +30,11 @@ if TYPE_CHECKING:
 
     from tensight.wire.tensor_pieces import Io
 
-BLOCK_COUNTS = (
-    *("count", "nan_count", "neg_inf_count", "pos_inf_count"),
-    *("zero_count", "negative_count", "positive_count"),
-)
-"""Columns of the counts of a block."""
-
-BLOCK_NUMBERS = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
-"""Columns of the measures of a block."""
-
 MOST_BLOCK_ROWS = 200_000
 """Rows of one message; so many need some 20 MB, which is more than a message may have."""
+
+FEWEST_MEASURES, MOST_MEASURES = 6, 64
+"""Of a row: those of the first version, and more than any will have."""
 
 MOST_DECLARED = 1_000_000
 """Tensors that one stream may give a number to."""
@@ -93,10 +88,9 @@ def block_message(
     data_types : array of int, shape (n,)
         DataType numbers; see `data_type_of`.
     shapes : sequence of tuple of int
-    counts : array of int64, shape (n, 7)
-        In the order of `BLOCK_COUNTS`.
-    numbers : array of float64, shape (n, 6)
-        In the order of `BLOCK_NUMBERS`; NaN where there is no finite element.
+    counts : array of int64, shape (n, len(COUNTS))
+    numbers : array of float64, shape (n, len(MEASURES))
+        NaN where there is no finite element.
     hashes : array of uint64, shape (n,)
         Of the content.
     """
@@ -137,10 +131,9 @@ class ReceivedBlock:
     shapes : list of tuple of int
     sizes : array of int64, shape (n,)
         In bytes.
-    counts : array of int64, shape (n, 7)
-        In the order of `BLOCK_COUNTS`.
-    numbers : array of float64, shape (n, 6)
-        In the order of `BLOCK_NUMBERS`; NaN where there is no finite element.
+    counts : array of int64, shape (n, len(COUNTS))
+    numbers : array of float64, shape (n, len(MEASURES))
+        NaN where there is no finite element.
     hashes : array of uint64, shape (n,)
     """
 
@@ -178,8 +171,8 @@ class ReceivedBlock:
             strict=True,
         )
         for dtype, shape, size, counts, numbers, content_hash in columns:
-            named = dict(zip((*BLOCK_COUNTS, *BLOCK_NUMBERS), (*counts, *numbers), strict=True))
-            yield ReceivedStatistics(dtype, shape, size, **named, content_hash=content_hash or None, partial=False)
+            known = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
+            yield ReceivedStatistics(dtype, shape, size, known, content_hash or None, partial=False)
 
 
 class BlockReader:
@@ -208,11 +201,10 @@ class BlockReader:
                 f"a block has {amount:,} rows, {len(block.data_types):,} types, {len(block.dimensions):,} shapes and"
                 f" {len(block.hashes):,} hashes"
             )
-        counts = np.frombuffer(_sized(block.counts, 8 * len(BLOCK_COUNTS) * amount), "<i8")
-        numbers = np.frombuffer(_sized(block.numbers, 8 * len(BLOCK_NUMBERS) * amount), "<f8")
+        counts = np.frombuffer(_sized(block.counts, 8 * len(COUNTS) * amount), "<i8")
         shapes = _shapes(block)
         kinds = [self._kind(data_type, shape) for data_type, shape in zip(block.data_types, shapes, strict=True)]
-        counts = _checked(counts.astype(np.int64).reshape(amount, len(BLOCK_COUNTS)), shapes)
+        counts = _checked(counts.astype(np.int64).reshape(amount, len(COUNTS)), shapes)
         return ReceivedBlock(
             iteration=max(message.iteration, -1),
             tensors=[self._tensor(number) for number in block.tensors],
@@ -220,7 +212,7 @@ class BlockReader:
             shapes=shapes,
             sizes=counts[:, 0] * np.array([item for _, item in kinds], np.int64),
             counts=counts,
-            numbers=_measures(numbers.astype(np.float64).reshape(amount, len(BLOCK_NUMBERS)), counts),
+            numbers=_measures(block.numbers, counts),
             hashes=np.array(block.hashes, np.uint64),
         )
 
@@ -302,7 +294,17 @@ def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> ND
     return counts
 
 
-def _measures(numbers: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the measures, NaN where no element is finite, whatever arrived there."""
+def _measures(sent: bytes, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the measures, NaN where no element is finite, whatever arrived there.
+
+    An older process sends fewer for each row than there are here, and a newer one more; new ones come last.
+    """
+    rows = len(counts)
+    each = len(sent) // (8 * rows) if rows else 0
+    if len(sent) != 8 * rows * each or (rows and not FEWEST_MEASURES <= each <= MOST_MEASURES):
+        raise WireError(f"the numbers of a block have {len(sent):,} bytes; its rows need {8 * len(MEASURES) * rows:,}")
+    numbers = np.full((rows, len(MEASURES)), np.nan)
+    known = min(each, len(MEASURES))
+    numbers[:, :known] = np.frombuffer(sent, "<f8").reshape(rows, each)[:, :known]
     numbers[counts[:, 4:].sum(axis=1) == 0] = np.nan
     return numbers

@@ -9,17 +9,20 @@ message does not tell for certain is not known here. Tensight's agents send ever
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tensight.tensors import TensorStatistics
+from tensight.tensors import MEASURES, TensorStatistics
 from tensight.tensors.narrow_types import dtype_name
+from tensight.tensors.schema import WORDS
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
 from tensight.wire.debugger_pb2 import Statistics, TensorBase, TensorSummary
 from tensight.wire.errors import WireError
 from tensight.wire.text import name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tensight.wire.telemetry_pb2 import StatisticsRow
     from tensight.wire.tensor_pieces import Io
 
@@ -52,10 +55,18 @@ class ReceivedBase:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedStatistics:
-    """What a process told of a tensor: the fields of `TensorStatistics`, each None where it is not known.
+    """What a process told of a tensor.
+
+    Its counts and measures are attributes, too, None where one is not known.
 
     Attributes
     ----------
+    dtype : str
+    shape : tuple of int
+    size_bytes : int
+    known : mapping of str to number
+        Of `tensors.COUNTS` and `tensors.MEASURES` those that are known.
+    content_hash : int or None
     partial : bool
         Whether anything is not known.
     """
@@ -63,28 +74,23 @@ class ReceivedStatistics:
     dtype: str
     shape: tuple[int, ...]
     size_bytes: int
-    count: int
-    nan_count: int | None = None
-    neg_inf_count: int | None = None
-    pos_inf_count: int | None = None
-    zero_count: int | None = None
-    negative_count: int | None = None
-    positive_count: int | None = None
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    abs_mean: float | None = None
-    std: float | None = None
-    l2_norm: float | None = None
+    known: Mapping[str, float]
     content_hash: int | None = None
     partial: bool = True
+
+    def __getattr__(self, name: str) -> float | None:
+        """Return a count or a measure."""
+        if name not in WORDS:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}", name=name, obj=self)
+        return self.known.get(name)
 
     @property
     def whole(self) -> TensorStatistics | None:
         """The same as statistics without gaps; None if there are any."""
         if self.partial:
             return None
-        return TensorStatistics(**{field.name: getattr(self, field.name) for field in fields(TensorStatistics)})
+        numbers: dict[str, Any] = {**self.known, "content_hash": self.content_hash}
+        return TensorStatistics(self.dtype, self.shape, self.size_bytes, **numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +175,9 @@ def summary_of(statistics: TensorStatistics, complete: bool = True) -> TensorSum
     )
     if complete:
         message.complete = True
-        message.max, message.min, message.mean = row.max, row.min, row.mean
-        message.abs_mean, message.std, message.l2_norm = row.abs_mean, row.std, row.l2_norm
+        for each in _MEASURES:
+            setattr(message, each, getattr(row, each))
+        message.measures.extend(getattr(row, each) for each in _WITHOUT_FIELD)
         message.content_hash = row.content_hash
     return TensorSummary(tensor_base=base_of(row.dtype, row.shape, row.size_bytes), statistics=message)
 
@@ -225,20 +232,24 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
             f"statistics of a tensor of shape {list(base.shape)} count {numbers.count:,} elements, {total:,} by kind"
         )
     some = counts["zero_count"] + counts["negative_count"] + counts["positive_count"] > 0
-    measures: dict[str, Any] = {key: float(getattr(numbers, key)) if some else math.nan for key in _MEASURES}
+    # An older process does not know the newest.
+    newer = {**dict.fromkeys(_WITHOUT_FIELD, math.nan), **dict(zip(_WITHOUT_FIELD, numbers.measures, strict=False))}
+    sent = {**{each: float(getattr(numbers, each)) for each in _MEASURES}, **newer}
     return ReceivedStatistics(
         base.dtype,
         base.shape,
         base.size_bytes,
-        numbers.count,
-        **counts,
-        **measures,
+        {"count": numbers.count, **counts, **(sent if some else dict.fromkeys(sent, math.nan))},
         content_hash=numbers.content_hash or None,
         partial=False,
     )
 
 
 _MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+"""Measures that have a field of the message."""
+
+_WITHOUT_FIELD = tuple(name for name in MEASURES if name not in _MEASURES)
+"""Those that have none, in the order of the message's ``measures``."""
 
 
 def _counts(numbers: Statistics) -> dict[str, Any]:
@@ -254,13 +265,12 @@ def _counts(numbers: Statistics) -> dict[str, Any]:
 
 
 def _partial(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
+    known: dict[str, float] = {"count": numbers.count}
     counts = _finite_counts(numbers)
-    if counts is None:
-        return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, numbers.count)
-    low, high, mean = _extremes_and_mean(numbers, counts)
-    return ReceivedStatistics(
-        base.dtype, base.shape, base.size_bytes, numbers.count, **counts, min=low, max=high, mean=mean
-    )
+    if counts is not None:
+        extremes_and_mean = zip(("min", "max", "mean"), _extremes_and_mean(numbers, counts), strict=True)
+        known |= {**counts, **{each: value for each, value in extremes_and_mean if value is not None}}
+    return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
 
 
 def _finite_counts(numbers: Statistics) -> dict[str, Any] | None:

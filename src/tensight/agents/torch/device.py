@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tensight.tensors import TensorStatistics
+from tensight.tensors import MEASURES, TensorStatistics
+from tensight.tensors.schema import Moments, measures_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,12 @@ def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], si
     count = math.prod(shape)
     finite = count - nan - negative_infinite - positive_infinite
     digest = hashlib.blake2b(repr((dtype, list(numbers))).encode(), digest_size=8).digest()
-    nothing = math.nan
+    others = finite - 1 if finite > 1 else math.inf
+    moments = Moments(finite, others, minimum, maximum, mean, absolute, squares, math.sqrt)
+    measures = dict(zip(MEASURES, measures_of(moments, 0), strict=True))
+    if finite:
+        # Of doubles whose squares leave their range only the device's own is right.
+        measures["l2_norm"] = norm
     return TensorStatistics(
         dtype=dtype,
         shape=shape,
@@ -112,11 +118,6 @@ def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], si
         zero_count=finite - negative - positive,
         negative_count=negative,
         positive_count=positive,
-        min=minimum if finite else nothing,
-        max=maximum if finite else nothing,
-        mean=mean if finite else nothing,
-        abs_mean=absolute / finite if finite else nothing,
-        std=(math.sqrt(squares / (finite - 1)) if finite > 1 else 0.0) if finite else nothing,
-        l2_norm=norm if finite else nothing,
+        **measures,
         content_hash=int.from_bytes(digest, "little"),
     )

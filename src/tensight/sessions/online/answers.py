@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tensight import wire
 from tensight.errors import TensightError
@@ -13,7 +13,7 @@ from tensight.sessions.online.questions import Asked
 from tensight.sessions.online.recording import storing
 from tensight.sessions.online.reported_tensors import ReportedRow, TensorKey
 from tensight.sessions.online.statistics_store import told_of
-from tensight.sessions.online.statistics_stream import StatisticsStream
+from tensight.sessions.online.statistics_stream import RecordedRun, ReportingProcess, StatisticsStream
 from tensight.sessions.online.uninterrupted import to_the_end
 from tensight.sessions.online.values import ArrivingTensor, KeptValue, delete
 from tensight.tensors import statistics
@@ -22,12 +22,54 @@ from tensight.wire.telemetry_pb2 import Receipt
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph, Node
-    from tensight.sessions.online.process import TrainingProcess
-    from tensight.sessions.online.questions import Question
+    from tensight.sessions.online.questions import Question, Questions
+    from tensight.sessions.online.values import KeptValues, ValueWriters
+    from tensight.sessions.records import TensorStatus
     from tensight.wire import ReceivedStatistics, TensorPiece
     from tensight.wire.debugger_pb2 import EventReply, TensorBase, TensorSummary
     from tensight.wire.telemetry_pb2 import StatisticsRows, ViewPiece
+
+
+class KnownValues(Protocol):
+    """The values of a session, as far as what arrives is kept and told; see `Inspection`."""
+
+    writers: ValueWriters
+    kept: KeptValues
+
+    def announce(self, key: TensorKey, iteration: int, status: TensorStatus) -> None:
+        """Tell the clients that a tensor has come, or that there is none."""
+
+
+class AskingSession(RecordedRun, Protocol):
+    """The session of a process that answers."""
+
+    @property
+    def inspection(self) -> KnownValues:
+        """Has its tensors."""
+
+
+class AnsweringProcess(ReportingProcess, Protocol):
+    """A process that is asked for tensors; see `TrainingProcess`."""
+
+    recorder: RankRecorder
+    recording: asyncio.Lock
+    questions: Questions
+
+    @property
+    def session(self) -> AskingSession:
+        """The session that it belongs to."""
+
+    @property
+    def iteration(self) -> int:
+        """The iteration whose values it holds."""
+
+    def still_answers(self) -> None:
+        """Note that it has said something."""
+
+    async def record_executions(self) -> None:
+        """Write down which iterations have run."""
 
 
 class Answers:
@@ -35,7 +77,7 @@ class Answers:
 
     Parameters
     ----------
-    process : TrainingProcess
+    process : AnsweringProcess
 
     Attributes
     ----------
@@ -47,7 +89,7 @@ class Answers:
         What it has told, or sent, since it stands there.
     """
 
-    def __init__(self, process: TrainingProcess) -> None:
+    def __init__(self, process: AnsweringProcess) -> None:
         self._process = process
         self.has_levels = True
         self.missing: set[tuple[TensorKey, int]] = set()
@@ -198,8 +240,8 @@ class Answers:
             base = wire.received_base(item)
             told = None
             if base is not None:
-                count = math.prod(base.shape)
-                told = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, count)
+                known = {"count": math.prod(base.shape)}
+                told = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
             if number < len(groups):
                 self._resolve(groups[number], told)
             number += 1

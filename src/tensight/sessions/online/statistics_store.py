@@ -10,21 +10,19 @@ import math
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.graph import TensorAddress, step_of
 from tensight.sessions.errors import StorageError
 from tensight.sessions.online import step_columns
 from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
 from tensight.sessions.statistics_pages import MOST_ORDERS, natural, require_page
-from tensight.tensors import EXPLOSION_LIMIT
-from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS, ReceivedStatistics
+from tensight.tensors import COUNTS, EXPLOSION_LIMIT, MEASURES, NUMBERS
+from tensight.wire import ReceivedStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from tensight.wire.scalars import Scalar
 
 FILE = "statistics.sqlite"
-
-_NUMBERS = ("size_bytes", *BLOCK_COUNTS, *BLOCK_NUMBERS)
 
 MOST_TENSORS = 2_000_000
 """Different tensors of a run of which statistics are kept."""
@@ -63,7 +59,7 @@ CREATE TABLE IF NOT EXISTS tensors (
 );
 CREATE TABLE IF NOT EXISTS statistics (
     iteration INTEGER, tensor INTEGER, dtype TEXT, shape TEXT, hash TEXT, partial INTEGER,
-    {", ".join(f'"{name}"' for name in _NUMBERS)},
+    {", ".join(f'"{name}"' for name in NUMBERS)},
     PRIMARY KEY (iteration, tensor)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
@@ -79,16 +75,20 @@ CREATE TABLE IF NOT EXISTS scalars (
 ) WITHOUT ROWID;
 """
 )
-_INSERT = f"INSERT OR REPLACE INTO statistics VALUES ({', '.join('?' * (6 + len(_NUMBERS)))})"  # noqa: S608
+_COLUMNS = ("iteration", "tensor", "dtype", "shape", "hash", "partial", *(f'"{name}"' for name in NUMBERS))
+_INSERT = (
+    f"INSERT OR REPLACE INTO statistics ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of our own columns
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
 _SELECT = (
     "SELECT rank, graph, node, io, slot, type, position, iteration, dtype, shape, hash, partial, "  # noqa: S608 - names of our own columns
-    + ", ".join(f'"{name}"' for name in _NUMBERS)
+    + ", ".join(f'"{name}"' for name in NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
 _SELECT_PAGE = _SELECT.replace("SELECT ", "SELECT tensors.id, ", 1)
 _SELECT_TOLD = (
     "SELECT iteration, graph, node, io, slot, dtype, hash, partial, "  # noqa: S608 - names of our own columns
-    + ", ".join(f'"{name}"' for name in _NUMBERS)
+    + ", ".join(f'"{name}"' for name in NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
 _SELECT_ORDER = (
@@ -144,11 +144,20 @@ class StatisticsStore:
         try:
             # What is lost when the machine crashes is not worth a flush for every step.
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _SCHEMA)
+            self._add_newer_columns()
             self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
         except sqlite3.Error as error:
             self._database.close()
             raise self._storage_error(error) from error
         self.is_empty = not self._rows
+
+    def _add_newer_columns(self) -> None:
+        """Add the statistics that the file of an older version has no columns for; nothing is known there."""
+        for table, kind, names in (("statistics", "", NUMBERS), ("step_columns", "BLOB", step_columns.STORED)):
+            found = {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
+            for name in names:
+                if name not in found:
+                    self._database.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')
 
     def close(self) -> None:
         """Close the file."""
@@ -384,7 +393,7 @@ class StatisticsStore:
             json.dumps(told.shape),
             _hash_text(told.content_hash),
             told.partial,
-            *(_number(getattr(told, name)) for name in _NUMBERS),
+            *(_number(getattr(told, name)) for name in NUMBERS),
         )
 
     def _values_of_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
@@ -432,14 +441,16 @@ class StatisticsStore:
 
 def told_of(whole: TensorStatistics) -> ReceivedStatistics:
     """Return statistics that were computed here as if a process had told them."""
-    numbers: dict[str, Any] = {field.name: getattr(whole, field.name) for field in fields(whole)}
-    return ReceivedStatistics(**numbers, partial=False)
+    known = {name: getattr(whole, name) for name in (*COUNTS, *MEASURES)}
+    return ReceivedStatistics(whole.dtype, whole.shape, whole.size_bytes, known, whole.content_hash, partial=False)
 
 
 def statistics_of(told: ReceivedStatistics) -> Statistics:
     """Return what a session tells about statistics that a process told."""
-    counts = {name: getattr(told, name) for name in ("count", *COUNTS)}
-    measures = {name: value for name in MEASURES if (value := getattr(told, name)) is not None and math.isfinite(value)}
+    counts: dict[str, Any] = {name: told.known.get(name) for name in COUNTS}
+    measures: dict[str, Any] = {
+        name: value for name in MEASURES if math.isfinite(value := told.known.get(name, math.nan))
+    }
     return Statistics(
         dtype=told.dtype,
         shape=told.shape,
@@ -490,8 +501,8 @@ def _number(value: float | None) -> float | None:
 
 def _row(found: tuple[Any, ...]) -> StatisticsRow:
     rank, graph, node, io, slot, kind, position, iteration, dtype, shape, content_hash, partial, *numbers = found
-    known = dict(zip(_NUMBERS, numbers, strict=True))
-    unknown = tuple(name for name in ("count", *COUNTS) if known[name] is None)
+    known = dict(zip(NUMBERS, numbers, strict=True))
+    unknown = tuple(name for name in COUNTS if known[name] is None)
     for name in unknown:
         known[name] = 0
     measures = {name: value for name in MEASURES if (value := known[name]) is not None and math.isfinite(value)}
@@ -511,7 +522,7 @@ def _row(found: tuple[Any, ...]) -> StatisticsRow:
             content_hash=content_hash,
             partial=bool(partial),
             unknown=unknown,
-            **{name: known[name] for name in ("size_bytes", "count", *COUNTS)},
+            **{name: known[name] for name in ("size_bytes", *COUNTS)},
             **measures,
         ),
     )

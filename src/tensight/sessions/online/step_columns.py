@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.sessions.overview import marks_of, needed, percentages, statistic_of
-from tensight.wire import BLOCK_COUNTS, BLOCK_NUMBERS
+from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,17 +25,21 @@ if TYPE_CHECKING:
 
     Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-_STORED = (*BLOCK_NUMBERS, "zero_percent", "negative_percent", "non_finite_percent")
+STORED = (*MEASURES, "zero_percent", "negative_percent", "non_finite_percent")
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS step_columns (
     number INTEGER PRIMARY KEY, rank INTEGER, iteration INTEGER, tensors BLOB, marks BLOB,
-    {", ".join(f'"{name}" BLOB' for name in _STORED)}
+    {", ".join(f'"{name}" BLOB' for name in STORED)}
 );
 CREATE INDEX IF NOT EXISTS step_columns_of ON step_columns (rank, iteration);
 """
 
-_INSERT = f"INSERT INTO step_columns VALUES (NULL, {', '.join('?' * (4 + len(_STORED)))})"  # noqa: S608 - only marks
+_COLUMNS = ("rank", "iteration", "tensors", "marks", *(f'"{name}"' for name in STORED))
+_INSERT = (
+    f"INSERT INTO step_columns ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of our own columns
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
 _ITERATIONS = "SELECT DISTINCT iteration FROM step_columns WHERE rank = ? ORDER BY iteration"
 
 _READ_AT_ONCE = 64
@@ -61,14 +65,14 @@ def add_columns(
     rank, iteration : int
     tensors : sequence of int
         Their ids in the store.
-    counts : array, shape (n, 7)
-        In the order of `BLOCK_COUNTS`; NaN for unknown.
-    numbers : array, shape (n, 6)
-        In the order of `BLOCK_NUMBERS`; NaN where there is none.
+    counts : array, shape (n, len(COUNTS))
+        In the order of `COUNTS`; NaN for unknown.
+    numbers : array, shape (n, len(MEASURES))
+        In the order of `MEASURES`; NaN where there is none.
     """
-    by_name = dict(zip(BLOCK_COUNTS, counts.T, strict=True))
-    columns = {**dict(zip(BLOCK_NUMBERS, numbers.T, strict=True)), **percentages(by_name)}
-    blobs = (np.clip(columns[name], -_LARGEST, _LARGEST).astype("<f4").tobytes() for name in _STORED)
+    by_name = dict(zip(COUNTS, counts.T, strict=True))
+    columns = {**dict(zip(MEASURES, numbers.T, strict=True)), **percentages(by_name)}
+    blobs = (np.clip(columns[name], -_LARGEST, _LARGEST).astype("<f4").tobytes() for name in STORED)
     ids = np.asarray(tensors, "<i4").tobytes()
     database.execute(_INSERT, (rank, iteration, ids, marks_of(by_name).tobytes(), *blobs))
 
@@ -78,8 +82,8 @@ def add_rows(database: sqlite3.Connection, rows: Sequence[ReportedRow], ids: Seq
     ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _place(pair[0]))
     for (rank, iteration), group in groupby(ordered, lambda pair: _place(pair[0])):
         own = list(group)
-        counts = np.array([[getattr(row.statistics, name) for name in BLOCK_COUNTS] for row, _ in own], np.float64)
-        numbers = np.array([[getattr(row.statistics, name) for name in BLOCK_NUMBERS] for row, _ in own], np.float64)
+        counts = np.array([[getattr(row.statistics, name) for name in COUNTS] for row, _ in own], np.float64)
+        numbers = np.array([[getattr(row.statistics, name) for name in MEASURES] for row, _ in own], np.float64)
         add_columns(database, rank, iteration, [number for _, number in own], counts, numbers)
 
 
@@ -108,7 +112,8 @@ def read_columns(
         wanted = iterations[start : start + _READ_AT_ONCE]
         for iteration, ids, marks, *columns in query(select, (rank, int(wanted[0]), int(wanted[-1]))):
             values = {
-                name: np.frombuffer(column, "<f4").astype(np.float64)
+                # An older version stored no such column.
+                name: np.full(len(ids) // 4, np.nan) if column is None else np.frombuffer(column, "<f4").astype(float)
                 for name, column in zip(names, columns, strict=True)
             }
             yield (

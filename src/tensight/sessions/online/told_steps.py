@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from tensight.analysis.recorded_statistics import COUNTS, MEASURES
 from tensight.analysis.statistics_table import KNOWN, ROW, UNKNOWN
 from tensight.dumps.execution import UNMATCHED
+from tensight.tensors import MEASURES, NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
     from tensight.sessions.online.rank_graphs import RankGraphs
 
-TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial", "size_bytes", "count")
-"""Columns of a row as the store returns it; counts and measures follow."""
+TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial")
+"""Columns of a row as the store returns it; its numbers follow."""
 
 
 class ReportedTensor(NamedTuple):
@@ -110,7 +110,7 @@ def told_steps(
     Parameters
     ----------
     told : sequence of tuple
-        Rows with the columns `TOLD`, the counts and the measures.
+        Rows with the columns `TOLD` and `NUMBERS`.
     rank : int
     graphs : RankGraphs
         Of the rank.
@@ -120,8 +120,8 @@ def told_steps(
     rows = np.zeros(len(told), ROW)
     if told:
         columns = list(zip(*told, strict=True))
-        numbers = np.array(columns[len(TOLD) - 2 :], np.float64)
-        for name, column in zip(("size_bytes", "count", *COUNTS, *MEASURES), numbers, strict=True):
+        numbers = np.array(columns[len(TOLD) :], np.float64)
+        for name, column in zip(NUMBERS, numbers, strict=True):
             rows[name] = column if name in MEASURES else np.nan_to_num(column)
         rows["content_hash"] = [int(one, 16) if one else 0 for one in columns[TOLD.index("hash")]]
         rows["state"] = np.where(np.array(columns[TOLD.index("partial")], np.bool_), UNKNOWN, KNOWN)

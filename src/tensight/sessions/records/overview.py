@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tensight.sessions.records.base import Io, Record, StepSpan
+from tensight.tensors import MEASURES
 
-OverviewStatistic = Literal[
-    "abs_mean",
-    "abs_max",
-    "max",
-    "min",
-    "mean",
-    "std",
-    "l2_norm",
-    "zero_percent",
-    "negative_percent",
-    "non_finite_percent",
-]
+if TYPE_CHECKING:
+    OverviewStatistic = str
+else:
+    OverviewStatistic = Literal[(*MEASURES, "abs_max", "zero_percent", "negative_percent", "non_finite_percent")]
 """What an overview can be coloured by; percentages are of all elements, everything else is of the finite ones."""
 
 

@@ -1,10 +1,10 @@
 import { useTranslation } from 'react-i18next'
+import { MEASURES } from '~/api/statistics'
+import type { ComparedStatistics } from '~/api/types'
 import { count, short } from '~/parts/numbers'
 import classes from './compare.module.css'
-import type { ComparedStatistics } from '~/api/types'
 import { compareTexts } from './texts'
 
-const NUMBERS = ['min', 'max', 'mean', 'std', 'l2_norm'] as const
 const SIDES = ['a', 'b', 'difference'] as const
 
 /** The statistics of both sides and of the difference, a line each; dashes while they are not known. */
@@ -15,7 +15,7 @@ export function BothStatistics({ statistics }: { statistics: ComparedStatistics 
       <thead>
         <tr>
           <th aria-label={t('side')} />
-          {[...NUMBERS, 'nan', 'inf'].map((name) => (
+          {[...MEASURES, 'nan', 'inf'].map((name) => (
             <th key={name} scope="col">
               {t(`names.${name}`)}
             </th>
@@ -30,7 +30,7 @@ export function BothStatistics({ statistics }: { statistics: ComparedStatistics 
           return (
             <tr key={side} data-testid={`compare-statistics-${side}`}>
               <th scope="row">{t(side)}</th>
-              {NUMBERS.map((name) => (
+              {MEASURES.map((name) => (
                 <td key={name}>{short(known?.[name])}</td>
               ))}
               <td data-bad={(known?.nan_count ?? 0) > 0}>

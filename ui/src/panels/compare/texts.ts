@@ -1,3 +1,4 @@
+import { labels } from '~/api/statistics'
 import { texts } from '~/i18n'
 
 export const compareTexts = texts(
@@ -166,7 +167,7 @@ export const compareTexts = texts(
     measuresLabel: 'Measures of the difference',
     statistics: 'Statistics of both sides and of the difference',
     side: 'Side',
-    names: { min: 'Min', max: 'Max', mean: 'Mean', std: 'Std', l2_norm: 'L2 norm', nan: 'NaN', inf: '±Inf' },
+    names: { ...labels('en'), nan: 'NaN', inf: '±Inf' },
     lowerBound: 'at least {{value}}',
     onlyInA: 'Only in A ({{total}})',
     onlyInB: 'Only in B ({{total}})',
@@ -353,15 +354,7 @@ export const compareTexts = texts(
     measuresLabel: '差异的度量',
     statistics: '两侧及差异的统计信息',
     side: '一侧',
-    names: {
-      min: '最小值',
-      max: '最大值',
-      mean: '均值',
-      std: '标准差',
-      l2_norm: 'L2 范数',
-      nan: 'NaN',
-      inf: '±Inf',
-    },
+    names: { ...labels('zh'), nan: 'NaN', inf: '±Inf' },
     lowerBound: '至少 {{value}}',
     onlyInA: '仅在 A 中（{{total}}）',
     onlyInB: '仅在 B 中（{{total}}）',

@@ -1,16 +1,7 @@
+import { MEASURES } from '~/api/statistics'
 import type { Statistics, StatisticsRow } from '~/api/types'
 
-export const STATISTICS = [
-  'abs_mean',
-  'mean',
-  'max',
-  'min',
-  'std',
-  'l2_norm',
-  'zeros',
-  'nan_count',
-  'inf_count',
-] as const
+export const STATISTICS = [...MEASURES, 'zeros', 'nan_count', 'inf_count'] as const
 export type StatisticName = (typeof STATISTICS)[number]
 
 /** One step of a curve; null where the number does not exist or was not recorded. */

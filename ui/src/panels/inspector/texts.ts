@@ -1,3 +1,4 @@
+import { labels } from '~/api/statistics'
 import { texts } from '~/i18n'
 
 export const inspectorTexts = texts(
@@ -48,13 +49,8 @@ export const inspectorTexts = texts(
     follow: 'Over the steps',
     statistic: 'Statistic',
     statistics: {
-      mean: 'mean',
-      abs_mean: 'mean |x|',
-      max: 'max',
-      min: 'min',
-      std: 'std',
-      l2_norm: 'L2 norm',
-      zeros: 'zeros %',
+      ...labels('en'),
+      zeros: 'Zeros %',
       nan_count: 'NaN',
       inf_count: 'Inf',
     },
@@ -115,12 +111,7 @@ export const inspectorTexts = texts(
     follow: '随步变化',
     statistic: '统计量',
     statistics: {
-      mean: '均值',
-      abs_mean: '绝对值均值',
-      max: '最大值',
-      min: '最小值',
-      std: '标准差',
-      l2_norm: 'L2 范数',
+      ...labels('zh'),
       zeros: '零占比 %',
       nan_count: 'NaN 数',
       inf_count: 'Inf 数',

@@ -4,6 +4,7 @@ import { IconFlag3, IconGridDots, IconSearch, IconZoomReset } from '@tabler/icon
 import { useCallback, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useOrigins, useSession } from '~/api/queries'
+import { MEASURES } from '~/api/statistics'
 import type { Overview as OverviewData, OverviewStatistic } from '~/api/types'
 import type { Cell } from '~/parts/gridKeys'
 import { ActionButton } from '~/parts/ActionButton'
@@ -24,13 +25,8 @@ import { overviewTexts } from './texts'
 import { useGoToStep } from './useGoTo'
 
 const STATISTICS: OverviewStatistic[] = [
-  'abs_mean',
+  ...MEASURES,
   'abs_max',
-  'max',
-  'min',
-  'mean',
-  'std',
-  'l2_norm',
   'zero_percent',
   'negative_percent',
   'non_finite_percent',

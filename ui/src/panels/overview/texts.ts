@@ -1,3 +1,4 @@
+import { titles } from '~/api/statistics'
 import { texts } from '~/i18n'
 
 export const overviewTexts = texts(
@@ -6,13 +7,8 @@ export const overviewTexts = texts(
     group: 'Overview',
     statistic: 'Statistic',
     statistics: {
-      abs_mean: 'Mean absolute value',
+      ...titles('en'),
       abs_max: 'Largest absolute value',
-      max: 'Maximum',
-      min: 'Minimum',
-      mean: 'Mean',
-      std: 'Standard deviation',
-      l2_norm: 'L2 norm',
       zero_percent: 'Zeros (%)',
       negative_percent: 'Negative elements (%)',
       non_finite_percent: 'NaN and infinite elements (%)',
@@ -73,13 +69,8 @@ export const overviewTexts = texts(
     group: '概览',
     statistic: '统计量',
     statistics: {
-      abs_mean: '绝对值均值',
+      ...titles('zh'),
       abs_max: '最大绝对值',
-      max: '最大值',
-      min: '最小值',
-      mean: '均值',
-      std: '标准差',
-      l2_norm: 'L2 范数',
       zero_percent: '零元素占比（%）',
       negative_percent: '负数元素占比（%）',
       non_finite_percent: 'NaN 与无穷元素占比（%）',

@@ -1,6 +1,7 @@
 import { SegmentedControl, Skeleton, Tooltip } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
+import { MEASURES, type Count, type Measure } from '~/api/statistics'
 import type { Statistics } from '~/api/types'
 import { count, percent } from '~/parts/numbers'
 import { exactText, formatted, type NumberFormat } from './formats'
@@ -11,7 +12,6 @@ import { useTensorViews } from './views'
 /** Where three columns stand side by side; pointing at a number shows all of it. */
 const NARROW: NumberFormat = { notation: 'auto', digits: 3 }
 const rough = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 3 })
-const NUMBERS = ['max', 'min', 'mean', 'std', 'abs_mean', 'l2_norm'] as const
 const STRANGE = ['nan_count', 'pos_inf_count', 'neg_inf_count'] as const
 const SIGNS = ['zero_count', 'negative_count', 'positive_count'] as const
 
@@ -68,7 +68,7 @@ export function StatisticsPane(props: {
           )}
           <tbody>
             {!isBool &&
-              NUMBERS.map((name) => (
+              MEASURES.map((name) => (
                 <Row key={name} name={t(`names.${name}`)} hint={t('finiteOnly')}>
                   {sides.map((side) => (
                     <NumberCell key={side.title} side={side} name={name} isNarrow={sides.length > 1} />
@@ -128,7 +128,7 @@ function Waiting() {
   return <Skeleton h={12} my={2} ml="auto" w={48} />
 }
 
-function NumberCell(props: { side: Side; name: (typeof NUMBERS)[number]; isNarrow: boolean }) {
+function NumberCell(props: { side: Side; name: Measure; isNarrow: boolean }) {
   const { t } = useTranslation(tensorTexts)
   const format = useTensorViews((state) => state.format)
   const { statistics } = props.side
@@ -147,11 +147,7 @@ function NumberCell(props: { side: Side; name: (typeof NUMBERS)[number]; isNarro
   return <td title={exactText(number, 'float64')}>{formatted(number, props.isNarrow ? NARROW : format)}</td>
 }
 
-function CountCell(props: {
-  side: Side
-  name: (typeof STRANGE)[number] | (typeof SIGNS)[number] | 'count'
-  isNarrow: boolean
-}) {
+function CountCell(props: { side: Side; name: Count; isNarrow: boolean }) {
   const { t } = useTranslation(tensorTexts)
   const { statistics } = props.side
   if (!statistics) {

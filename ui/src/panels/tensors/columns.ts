@@ -1,3 +1,4 @@
+import { MEASURES, type Measure } from '~/api/statistics'
 import type { StatisticsRow } from '~/api/types'
 import { count, percent, shapeText, short } from '~/parts/numbers'
 
@@ -17,18 +18,13 @@ export type ColumnId =
   | 'io'
   | 'dtype'
   | 'shape'
-  | 'min'
-  | 'max'
-  | 'mean'
-  | 'abs_mean'
   | 'abs_max'
-  | 'std'
-  | 'l2_norm'
   | 'zero_percent'
   | 'non_finite_count'
   | 'count'
+  | Measure
 
-const measure = (id: 'min' | 'max' | 'mean' | 'abs_mean' | 'std' | 'l2_norm'): Column => ({
+const measure = (id: Measure): Column => ({
   id,
   width: 94,
   isNumber: true,
@@ -59,12 +55,7 @@ export const COLUMNS: Column[] = [
     isNumber: true,
   },
   { ...text('zero_percent', 84, zeros), isNumber: true },
-  measure('min'),
-  measure('max'),
-  measure('mean'),
-  measure('abs_mean'),
-  measure('std'),
-  measure('l2_norm'),
+  ...MEASURES.map(measure),
   text('dtype', 76, ({ statistics }) => statistics.dtype),
   text('shape', 120, ({ statistics }) => shapeText(statistics.shape), false),
   {

@@ -1,0 +1,263 @@
+"""What is known of a tensor: the one declaration of a row of statistics.
+
+Everything that holds, sends, stores or shows statistics takes their names, types, order and words from here: columns in
+memory (`COLUMNS`), blocks on the wire, rows of traces, tables in SQL, the page (``ui/src/api/statistics.json``, written
+by ``make api``). A new measure is added behind the last one; in what was written or sent before it is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+class Moments(NamedTuple):
+    """What the scan leaves of the finite elements: of one tensor floats, of many arrays of one number for each.
+
+    Attributes
+    ----------
+    finite : int or float array
+        Number of finite elements, at least 1 or else what is made of it does not count.
+    others : float or float array
+        One less, infinite where there is none: the divisor of a sample variance.
+    minimum, maximum : float or array
+    mean : float or array
+    absolute_total : float or array
+        Sum of the absolute values.
+    squared_deviation : float or array
+        Sum of the squared distances from the mean.
+    sqrt : callable
+        The square root of such numbers.
+    """
+
+    finite: Any
+    others: Any
+    minimum: Any
+    maximum: Any
+    mean: Any
+    absolute_total: Any
+    squared_deviation: Any
+    sqrt: Callable[[Any], Any]
+
+
+class Words(NamedTuple):
+    """How people read a statistic, in one language.
+
+    Attributes
+    ----------
+    label : str
+        Where there is little space.
+    title : str
+    meaning : str
+        A few words that say what it is.
+    """
+
+    label: str
+    title: str = ""
+    meaning: str = ""
+
+
+class Measure(NamedTuple):
+    """A number over the finite elements of a tensor.
+
+    Attributes
+    ----------
+    of : callable (Moments) -> float or array
+    is_scaled : bool
+        Whether it is computed of sums, which are scaled where squares would leave the range of a double.
+    """
+
+    of: Callable[[Moments], Any]
+    is_scaled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStatistics:
+    """What one pass over a tensor tells about it.
+
+    The six counts add up to `count`. Numbers from `min` on are over the finite elements, and NaN when there is none.
+    The value of a complex element is its magnitude, that of a bool 0 or 1.
+
+    Attributes
+    ----------
+    dtype : str
+        "float32", "bfloat16", "bool"…
+    shape : tuple of int
+    size_bytes : int
+        Of the elements.
+    count : int
+        Number of elements.
+    nan_count, neg_inf_count, pos_inf_count : int
+    zero_count, negative_count, positive_count : int
+        Of finite elements; -0.0 is a zero.
+    min, max, mean, abs_mean : float
+    std : float
+        Sample standard deviation (divisor n - 1); 0 for a single element.
+    l2_norm : float
+    content_hash : int
+        Unsigned 64 bits; equal for equal elements of the same dtype, whatever shape, byte order and number of threads.
+        0 if none was taken.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    count: Annotated[int, Words("Elements", "Elements", "How many elements"), Words("元素数", "元素数", "元素个数")]
+    nan_count: Annotated[int, Words("NaN"), Words("NaN")]
+    neg_inf_count: Annotated[int, Words("-Inf"), Words("-Inf")]
+    pos_inf_count: Annotated[int, Words("+Inf"), Words("+Inf")]
+    zero_count: Annotated[int, Words("Zero"), Words("零")]
+    negative_count: Annotated[int, Words("Negative"), Words("负数")]
+    positive_count: Annotated[int, Words("Positive"), Words("正数")]
+    min: Annotated[
+        float,
+        Measure(lambda of: of.minimum + 0.0, is_scaled=False),  # a negative zero becomes positive
+        Words("Min", "Minimum", "Smallest finite element"),
+        Words("最小值", "最小值", "有限元素的最小值"),
+    ]
+    max: Annotated[
+        float,
+        Measure(lambda of: of.maximum + 0.0, is_scaled=False),
+        Words("Max", "Maximum", "Largest finite element"),
+        Words("最大值", "最大值", "有限元素的最大值"),
+    ]
+    mean: Annotated[
+        float,
+        Measure(lambda of: of.mean + 0.0),
+        Words("Mean", "Mean", "Mean of the finite elements"),
+        Words("均值", "均值", "有限元素的均值"),
+    ]
+    abs_mean: Annotated[
+        float,
+        Measure(lambda of: of.absolute_total / of.finite),
+        Words("Mean |x|", "Mean absolute value", "Mean absolute value of the finite elements"),
+        Words("绝对值均值", "绝对值均值", "有限元素的绝对值均值"),
+    ]
+    std: Annotated[
+        float,
+        Measure(lambda of: of.sqrt(of.squared_deviation / of.others)),
+        Words("Std", "Standard deviation", "Standard deviation of the finite elements"),
+        Words("标准差", "标准差", "有限元素的标准差"),
+    ]
+    l2_norm: Annotated[
+        float,
+        Measure(lambda of: of.sqrt(of.squared_deviation + of.finite * of.mean * of.mean)),
+        Words("L2 norm", "L2 norm", "L2 norm of the finite elements"),
+        Words("L2 范数", "L2 范数", "有限元素的 L2 范数"),
+    ]
+    content_hash: int
+
+    @property
+    def non_finite_count(self) -> int:
+        """Number of elements that are NaN or infinite."""
+        return self.nan_count + self.neg_inf_count + self.pos_inf_count
+
+    @property
+    def finite_count(self) -> int:
+        """Number of elements that are neither NaN nor infinite."""
+        return self.count - self.non_finite_count
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are truth values; positive ones are true, zeros false."""
+        return self.dtype == "bool"
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the fields by name, in declared order."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+_HINTS = get_type_hints(TensorStatistics, include_extras=True)
+_SAID = {name: hint.__metadata__ for name, hint in _HINTS.items() if hasattr(hint, "__metadata__")}
+
+WORDS = {name: (said[-2], said[-1]) for name, said in _SAID.items()}
+"""How each statistic is called, in English and in Chinese."""
+
+MEASURES_OF: dict[str, Measure] = {name: said[0] for name, said in _SAID.items() if len(said) > 2}
+"""How each measure is computed, by name, in declared order."""
+
+MEASURES = tuple(MEASURES_OF)
+"""Numbers over the finite elements."""
+
+COUNTS = tuple(name for name in WORDS if name not in MEASURES_OF)
+"""Number of elements, and of each kind of them."""
+
+KINDS = COUNTS[1:]
+"""The counts that add up to the number of elements."""
+
+NUMBERS = ("size_bytes", *COUNTS, *MEASURES)
+"""All numbers of a row; the content hash comes beside them."""
+
+COLUMNS = (
+    *((name, np.int64) for name in COUNTS),
+    *((name, np.float64) for name in MEASURES),
+    ("content_hash", np.uint64),
+)
+"""Name and type of what a row holds in columns; for a structured type."""
+
+_SCALED = tuple(place for place, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
+_FUNCTIONS = tuple(measure.of for measure in MEASURES_OF.values())
+
+
+def measures_of(moments: Moments, exponent: int) -> list[float]:
+    """Return the measures of one tensor, in the order of `MEASURES`; NaN if no element is finite.
+
+    Parameters
+    ----------
+    moments : Moments
+        Floats; sums are of values divided by ``2**exponent``, squared deviations of their squares.
+    exponent : int
+    """
+    if not moments.finite:
+        return [math.nan] * len(MEASURES)
+    found = [of(moments) for of in _FUNCTIONS]
+    if exponent:
+        for place in _SCALED:
+            found[place] = _times_power(found[place], exponent)
+    return found
+
+
+def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the measures of many tensors, shape (n, len(MEASURES)); NaN where no element is finite.
+
+    Parameters
+    ----------
+    moments : Moments
+        Arrays of shape (n,); see `measures_of`.
+    exponents : ndarray of int64, shape (n,)
+    """
+    found = np.empty((len(exponents), len(MEASURES)))
+    with np.errstate(all="ignore"):
+        for place, of in enumerate(_FUNCTIONS):
+            found[:, place] = of(moments)
+        scaled = np.flatnonzero(exponents)
+        if scaled.size:
+            at = np.ix_(scaled, np.array(_SCALED))
+            found[at] = np.ldexp(found[at], exponents[scaled, None])
+    found[moments.finite == 0] = np.nan
+    return found
+
+
+def _times_power(number: float, exponent: int) -> float:
+    """Return ``number * 2**exponent``, infinite where that is too large for a double."""
+    try:
+        return math.ldexp(number, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def as_json() -> dict[str, Any]:
+    """Return what the page needs of the schema: names in order, and their words in both languages."""
+    languages = {
+        language: {name: both[place]._asdict() for name, both in WORDS.items()}
+        for place, language in enumerate(("en", "zh"))
+    }
+    return {"counts": list(COUNTS), "measures": list(MEASURES), "words": languages}
