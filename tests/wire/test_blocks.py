@@ -48,8 +48,8 @@ def message_of(
         np.arange(len(rows)) if numbers is None else np.array(numbers),
         np.array([wire.data_type_of(row.dtype) for row in rows], np.int32),
         [row.shape for row in rows],
-        np.array([[getattr(row, name) for name in COUNTS] for row in rows], np.int64).reshape(-1, 7),
-        np.array([[getattr(row, name) for name in MEASURES] for row in rows], np.float64).reshape(-1, 6),
+        np.array([[getattr(row, name) for name in COUNTS] for row in rows], np.int64).reshape(-1, len(COUNTS)),
+        np.array([[getattr(row, name) for name in MEASURES] for row in rows], np.float64).reshape(-1, len(MEASURES)),
         np.array([row.content_hash for row in rows], np.uint64),
     )
 
@@ -98,7 +98,7 @@ def test_another_stream_knows_nothing_of_what_one_declared() -> None:
 
 def test_numbers_of_tensors_without_a_finite_element_are_unknown_whatever_arrives() -> None:
     message = message_of([np.full(4, np.nan, np.float32)])
-    message.block.numbers = np.zeros(6).tobytes()
+    message.block.numbers = np.zeros(len(MEASURES)).tobytes()
     block = wire.BlockReader().rows(travelled(message))
     assert np.isnan(block.numbers).all()
 
