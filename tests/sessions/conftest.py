@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from online_stage import Play, play
+from live_stage import Play, play
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import open_dump
-from tensight.sessions.offline import OfflineSession
+from tensight.sessions.offline.session import OfflineSession
+from tensight.sessions.offline.value_memory import ValueMemory
 from tensight.sessions.records import Command, SessionRecord, State
-from tensight.sessions.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

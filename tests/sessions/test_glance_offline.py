@@ -14,9 +14,9 @@ from dump_writer import DumpWriter, GraphWriter
 from numpy.typing import NDArray
 from offline_runs import debugging, go
 
-from tensight.sessions import offline_overview
 from tensight.sessions.errors import NotFoundError, StateError
-from tensight.sessions.offline import OfflineSession
+from tensight.sessions.offline import overview as offline_overview
+from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING, OverviewChoice
 from tensight.sessions.records import Overview, OverviewStatistic, WatchpointChange, WatchpointSpec
 

@@ -14,7 +14,7 @@ from offline_runs import debugging, go, until
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import StateError
-from tensight.sessions.offline import OfflineSession
+from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.records import Command, Edit, HitParameter, State, WatchpointChange, WatchpointSpec
 from tensight.sessions.workspace import Workspace
 

@@ -14,9 +14,9 @@ from offline_runs import debugging, opened, until
 from tensight.dumps import open_dump
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import NotFoundError, StateError
-from tensight.sessions.offline import OfflineSession
+from tensight.sessions.offline.session import OfflineSession
+from tensight.sessions.offline.value_memory import ValueMemory
 from tensight.sessions.records import Command, State, WatchpointSpec
-from tensight.sessions.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tensight.sessions.offline import OfflineSession
+    from tensight.sessions.offline.session import OfflineSession
 
 
 def order_of(path: Path, graph: int = 0) -> list[str]:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tensight.sessions.errors import StateError
-from tensight.sessions.offline_thread import AnalysisThread, StoppedError
+from tensight.sessions.offline.thread import AnalysisThread, StoppedError
 
 Report = tuple[str, int, int]
 
@@ -36,7 +36,7 @@ def test_long_work_reports_how_far_it_is_and_short_work_nothing(monkeypatch: pyt
         reports: list[Report] = []
         thread = AnalysisThread(lambda what, done, total: reports.append((what, done, total)))
         await thread.run("short", lambda: thread.progress(1, 2))
-        monkeypatch.setattr("tensight.sessions.offline_thread.PROGRESS_EVERY_S", 0.0)
+        monkeypatch.setattr("tensight.sessions.offline.thread.PROGRESS_EVERY_S", 0.0)
         await thread.run("long", lambda: thread.progress(1, 2))
         await asyncio.to_thread(lambda: None)
         thread.close()

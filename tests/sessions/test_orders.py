@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensight.sessions.online.orders import Order, Standing, left_places, next_orders, owes_step
+from tensight.sessions.live.orders import Order, Standing, left_places, next_orders, owes_step
 from tensight.sessions.records import State
 
 VERSION = 3

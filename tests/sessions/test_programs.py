@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from live_stage import Play, Stage, network
 from offline_runs import debugging, go
-from online_stage import Play, Stage, network
 from still_session import StillSession, constant, operator, parameter
 
 from tensight.graph import Graph, Node, TensorAddress

@@ -1,4 +1,4 @@
-"""A run that an online session recorded opens like a dump, with the hits, names and texts that it kept."""
+"""A run that a live session recorded opens like a dump, with the hits, names and texts that it kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.graph import Graph, TensorAddress
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.hit_list import SessionHit
-from tensight.sessions.online.recording import HitsEncoder
+from tensight.sessions.live.recording import HitsEncoder
 from tensight.sessions.records import Edit, Frame, HitParameter, HitRecord, WatchpointSpec
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace

@@ -13,7 +13,7 @@ from offline_runs import PATIENCE_S, opened
 from still_session import StillSession
 
 from tensight.sessions.errors import LimitError, NotFoundError, StateError
-from tensight.sessions.offline import OfflineSession
+from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.records import Command, State
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace

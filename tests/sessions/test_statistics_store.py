@@ -15,8 +15,8 @@ import pytest
 from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.reported_tensors import ReportedRow, ReportedTensor, TensorKey
-from tensight.sessions.online.statistics_store import StatisticsStore, statistics_of, told_of
+from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
+from tensight.sessions.live.statistics_store import StatisticsStore, statistics_of, told_of
 from tensight.sessions.statistics_pages import SORT_COLUMNS
 from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire import ReceivedStatistics

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tensight.sessions.online.turns import TURN_S, in_turns
+from tensight.sessions.live.turns import TURN_S, in_turns
 
 
 def endless(steps: list[int]) -> Generator[None, None, str]:

@@ -14,7 +14,7 @@ from dump_writer import DumpWriter, GraphWriter
 from tensight.dumps import open_dump
 from tensight.errors import TensorFileError
 from tensight.sessions.errors import LimitError
-from tensight.sessions.value_memory import ValueMemory
+from tensight.sessions.offline.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

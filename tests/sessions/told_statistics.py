@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from online_stage import GRAPH, Agent, stream
+from live_stage import GRAPH, Agent, stream
 
 from tensight import wire
 from tensight.tensors import COUNTS, MEASURES, statistics

@@ -31,7 +31,7 @@ from tensight.server.memory import prepare_memory
 from tensight.server.occupancy import Announcement, Ready, WorkspaceLock
 from tensight.server.settings import Settings
 from tensight.server.tls import Tls, load_tls
-from tensight.sessions.online import Attachments, OnlineSettings, PageAddress
+from tensight.sessions.live import Attachments, LiveSettings, PageAddress
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 from tensight.version import __version__
@@ -123,7 +123,7 @@ class _Process:
     async def _open_debugger(self, page: PageAddress) -> str:
         """Let training processes attach, and return where."""
         settings = self._settings
-        bounds = OnlineSettings()
+        bounds = LiveSettings()
         drawn = settings.max_graph_node_size
         # Who has such large graphs drawn must get them here.
         bounds = replace(

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tensight.errors import TensightError
 from tensight.server.tls import Tls
-from tensight.sessions.online import Attachments, Caller
+from tensight.sessions.live import Attachments, Caller
 from tensight.wire import MAX_MESSAGE_BYTES, PROCESS_KEY_METADATA, TOKEN_METADATA
 from tensight.wire.debugger_pb2 import Chunk, Heartbeat, Metadata, TensorBase, TensorSummary, WatchpointHit
 from tensight.wire.telemetry_pb2 import PollRequest, StatisticsRows, ViewPiece

@@ -1,1 +1,1 @@
-"""One person debugging one run: the state of a debugged run, online and offline behind one interface."""
+"""One person debugging one run: the state of a debugged run, live and offline behind one interface."""

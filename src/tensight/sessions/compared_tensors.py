@@ -13,8 +13,8 @@ from tensight.compare.runs.steps import NO_ROW
 from tensight.errors import InputError
 from tensight.sessions.comparison_records import difference_record
 from tensight.sessions.errors import NotFoundError, UnavailableError
-from tensight.sessions.offline_index import TensorIndex, address_of
-from tensight.sessions.offline_statistics import computed_statistics, statistics_record
+from tensight.sessions.offline.index import TensorIndex, address_of
+from tensight.sessions.offline.statistics import computed_statistics, statistics_record
 from tensight.sessions.records import ComparedStatistics, Statistics
 from tensight.tensors.views import View, ViewResult, compute_view
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tensight.analysis import Analysis
     from tensight.compare.runs import RunComparison, TensorDifference
     from tensight.graph import TensorAddress
-    from tensight.sessions.value_memory import ValueMemory
+    from tensight.sessions.offline.value_memory import ValueMemory
 
 WhichRun = Literal["a", "b", "difference"]
 

@@ -18,10 +18,11 @@ from tensight.graph.steps import step_of
 from tensight.sessions.compared_tensors import ComparedTensors
 from tensight.sessions.comparison_errors import StepErrors
 from tensight.sessions.comparison_records import ComparisonRecords, loss_record, setup_record
-from tensight.sessions.dump_session import give_memory_back
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.graph_views import require_page
-from tensight.sessions.offline_thread import AnalysisThread, StoppedError
+from tensight.sessions.offline.dump_session import give_memory_back
+from tensight.sessions.offline.thread import AnalysisThread, StoppedError
+from tensight.sessions.offline.value_memory import TENSOR_BYTES
 from tensight.sessions.recorded_losses import recorded_losses
 from tensight.sessions.records import (
     AddedErrors,
@@ -36,7 +37,6 @@ from tensight.sessions.records import (
     UnmatchedPage,
     UnmatchedRow,
 )
-from tensight.sessions.value_memory import TENSOR_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from tensight.dumps import Dump
     from tensight.graph import TensorAddress
     from tensight.sessions.compared_tensors import ComparedView
+    from tensight.sessions.offline.value_memory import ValueMemory
     from tensight.sessions.records import RankComparison
     from tensight.sessions.records.comparing import ComparedPhase, Side
-    from tensight.sessions.value_memory import ValueMemory
     from tensight.tensors.views import View
 
 PAIR_BYTES = 4000

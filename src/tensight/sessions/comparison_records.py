@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from tensight.compare.runs.steps import NO_ROW
 from tensight.compare.runs.words import difference_text, notes, sentence
 from tensight.graph.steps import step_of
-from tensight.sessions.offline_index import address_of
+from tensight.sessions.offline.index import address_of
 from tensight.sessions.records import (
     ComparedLosses,
     ComparedOperator,

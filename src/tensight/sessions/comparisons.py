@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tensight.sessions.comparison import ChosenRun
     from tensight.sessions.events import EventLog
+    from tensight.sessions.offline.value_memory import ValueMemory
     from tensight.sessions.records import ComparisonOptions
-    from tensight.sessions.value_memory import ValueMemory
 
 MOST_KEPT = 8
 """Comparisons that are kept; for another one the oldest that is done is forgotten."""

@@ -12,9 +12,9 @@ import numpy as np
 from tensight.curves import Curve
 from tensight.errors import CurveError
 from tensight.graph import step_of
-from tensight.sessions.offline_overview import MOST_LOSSES
-from tensight.sessions.online.statistics_store import FILE
-from tensight.sessions.opened_dump import OpenedDump
+from tensight.sessions.live.statistics_store import FILE
+from tensight.sessions.offline.opened_dump import OpenedDump
+from tensight.sessions.offline.overview import MOST_LOSSES
 from tensight.sessions.programs import Programs
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an online session kept of a run beside the dump: its name, the hits of its steps, texts of code."""
+"""What a live session kept of a run beside the dump: its name, the hits of its steps, texts of code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import open_dump
 from tensight.sessions.errors import StorageError
-from tensight.sessions.online.overview import told_scalars
-from tensight.sessions.online.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
-from tensight.sessions.online.statistics_store import FILE, StatisticsStore
+from tensight.sessions.live.overview import told_scalars
+from tensight.sessions.live.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
+from tensight.sessions.live.statistics_store import FILE, StatisticsStore
 from tensight.sessions.workspace import RUNS
 
 if TYPE_CHECKING:

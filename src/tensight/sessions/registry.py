@@ -13,11 +13,11 @@ from tensight.sessions.discovery import Discovery
 from tensight.sessions.errors import LimitError, NotFoundError, StateError
 from tensight.sessions.events import EventLog
 from tensight.sessions.lease import Lease
-from tensight.sessions.offline import OfflineSession
-from tensight.sessions.online.session import OnlineSession
+from tensight.sessions.live.session import LiveSession
+from tensight.sessions.offline.session import OfflineSession
+from tensight.sessions.offline.value_memory import ValueMemory
 from tensight.sessions.recorded_run import RecordedRun
 from tensight.sessions.records import ComparedRun, DumpRecord, State
-from tensight.sessions.value_memory import ValueMemory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,10 +277,10 @@ class Sessions:
                 raise
             found = await self._discovery.find(plain)
         training = self._sessions.get(found.run)
-        stands = isinstance(training, OnlineSession) and not training.state.has_ended
-        if isinstance(training, OnlineSession):
+        stands = isinstance(training, LiveSession) and not training.state.has_ended
+        if isinstance(training, LiveSession):
             _require_standing(training)
-        step = training.present_step if stands and isinstance(training, OnlineSession) else None
+        step = training.present_step if stands and isinstance(training, LiveSession) else None
         return ChosenRun(
             record=ComparedRun(
                 dump=found.name,
@@ -299,7 +299,7 @@ class Sessions:
     async def _open_to_compare(self, found: FoundDump) -> Dump:
         """Open a dump, or what a training that stands has told until now."""
         training = self._sessions.get(found.run)
-        if isinstance(training, OnlineSession):
+        if isinstance(training, LiveSession):
             _require_standing(training)
             await training.write_statistics()
         run = self._recorded_run(found)
@@ -349,7 +349,7 @@ class Sessions:
             )
 
 
-def _require_standing(training: OnlineSession) -> None:
+def _require_standing(training: LiveSession) -> None:
     """Refuse to compare a training that goes on meanwhile."""
     if training.state is not State.PAUSED and not training.state.has_ended:
         raise StateError(

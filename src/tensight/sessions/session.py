@@ -1,4 +1,4 @@
-"""A session: one person debugging one run. Online and offline sessions have this one interface.
+"""A session: one person debugging one run. Live and offline sessions have this one interface.
 
 Everything runs in one event loop; what computes or reads files runs in a thread that the method awaits. Methods that
 change a session take its lock, so one command runs at a time.

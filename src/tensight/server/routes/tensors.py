@@ -40,7 +40,7 @@ from tensight.server.tensor_data import (
     part_response,
 )
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, UnavailableError
-from tensight.sessions.offline_statistics import computed_statistics
+from tensight.sessions.offline.statistics import computed_statistics
 from tensight.sessions.records import (
     ElementRecord,
     HistogramRecord,

@@ -1,0 +1,131 @@
+"""A session of attached processes at a glance: what it is doing, and what can be done with it now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tensight.sessions.records import SessionRecord, State
+
+if TYPE_CHECKING:
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList
+    from tensight.sessions.live.conductor import Conductor
+    from tensight.sessions.live.identity import Identity
+    from tensight.sessions.live.process import TrainingProcess
+    from tensight.sessions.live.recording import Recording
+    from tensight.sessions.live.reported_hits import ReportedHits
+    from tensight.sessions.live.shown_step import ShownStep
+    from tensight.sessions.records import Capabilities
+    from tensight.sessions.watchpoint_list import WatchpointList
+
+_MOST_MESSAGES = 5
+
+
+class GlancedSession(Protocol):
+    """What is told of a session at a glance; see `LiveSession`."""
+
+    id: str
+    name: str
+    created: float
+    identity: Identity
+    processes: dict[int, TrainingProcess]
+    conductor: Conductor
+    reported: ReportedHits
+    shown: ShownStep
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+    watchpoint_list: WatchpointList
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have attached so far."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    @property
+    def present_step(self) -> int:
+        """Steps that all live ranks have done together."""
+
+    def capabilities(self) -> Capabilities:
+        """Return what can be done now."""
+
+
+def glance(session: GlancedSession) -> SessionRecord:
+    """Return the session at a glance."""
+    ranks = tuple(session.processes[rank].record() for rank in session.ranks)
+    is_past = session.shown.step is not None
+    return SessionRecord(
+        id=session.id,
+        name=session.name,
+        state=session.state,
+        message=message(session),
+        step=session.step,
+        present_step=session.present_step if is_past else None,
+        total_steps=session.step if session.state in (State.FINISHED, State.TERMINATED) else None,
+        node=ranks[0].node if ranks and not is_past else "",
+        graph=ranks[0].graph if ranks else "",
+        framework=session.identity.framework,
+        framework_version=session.identity.framework_version,
+        backend=session.identity.backend,
+        created=session.created,
+        ranks=ranks,
+        capabilities=session.capabilities(),
+        watchpoints=len(session.watchpoint_list),
+        hits=session.hit_list.tensors,
+        ongoing=session.reported.ongoing,
+        outdated=session.hit_list.outdated,
+        recommended_offered=session.watchpoint_list.recommended_offered,
+        last_event=session.events.last,
+        dump=session.recording.name,
+    )
+
+
+def capabilities_now(session: GlancedSession) -> dict[str, bool]:
+    """Return what can be done now beyond what every session can."""
+    live = session.live
+    is_paused = session.state is State.PAUSED
+    at_nodes = is_paused and session.conductor.can_stop_at_nodes
+    can_look_back = session.shown.can_look_back
+    return {
+        "live": True,
+        "can_pause": bool(live) and session.conductor.is_running,
+        "can_terminate": bool(live) or session.state is State.LOST,
+        "can_step": is_paused,
+        "can_step_back": can_look_back and session.step > 0,
+        "can_go_to_step": can_look_back,
+        "can_next_node": at_nodes,
+        "can_previous_node": is_paused and session.conductor.can_go_back,
+        "can_run_to_node": at_nodes,
+        "can_recheck": is_paused,
+        "can_look_closer": is_paused and session.conductor.can_look_closer,
+        "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
+        "has_execution_history": True,
+        "has_origin": session.identity.is_agent and not session.recording.statistics.is_empty,
+        "has_statistics_table": not session.recording.statistics.is_empty,
+        "views_at_source": bool(live) and all(process.identity.abilities.views for process in live),
+    }
+
+
+def message(session: GlancedSession) -> str:
+    """Return why the session is in its state, for a person; empty if there is nothing to say."""
+    if session.shown.step is not None:
+        return f"shows step {session.shown.step}; the training stands at step {session.present_step}"
+    several = session.identity.world_size > 1
+    processes = [session.processes[rank] for rank in session.ranks]
+    found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
+    if several and len(processes) < session.identity.world_size and session.live:
+        found.append(f"{len(processes)} of {session.identity.world_size} ranks are attached")
+    if not found and session.state is State.RUNNING and session.conductor.is_stopping:
+        found.append("stops when the step that is running is done")
+    return "; ".join(found[:_MOST_MESSAGES])

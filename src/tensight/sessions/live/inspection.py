@@ -1,0 +1,494 @@
+"""Looking at the tensors of attached processes: those on disk, and those that a process has while it stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensight.errors import TensightError
+from tensight.graph import TensorAddress, iteration_of
+from tensight.graph.optimizers import parameter_roles
+from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
+from tensight.sessions.live.questions import Asked, Question
+from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
+from tensight.sessions.live.statistics_store import statistics_of, told_of
+from tensight.sessions.live.values import KeptValues
+from tensight.sessions.records import State, TensorRecord
+from tensight.tensors import View, ViewResult, statistics
+from tensight.tensors.views import MOST_ELEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node, OutputSlot
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList
+    from tensight.sessions.live.process import TrainingProcess
+    from tensight.sessions.live.recording import Recording
+    from tensight.sessions.live.settings import LiveSettings
+    from tensight.sessions.live.values import KeptValue, ValueWriters
+    from tensight.sessions.records import Statistics, StatisticsRow, TensorStatus
+    from tensight.tensors import Which
+
+MOST_SLOTS = 10_000
+"""Inputs and outputs of one node that are told; damaged graphs may have more."""
+
+_MOST_ASKED = 500
+"""Tensors of one node whose statistics the process is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor that somebody asks about.
+
+    Attributes
+    ----------
+    address : TensorAddress
+        As it was asked for; the iteration of a constant is -1.
+    process : TrainingProcess
+    graph : Graph
+    node : Node
+        Whose input or output it is for the process.
+    keys : tuple of TensorKey
+        What it may be kept as; the first is what the process calls it.
+    producer : Node
+        The node that computes it.
+    declared : OutputSlot or None
+        What the graph says about it.
+    """
+
+    address: TensorAddress
+    process: TrainingProcess
+    graph: Graph
+    node: Node
+    keys: tuple[TensorKey, ...]
+    producer: Node
+    declared: OutputSlot | None
+
+    @property
+    def iteration(self) -> int:
+        return self.address.iteration
+
+
+class InspectedSession(Protocol):
+    """What its tensors need of a session; see `LiveSession`."""
+
+    settings: LiveSettings
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+
+    def process_of(self, rank: int) -> TrainingProcess:
+        """Return the process of a rank. NotFoundError if there is none."""
+
+    def iteration_of(self, process: TrainingProcess) -> int:
+        """Return the iteration of a process that is shown."""
+
+    def advance(self) -> None:
+        """Tell the processes that wait what to do."""
+
+
+class Inspection:
+    """The tensors of one session.
+
+    Parameters
+    ----------
+    session : InspectedSession
+    writers : ValueWriters
+        Write what arrives.
+
+    Attributes
+    ----------
+    kept : KeptValues
+        The values that are on disk.
+    """
+
+    def __init__(self, session: InspectedSession, writers: ValueWriters) -> None:
+        self._session = session
+        self.writers = writers
+        self.kept = KeptValues(session.settings.kept_bytes)
+
+    def announce(self, key: TensorKey, iteration: int, status: TensorStatus) -> None:
+        """Tell the clients that a tensor has come, or that there is none."""
+        self._session.events.append("tensor", address=str(key.at(iteration)), status=status)
+
+    # --- values ---
+
+    async def value(self, address: TensorAddress) -> NDArray[np.generic]:
+        """Return a tensor, mapped read-only; see `Session.value`."""
+        tensor = self._find(address)
+        kept = self._kept(tensor)
+        if kept is None and self._is_earlier(tensor):
+            return await self._earlier_value(tensor)
+        if kept is None:
+            kept = await self._answer(self._question(tensor, Asked.VALUE), tensor.process)
+        return await asyncio.to_thread(kept.open)
+
+    async def _earlier_value(self, tensor: _Tensor) -> NDArray[np.generic]:
+        """Return a tensor of a step that the process keeps for looking back; only views can be asked for there."""
+        told = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
+        shape = told.shape if told is not None else (await self._view(tensor, View("statistics"))).shape
+        count = math.prod(shape)
+        if count > MOST_ELEMENTS:
+            raise UnavailableError(
+                f"{tensor.address} has {count:,} elements; of a step that has passed at most {MOST_ELEMENTS:,} can be"
+                " fetched at once: look at slices, or at the folder in which the training records"
+            )
+        whole = f"[{', '.join(':' * len(shape))}]"
+        array = (await self._view(tensor, View("values", slice=whole, limit=max(count, 1)))).array
+        if array is None:
+            raise UnavailableError(f"{tensor.address}: the training process has no value of it")
+        array.flags.writeable = False
+        return array
+
+    def previous(self, address: TensorAddress) -> TensorAddress | None:
+        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        try:
+            tensor = self._find(address)
+        except NotFoundError:
+            return None
+        if tensor.producer.is_constant or tensor.iteration < 0:
+            return None
+        earlier = replace(tensor, address=replace(tensor.address, iteration=tensor.iteration - 1))
+        there = self._kept(earlier) is not None or self._may_be_asked(earlier)
+        return earlier.address if there else None
+
+    async def view_at_source(self, address: TensorAddress, view: View, which: Which) -> ViewResult | None:
+        """Return a view that the process computes; None if it cannot, or what is needed is here."""
+        tensor = self._find(address)
+        process = tensor.process
+        if not process.identity.abilities.views or not (self._is_current(tensor) or self._is_earlier(tensor)):
+            return None
+        before = self.previous(tensor.address)
+        if which != "current" and before is None:
+            return None
+        needed = [tensor] if which != "previous" else []
+        if which != "current" and before is not None:
+            needed.append(replace(tensor, address=before))
+        if all(self._kept(one) is not None for one in needed):
+            return None
+        return await self._view(tensor, view, which)
+
+    async def _view(self, tensor: _Tensor, view: View, which: Which = "current") -> ViewResult:
+        question = self._question(tensor, Asked.VIEW)
+        question.view, question.which = view, which
+        result: ViewResult = await self._answer(question, tensor.process)
+        return result
+
+    def _question(self, tensor: _Tensor, asked: Asked) -> Question:
+        """Return a question about a tensor. StateError or UnavailableError if it cannot be asked now."""
+        process = tensor.process
+        if process.state.has_ended:
+            raise UnavailableError(f"{tensor.address}: the value was not kept, and the training has ended")
+        if not self._may_be_asked(tensor):
+            raise UnavailableError(
+                f"{tensor.address}: the value was not kept; only those of the step at which the"
+                " training stands can be asked for, and of parameters those of the step before"
+            )
+        if process.state is not State.PAUSED:
+            raise StateError(
+                f"{tensor.address} has to come from the training process, and that is"
+                f" {process.state.value}; pause the training first"
+            )
+        earlier = self._is_earlier(tensor)
+        previous = not earlier and not self._is_current(tensor)
+        return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous, earlier)
+
+    async def _answer(self, question: Question, process: TrainingProcess) -> Any:
+        """Ask, and wait for the answer for as long as the process still says something."""
+        patience_s = self._session.settings.answer_within_s
+        answer = process.questions.ask(question).answer
+        asked = time.monotonic()
+        # Whoever asks at the same time shall be answered by the same command.
+        await asyncio.sleep(0)
+        self._session.advance()
+        while not answer.done():
+            silent_s = time.monotonic() - max(asked, process.last_answer)
+            if silent_s >= patience_s:
+                raise UnavailableError(
+                    f"{question.key.at(question.iteration)}: the training process did not answer in {patience_s:g} s"
+                )
+            await asyncio.wait({answer}, timeout=patience_s - silent_s)
+        return answer.result()
+
+    def _is_current(self, tensor: _Tensor) -> bool:
+        return tensor.producer.is_constant or tensor.iteration == tensor.process.iteration
+
+    def _may_be_asked(self, tensor: _Tensor) -> bool:
+        """Whether the process may have the value."""
+        return not tensor.process.state.has_ended and (
+            self._is_current(tensor) or self._is_previous(tensor) or self._is_earlier(tensor)
+        )
+
+    def _is_previous(self, tensor: _Tensor) -> bool:
+        """Whether it is a value of the step before that the process keeps: those of parameters, others if it can."""
+        process = tensor.process
+        before = tensor.iteration == process.iteration - 1 >= -1
+        return before and (tensor.producer.is_parameter or process.identity.abilities.previous)
+
+    def _is_earlier(self, tensor: _Tensor) -> bool:
+        """Whether it can only be among what the process keeps for looking back."""
+        process = tensor.process
+        if process.oldest is None or self._is_current(tensor) or self._is_previous(tensor):
+            return False
+        return process.oldest <= tensor.iteration < process.iteration
+
+    def _is_within(self, tensor: _Tensor) -> bool:
+        """Whether it belongs to a step of which its process stands at an operator."""
+        process = tensor.process
+        is_between = bool(process.node) and process.state is State.PAUSED
+        return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
+
+    def _is_open(self, tensor: _Tensor) -> bool:
+        """Whether it belongs to a step of which its process stands at an operator, to which it may have gone back."""
+        return tensor.process.identity.abilities.back and self._is_within(tensor)
+
+    def _known_keys(self, tensor: _Tensor) -> Iterator[TensorKey]:
+        """Yield the keys under which what is known here counts; some may be from when the process stood further on."""
+        is_open, here = self._is_open(tensor), tensor.process.answers.here
+        # The parameter itself is shown only where the operator comes later than where the process stands.
+        is_before = tensor.iteration == tensor.process.iteration - 1
+        keys = tensor.keys if is_before or not _is_updated(tensor) else tensor.keys[:1]
+        return (key for key in keys if not is_open or (key, tensor.iteration) in here)
+
+    def _kept(self, tensor: _Tensor) -> KeptValue | None:
+        found = (self.kept.get(key, tensor.iteration) for key in self._known_keys(tensor))
+        return next((kept for kept in found if kept is not None), None)
+
+    # --- what an address means ---
+
+    def _find(self, address: TensorAddress) -> _Tensor:
+        """Return the tensor of an address. NotFoundError if there is none."""
+        process = self._session.process_of(address.rank)
+        graph, node = self._node(process, address.graph, address.node)
+        found = self._tensor(process, graph, node, address)
+        if found is None:
+            raise NotFoundError(
+                f"{node.name} has no {address.io} {address.slot}; look at its record to see which it has"
+            )
+        return found
+
+    def _node(self, process: TrainingProcess, graph: str, name: str) -> tuple[Graph, Node]:
+        found = process.graphs.node(graph, name) if graph else None
+        if found is None:
+            raise NotFoundError(f"graph {graph[:200]!r} of rank {process.rank} has no node {name[:200]!r}")
+        return found
+
+    def _tensor(self, process: TrainingProcess, graph: Graph, node: Node, address: TensorAddress) -> _Tensor | None:
+        own = TensorKey(process.rank, graph.name, node.name, address.io, address.slot)
+        if address.io == "output":
+            if node.outputs and address.slot >= len(node.outputs):
+                return None
+            declared = node.outputs[address.slot] if node.outputs else None
+            address = replace(address, iteration=-1) if node.is_constant else address
+            return _Tensor(address, process, graph, node, (own,), node, declared)
+        producers = graph.flat_producers(node)
+        producer = producers[address.slot] if address.slot < len(producers) else None
+        if producer is None:
+            return None
+        source, slot = producer
+        declared = source.outputs[slot] if slot < len(source.outputs) else None
+        address = replace(address, iteration=-1) if source.is_constant else address
+        output = TensorKey(process.rank, graph.name, source.name, "output", slot)
+        # MindSpore's own client has no inputs; an agent may have seen another value than the producer made.
+        if process.identity.is_agent:
+            return _Tensor(address, process, graph, node, (own, output), source, declared)
+        return _Tensor(address, process, graph, source, (output,), source, declared)
+
+    # --- inputs and outputs of a node ---
+
+    async def tensors_of(
+        self, rank: int, graph_name: str, node_name: str, step: int | None
+    ) -> tuple[TensorRecord, ...]:
+        """Return the inputs and outputs of a node at a step, with statistics; see `Session.tensors_of`."""
+        process = self._session.process_of(rank)
+        graph, node = self._node(process, graph_name, node_name)
+        shown = self._session.iteration_of(process)
+        at = TensorAddress(rank, graph.name, node.name, 0, shown if step is None else iteration_of(step))
+        slots = [replace(at, io="input", slot=slot) for slot in range(min(len(graph.flat_producers(node)), MOST_SLOTS))]
+        slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
+        found = [self._tensor(process, graph, node, address) for address in slots]
+        tensors = [tensor for tensor in found if tensor is not None]
+        known = await self._statistics(tensors)
+        if step is None and any(map(self._is_within, tensors)):
+            tensors = [self._as_it_is(tensor, known) for tensor in tensors]
+            known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
+        return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
+
+    def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
+        """Return the tensor of the step before, if it comes later than where its process stands."""
+        may_come_later = self._is_open(tensor) or (tensor.node.is_parameter and self._is_within(tensor))
+        if not may_come_later or tensor.address not in known:
+            return tensor
+        numbers = known[tensor.address]
+        if numbers is not None and not self._is_of_step_before(tensor):
+            return tensor
+        before = self.previous(tensor.address)
+        if before is None:
+            return tensor
+        if numbers is not None:
+            known[before] = numbers
+        return replace(tensor, address=before)
+
+    def _is_of_step_before(self, tensor: _Tensor) -> bool:
+        """Whether what is known of an operator's input is what the step before left in a parameter."""
+        here, store = tensor.process.answers.here, self._session.recording.statistics
+        if any((key, tensor.iteration) in here for key in tensor.keys):
+            return False
+        known = next((key for key in _as_read(tensor) if store.of(*key) is not None), None)
+        return known is not None and known[1] < tensor.iteration
+
+    async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics of tensors, as far as they are known here or the process tells them."""
+        known = await asyncio.to_thread(self._known_statistics, tensors)
+        known.update(await self._asked_statistics([tensor for tensor in tensors if tensor.address not in known]))
+        return known
+
+    def _known_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics that were told, or follow from values that are here."""
+        store = self._session.recording.statistics
+        known: dict[TensorAddress, Statistics | None] = {}
+        for tensor in tensors:
+            told = chain(
+                (store.of(*key) for key in _as_read(tensor)),
+                (store.of(key, tensor.iteration) for key in self._known_keys(tensor)),
+            )
+            found = next((one for one in told if one is not None), None)
+            if found is None or found.partial:
+                found = self._computed_statistics(tensor) or found
+            if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.answers.missing:
+                known[tensor.address] = found
+        return known
+
+    def _computed_statistics(self, tensor: _Tensor) -> Statistics | None:
+        """Return the statistics of a value that is here, and keep them."""
+        kept = self._kept(tensor)
+        if kept is None:
+            return None
+        try:
+            told = told_of(statistics(kept.open()))
+        except TensightError:
+            # Dropped in the meantime, or of a type without statistics.
+            return None
+        position = tensor.process.graphs.number(tensor.node)
+        # What cannot be kept can be computed again.
+        with suppress(StorageError):
+            row = ReportedRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)
+            self._session.recording.statistics.add([row])
+        return statistics_of(told)
+
+    async def _asked_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics that the process tells, None where it has no such tensor; nothing if it cannot now."""
+        questions: list[tuple[TensorAddress, Question, TrainingProcess]] = []
+        for tensor in tensors[:_MOST_ASKED]:
+            if tensor.process.answers.has_levels:
+                try:
+                    question = self._question(tensor, Asked.STATISTICS)
+                except (StateError, UnavailableError):
+                    continue
+                if question.is_earlier:
+                    question.asked, question.view = Asked.VIEW, View("statistics")
+                questions.append((tensor.address, tensor.process.questions.ask(question), tensor.process))
+        waiting = (self._answer(question, process) for _, question, process in questions)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        told: dict[TensorAddress, Statistics | None] = {}
+        for (address, _, _), answer in zip(questions, answers, strict=True):
+            if answer is None:
+                told[address] = None
+            elif isinstance(answer, ViewResult):
+                told[address] = None if answer.statistics is None else statistics_of(told_of(answer.statistics))
+            elif not isinstance(answer, BaseException):
+                told[address] = statistics_of(answer)
+            elif not isinstance(answer, TensightError):
+                raise answer
+        return told
+
+    def _record(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> TensorRecord:
+        address, process, declared = tensor.address, tensor.process, tensor.declared
+        numbers = known.get(address)
+        kept = self._kept(tensor)
+        is_missing = address in known and numbers is None
+        status: TensorStatus = "statistics_only" if numbers is not None else "not_kept"
+        if kept is not None:
+            status = "available"
+        elif not is_missing and self._may_be_asked(tensor):
+            status = "at_source"
+        source = next((key for key in tensor.keys if key.io == "output"), tensor.keys[0])
+        hits = self._session.hit_list
+        # What never changes can be watched all the same; its hits are of the step that is shown.
+        iteration = self._session.iteration_of(process) if tensor.producer.is_constant else address.iteration
+        return TensorRecord(
+            address=str(address),
+            rank=address.rank,
+            graph=address.graph,
+            node=address.node,
+            slot=address.slot,
+            io=address.io,
+            step=address.step,
+            type=tensor.producer.type,
+            status=status,
+            dtype=numbers.dtype if numbers is not None else declared.dtype if declared is not None else "",
+            shape=numbers.shape if numbers is not None else declared.shape if declared is not None else None,
+            size_bytes=numbers.size_bytes if numbers is not None else 0,
+            has_previous=self.previous(address) is not None,
+            scalar=_scalar(kept, numbers),
+            statistics=numbers,
+            abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(iteration)),
+        )
+
+    async def statistics_over_steps(
+        self, address: TensorAddress, graphs: Sequence[str] = ()
+    ) -> tuple[StatisticsRow, ...]:
+        """Return the statistics of a tensor at all steps where they are known, in order.
+
+        Parameters
+        ----------
+        address : TensorAddress
+        graphs : sequence of str
+            In which its node is the same; of a step that is known in several the first counts.
+        """
+        store = self._session.recording.statistics
+        found: dict[int, StatisticsRow] = {}
+        for graph in graphs or (address.graph,):
+            for key in self._find(replace(address, graph=graph)).keys:
+                rows = await asyncio.to_thread(store.history, key)
+                if rows:
+                    found.update({row.step: row for row in rows if row.step not in found})
+                    break
+        return tuple(found[step] for step in sorted(found))
+
+
+def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
+    """Yield the keys and iterations of what went in with a parameter to which the step writes when it ends."""
+    if _is_updated(tensor):
+        own, output = tensor.keys
+        yield own, tensor.iteration
+        yield output._replace(io="input"), tensor.iteration
+        yield output, tensor.iteration - 1
+
+
+def _is_updated(tensor: _Tensor) -> bool:
+    """Whether it is what went in with a parameter to which the step writes when it ends."""
+    source, roles = tensor.producer, parameter_roles(tensor.graph)
+    is_input = tensor.keys[0].io == "input" and source.is_parameter and len(tensor.keys) > 1
+    return is_input and (source.name in roles.trainable or source.name in roles.states)
+
+
+def _scalar(kept: KeptValue | None, numbers: Statistics | None) -> str:
+    """Return the value of a tensor with one element, as text; empty for any other, or if it is not known."""
+    if numbers is None or numbers.count != 1 or "count" in numbers.unknown:
+        return ""
+    if kept is not None:
+        return str(kept.open().reshape(-1)[0])
+    for text, count in (("nan", numbers.nan_count), ("inf", numbers.pos_inf_count), ("-inf", numbers.neg_inf_count)):
+        if count:
+            return text
+    return "" if numbers.max is None else repr(numbers.max)

@@ -1,0 +1,198 @@
+"""Where anomalies of a training that goes on were born, by what its processes have told so far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.analysis.anomalies import shown
+from tensight.analysis.consequences import NO_EFFECTS, Effects
+from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
+from tensight.graph.optimizers import parameter_roles
+from tensight.sessions.live.told_steps import ToldSteps, told_steps
+from tensight.tensors import EXPLOSION_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tensight.analysis import Anomaly, Origin
+    from tensight.analysis.consequences import Effect
+    from tensight.graph import SourceFrame
+    from tensight.sessions.live.rank_graphs import RankGraphs
+    from tensight.sessions.live.statistics_store import StatisticsStore
+
+MOST_STEPS = 8
+"""Steps that show an anomaly and are looked at for where it began; nearly always the first one tells."""
+
+
+def live_origins(
+    store: StatisticsStore,
+    rank: int,
+    last: int,
+    graphs: RankGraphs,
+    hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
+) -> list[Origin]:
+    """Find where anomalies of a rank began; see `tensight.analysis.origins`.
+
+    Parameters
+    ----------
+    store : StatisticsStore
+        What the rank told.
+    rank : int
+    last : int
+        The last iteration that counts. The training may be in the middle of it.
+    graphs : RankGraphs
+    hits : mapping of Anomaly to sequence of Effect, optional
+        What watchpoints hit on; see `tensight.analysis.origins`.
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    around = _around(store, rank, graphs)
+
+    def find(anomaly: Anomaly, effects: Effects, begin: int) -> Origin | None:
+        return _first(anomaly, store, rank, last, around, begin, effects)
+
+    found = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
+    return [_with_line(origin, graphs) for origin in found]
+
+
+def looked_at_closer(
+    origin: Origin, store: StatisticsStore, last: int, graphs: RankGraphs, since: int | None
+) -> list[Origin]:
+    """Return what is told in place of an origin when every operator has been captured since it was found.
+
+    What began at an operator within its lines has taken its place; anything else is told beside it. What only came in
+    says nothing of where it began.
+
+    Parameters
+    ----------
+    origin : Origin
+    store : StatisticsStore
+    last : int
+        The last iteration that counts.
+    graphs : RankGraphs
+        Of the origin's rank.
+    since : int or None
+        The first iteration of which every operator was captured; None if there is none.
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    rank = origin.address.rank
+    if since is None or origin.address.iteration >= since:
+        return [origin]
+    again = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
+    if again is None or again.arrived or not again.certain:
+        return [origin]
+    again, frame = _with_line(again, graphs), origin.user_frame
+    is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
+    return [again] if is_within else [origin, again]
+
+
+def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ToldSteps]:
+    """Return a function from an iteration to what was told of it, and of what the one before left."""
+    tables: dict[int, ToldSteps] = {}
+
+    def around(iteration: int) -> ToldSteps:
+        if iteration not in tables:
+            # Of the step before only counts what it left in parameters.
+            before = store.told(rank, iteration - 1, only_parameters=True)
+            told = store.iterations_of(rank)
+            is_first = iteration > 0 and not np.any((told >= 0) & (told < iteration))
+            unseen = (0, iteration - 1) if is_first else None
+            tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs, unseen)
+        return tables[iteration]
+
+    return around
+
+
+def _is_within(frame: SourceFrame, lines: SourceFrame) -> bool:
+    """Whether a line is one of several."""
+    if frame.file != lines.file or frame.line is None or lines.line is None:
+        return False
+    return lines.line <= frame.line <= (lines.end_line or lines.line)
+
+
+def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: RankGraphs) -> list[str]:
+    """Return the names of weights that hold NaN or Inf after an iteration.
+
+    Parameters
+    ----------
+    store : StatisticsStore
+    rank : int
+    iteration : int
+    graphs : RankGraphs
+        Of the rank.
+
+    Raises
+    ------
+    StorageError
+        The statistics cannot be read.
+    """
+    told = told_steps(store.told(rank, iteration, only_parameters=True), rank, graphs)
+    amounts, _ = told.bounds("non_finite_count")
+    weights = {name for graph in graphs.graphs for name in parameter_roles(graph).trainable}
+    names = (tensor.node for tensor, amount in zip(told.tensors, amounts.tolist(), strict=True) if amount)
+    return sorted({name for name in names if name in weights})
+
+
+def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
+    """Return an origin with the stack of where it is used, if it has none of its own."""
+    if origin.user_frame is not None:
+        return origin
+    used = graphs.used(origin.address.graph, origin.operator)
+    return origin if used is None else replace(origin, frames=used.frames)
+
+
+def _first(
+    anomaly: Anomaly,
+    store: StatisticsStore,
+    rank: int,
+    last: int,
+    around: Callable[[int], ToldSteps],
+    begin: int = 0,
+    effects: Effects = NO_EFFECTS,
+) -> Origin | None:
+    """Return the origin in the first iteration in which a node brings the anomaly into the world.
+
+    Where data is missing in every step, and nothing comes of it, the first steps tell nothing. Then one of the last
+    ones does, and since what is wrong mostly stays wrong, the first like it is found by halving.
+    """
+
+    def look(after: int, most: int, end: int) -> tuple[int, Origin | None]:
+        """Return the first origin after an iteration and before an end, and the iteration that was looked at last."""
+        for _ in range(most):
+            following = store.first_with(anomaly.value, rank, after)
+            if following is None or following >= end:
+                return end, None
+            after = following
+            table = around(after)
+            if after < last and not table.has_operators(after) and around(after + 1).has_operators(after + 1):
+                # A process that stops tells what the step before has left, and no more of that.
+                continue
+            origin = first_origin(table, shown(anomaly, table, EXPLOSION_LIMIT), rank, effects, after)
+            if origin is not None:
+                return after, origin
+        return after, None
+
+    low, origin = look(begin - 1, MOST_STEPS, last + 1)
+    if origin is not None or low >= last:
+        return origin
+    high, origin = look(max(low, last - MOST_STEPS), MOST_STEPS, last + 1)
+    while origin is not None and high - low > 1:
+        middle = (low + high) // 2
+        at, earlier = look(middle - 1, 1, high)
+        if earlier is not None:
+            high, origin = middle, earlier
+        elif at == high:
+            high = middle
+        else:
+            low = at
+    return origin

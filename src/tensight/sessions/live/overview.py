@@ -1,0 +1,169 @@
+"""What the overview and the timeline of a training are made of: what its processes have told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.graph import TensorAddress, step_of
+from tensight.sessions.curves import curves
+from tensight.sessions.live.reported_tensors import TensorKey
+from tensight.sessions.loss import find_loss, with_told_loss
+from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
+from tensight.sessions.timeline import KnownSteps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tensight.sessions.hit_list import SessionHit
+    from tensight.sessions.live.process import TrainingProcess
+    from tensight.sessions.live.rank_graphs import RankGraphs
+    from tensight.sessions.live.statistics_store import StatisticsStore
+    from tensight.sessions.records import Curves, OverviewStatistic, StatisticsRow
+
+MOST_LOSSES = 20_000
+"""Steps of a loss curve; of a longer training, the newest."""
+
+
+class ToldSource:
+    """The statistics that one rank told: an `OverviewSource`.
+
+    Parameters
+    ----------
+    store : StatisticsStore
+    rank : int
+    offset : int
+        Steps that other ranks had done before the process of this one came.
+    first_of : callable, optional
+        Returns for a graph and the name of a node of it the first graph in which that node is the same.
+    """
+
+    def __init__(
+        self, store: StatisticsStore, rank: int, offset: int = 0, first_of: Callable[[str, str], str] = own_graph
+    ) -> None:
+        self._store = store
+        self._first_step = offset + step_of(0)
+        self.rank = rank
+        self.first_of = first_of
+        told = store.tensors_of(rank)
+        self._place_of_id = np.zeros(max((row[0] for row in told), default=0) + 1, np.int64)
+        found: dict[tuple[str, str, str, int], int] = {}
+        self.tensors: list[ListedTensor] = []
+        for number, graph, node, io, slot, kind, position in told:
+            place = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
+            if place == len(self.tensors):
+                self.tensors.append(ListedTensor(node, io, slot, graph, (graph,), kind, position))
+            else:
+                graphs = (*self.tensors[place].graphs, graph)
+                self.tensors[place] = ListedTensor(node, io, slot, graph, graphs, kind, position)
+            self._place_of_id[number] = place
+        self.steps = store.iterations_of(rank) + self._first_step
+
+    def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
+        """Yield what was told, step by step."""
+        for iteration, ids, values, marks in self._store.columns(self.rank, statistic):
+            # A tensor that was told of only just now is in none of the rows.
+            listed = ids < len(self._place_of_id)
+            places = self._place_of_id[ids[listed]]
+            yield StepColumn(iteration + self._first_step, places, values[listed], marks[listed])
+
+
+def known_steps(
+    process: TrainingProcess,
+    store: StatisticsStore,
+    source: ToldSource,
+    kept: set[int],
+    hits: Mapping[int, Sequence[SessionHit]],
+    present: int,
+) -> KnownSteps:
+    """Return what is known of the steps of a process; reads the store.
+
+    Parameters
+    ----------
+    process : TrainingProcess
+    store : StatisticsStore
+    source : ToldSource
+        Of the process.
+    kept : set of int
+        Iterations of which values are on disk.
+    hits : mapping of int to sequence of SessionHit
+        By step.
+    present : int
+        The step at which the run stands.
+    """
+    first_step = process.offset + step_of(0)
+    at_source: set[int] = set()
+    if process.is_live:
+        oldest = process.iteration if process.oldest is None else process.oldest
+        at_source = set(range(min(oldest, process.iteration), process.iteration + 1))
+    graphs, executions = process.graphs, process.executions
+
+    def graphs_at(steps: Sequence[int]) -> list[str]:
+        roots = executions.at([step - first_step for step in steps])
+        names = {root: _name(graphs, root) for root in set(roots)}
+        return [names[root] for root in roots]
+
+    return KnownSteps(
+        rank=process.rank,
+        last=present,
+        present=present,
+        statistics=source.steps.tolist(),
+        values=[iteration + first_step for iteration in kept | at_source],
+        hits=hits,
+        graphs_at=graphs_at,
+        loss=with_told_loss(
+            _loss(source, store, graphs, process.offset), told_scalars(store, process.rank, process.offset)
+        ),
+    )
+
+
+def _name(graphs: RankGraphs, root_id: int | None) -> str:
+    root = graphs.graph_that_ran(root_id)
+    return root.name if root else ""
+
+
+def _loss(
+    source: ToldSource, store: StatisticsStore, graphs: RankGraphs, offset: int
+) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
+    found = find_loss(source.tensors, {graph.name: graph for graph in graphs.graphs})
+    if found is None:
+        return None
+    rows: list[StatisticsRow] = []
+    for graph in found.graphs:
+        rows += store.history(TensorKey(source.rank, graph, found.node, found.io, found.slot))[-MOST_LOSSES:]
+    address = TensorAddress(source.rank, found.graph, found.node, found.slot, 0, found.io)
+    return str(address).rpartition("@")[0], {row.step + offset: value_of(row.statistics) for row in rows}
+
+
+def value_of(statistics: Any) -> tuple[float | None, int]:
+    """Return the value of a tensor with one element by its statistics, and its marks."""
+    infinite = INFINITE if statistics.pos_inf_count or statistics.neg_inf_count else 0
+    return statistics.mean, (NAN if statistics.nan_count else 0) | infinite
+
+
+def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, points: int) -> Curves:
+    """Return what is known of a process over its steps; reads the store.
+
+    Parameters
+    ----------
+    process : TrainingProcess
+    store : StatisticsStore
+    present : int
+        The step at which the run stands.
+    points : int
+        Of each curve, at most.
+    """
+    told = told_scalars(store, process.rank, process.offset)
+    source = ToldSource(store, process.rank, process.offset)
+    loss = None if ("loss", 0) in told else _loss(source, store, process.graphs, process.offset)
+    return curves(process.rank, present, told, loss, points)
+
+
+def told_scalars(store: StatisticsStore, rank: int, offset: int = 0) -> dict[tuple[str, int], list[tuple[int, float]]]:
+    """Return the numbers that a rank told by itself, by name and slot: step and value, in order."""
+    first_step = offset + step_of(0)
+    return {
+        key: [(iteration + first_step, value) for iteration, value in found]
+        for key, found in store.scalars(rank).items()
+    }

@@ -1,0 +1,172 @@
+"""The hits that the processes of a session report: of the step at which they stand, and what was kept of others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from tensight.sessions.hit_history import HitHistory
+from tensight.sessions.live.recording import HITS, HitsEncoder, LivingFile
+from tensight.sessions.live.watching import session_hits
+from tensight.sessions.records import OngoingHits
+from tensight.sessions.stopping import StopDecisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tensight.graph import Graph
+    from tensight.sessions.errors import StorageError
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_list import HitList, SessionHit
+    from tensight.sessions.live.conductor import Conductor
+    from tensight.sessions.live.process import TrainingProcess
+    from tensight.sessions.live.recording import Recording
+    from tensight.sessions.live.shown_step import ShownStep
+    from tensight.sessions.watchpoint_list import WatchpointList
+    from tensight.sessions.workspace import Workspace
+    from tensight.wire import ReceivedHit
+
+
+class HitSession(Protocol):
+    """What its hits need of a session; see `LiveSession`."""
+
+    watchpoint_list: WatchpointList
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+    shown: ShownStep
+    conductor: Conductor
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    def graphs(self, rank: int) -> tuple[Graph, ...]:
+        """Return the graphs of a rank."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
+
+
+class ReportedHits:
+    """The hits of one session.
+
+    Parameters
+    ----------
+    session : HitSession
+    workspace : Workspace
+    failed : callable
+        Told when they could not be written.
+
+    Attributes
+    ----------
+    history : HitHistory
+        Those of all steps, as far as there is room.
+    ongoing : OngoingHits or None
+        What goes on hitting while the training runs.
+    """
+
+    def __init__(self, session: HitSession, workspace: Workspace, failed: Callable[[StorageError], None]) -> None:
+        self._session = session
+        self.history = HitHistory()
+        self._decisions = StopDecisions(session.watchpoint_list, session.graphs)
+        path = f"{session.recording.name}/{HITS}"
+        self.ongoing: OngoingHits | None = None
+        self._file = LivingFile(workspace, path, lambda: self.history.snapshot(), failed, HitsEncoder())
+
+    async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
+        """Note where a process has arrived; hits that it reported on the way belong to that place."""
+        session = self._session
+        if process.place > session.shown.present_hits.step:
+            session.shown.return_to_present()
+            # Some may be there already, for which the process would not have stopped.
+            session.hit_list.replace(process.place, self.history.of(process.place))
+        if self.ongoing is not None and self.ongoing.step < process.place - 1:
+            self.ongoing = None
+        if not received:
+            if process.watches_without_deciding:
+                await self._decide(process, ())
+            return
+        points, graphs = session.watchpoint_list.all(), process.graphs
+        iteration, root_id = process.iteration, process.root_id
+        hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
+        present = session.shown.present_hits
+        present.add(hits)
+        # Whoever asks next finds them grouped; for many hits that takes too long for the event loop.
+        await asyncio.to_thread(lambda: present.tensors)
+        self._changed()
+        if process.watches_without_deciding:
+            await self._decide(process, hits)
+
+    async def _decide(self, process: TrainingProcess, hits: Sequence[SessionHit]) -> None:
+        """Stop all ranks if a process that only reports its hits has a new one."""
+        conductor = self._session.conductor
+        is_new = await asyncio.to_thread(self._decisions.stops, process.place, hits, [process.rank])
+        if is_new or (hits and conductor.stops_for_every):
+            conductor.stop_at_hits()
+
+    async def note(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
+        """Note hits of steps at which a process did not stop, because they go on or follow from what was reported."""
+        if not received:
+            return
+        points, graphs, identity = self._session.watchpoint_list.all(), process.graphs, process.identity
+        iterations = sorted({hit.iteration for hit in received if hit.iteration is not None})
+
+        def by_step() -> dict[int, list[SessionHit]]:
+            return {
+                iteration + 1 + process.offset: session_hits(
+                    (hit for hit in received if hit.iteration == iteration), points, graphs, identity, iteration
+                )
+                for iteration in iterations
+            }
+
+        steps = await asyncio.to_thread(by_step)
+        present = self._session.shown.present_hits
+        for step, hits in steps.items():
+            if step == present.step:
+                present.add(hits)
+                self._changed()
+            else:
+                self.history.add(step, hits)
+        for step, hits in steps.items():
+            self._go_on(step, len({(one.rank, one.graph, one.node, one.io, one.slot) for one in hits}))
+        self._file.changed()
+        if self._session.conductor.stops_for_every:
+            self._session.conductor.stop_at_hits()
+        self._session.announce()
+
+    def _go_on(self, step: int, tensors: int) -> None:
+        """Take note of how many tensors have hits in a step; where the step before had some, they go on."""
+        before, present = self.ongoing, self._session.shown.present_hits
+        since = step
+        if before is not None and before.step >= step - 1:
+            since = before.since
+        elif len(present) and present.step in (step - 1, step):
+            since = present.step
+        self.ongoing = OngoingHits(step=step, since=since, tensors=tensors)
+
+    def add(self, hits: Iterable[SessionHit]) -> None:
+        """Add hits that were found here to those of the step at which the training stands."""
+        self._session.shown.present_hits.add(hits)
+        self._changed()
+
+    def clear(self) -> None:
+        """Forget the hits of this step, which are computed again."""
+        self._session.hit_list.replace(self._session.step, ())
+        self._changed()
+
+    def restore(self, history: HitHistory) -> None:
+        """Go on with the hits that were kept of the run."""
+        self.history = history
+        step = self._session.step
+        self._session.hit_list.replace(step, history.of(step))
+
+    async def written(self) -> None:
+        """Wait until they are on disk."""
+        await self._file.written()
+
+    def _changed(self) -> None:
+        present = self._session.shown.present_hits
+        self.history.set(present.step, present.all())
+        self._file.changed()
+        self._session.events.append("hits", step=present.step, total=len(present))

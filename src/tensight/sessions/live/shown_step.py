@@ -1,0 +1,158 @@
+"""Looking back: an earlier step of a training is shown, while the training stands where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Protocol
+
+from tensight.errors import InputError
+from tensight.graph.steps import step_of
+from tensight.sessions.errors import StateError
+from tensight.sessions.hit_list import HitList
+from tensight.sessions.records import State
+
+if TYPE_CHECKING:
+    from tensight.sessions.events import EventLog
+    from tensight.sessions.hit_history import HitHistory
+    from tensight.sessions.live.answers import KnownValues
+    from tensight.sessions.live.identity import Identity
+    from tensight.sessions.live.process import TrainingProcess
+    from tensight.sessions.live.recording import Recording
+    from tensight.sessions.records import Command
+
+
+class HitsOfSteps(Protocol):
+    """The hits of all steps; see `ReportedHits`."""
+
+    history: HitHistory
+
+
+class ShowingSession(Protocol):
+    """What looking back needs of a session; see `LiveSession`."""
+
+    identity: Identity
+    recording: Recording
+    events: EventLog
+    hit_list: HitList
+
+    @property
+    def live(self) -> list[TrainingProcess]:
+        """The processes that may still say something."""
+
+    @property
+    def state(self) -> State:
+        """What the session is doing."""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+
+    @property
+    def present_step(self) -> int:
+        """Steps that all live ranks have done together."""
+
+    @property
+    def reported(self) -> HitsOfSteps:
+        """Has the hits."""
+
+    @property
+    def inspection(self) -> KnownValues:
+        """Has the values."""
+
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
+
+
+class ShownStep:
+    """Which step of a session is shown.
+
+    Of an earlier one there are the hits and statistics that were recorded, and values as far as the process still has
+    them. Nothing moves in the training; whoever lets it go on sees the present again.
+
+    Parameters
+    ----------
+    session : ShowingSession
+
+    Attributes
+    ----------
+    step : int or None
+        The earlier one; None for that at which the training stands.
+    """
+
+    def __init__(self, session: ShowingSession) -> None:
+        self._session = session
+        self.step: int | None = None
+        self._present_hits: HitList | None = None
+
+    @property
+    def present_hits(self) -> HitList:
+        """The hits of the step at which the training stands."""
+        return self._session.hit_list if self._present_hits is None else self._present_hits
+
+    @property
+    def can_look_back(self) -> bool:
+        """Whether earlier steps can be shown now."""
+        session = self._session
+        return session.state is State.PAUSED and session.identity.is_agent and session.present_step > 0
+
+    async def obey(self, command: Command) -> None:
+        """Show another step.
+
+        Raises
+        ------
+        StateError
+            The training does not stand still, or nothing is known of such a step.
+        InputError
+            There is no such step.
+        """
+        session = self._session
+        if not session.identity.is_agent:
+            raise StateError(f"this training cannot do {command.action!r}; open its recorded run when it has ended")
+        if session.state is not State.PAUSED:
+            raise StateError(f"earlier steps are shown while the training is paused; it is {session.state.value}")
+        present = session.present_step
+        known = await asyncio.to_thread(self._known_steps, present)
+        if command.action == "step_back":
+            before = bisect_left(known, session.step)
+            if not before:
+                raise StateError(f"nothing is known of a step before step {session.step}")
+            step = known[max(before - max(command.steps, 1), 0)]
+        else:
+            step = command.steps
+            if not 0 <= step <= present:
+                raise InputError(f"there is no step {step}; the training stands at step {present}")
+            if step not in known:
+                some = ", ".join(map(str, known[-20:]))
+                raise StateError(f"nothing is known of step {step}; of these there is something: {some}")
+        self._show(step, present)
+
+    def return_to_present(self) -> None:
+        """Show the step at which the training stands, which is about to go on."""
+        if self.step is not None:
+            self._show(self._session.present_step, self._session.present_step)
+
+    def _show(self, step: int, present: int) -> None:
+        session = self._session
+        if self._present_hits is None:
+            self._present_hits = session.hit_list
+        if step == present:
+            self.step, session.hit_list = None, self._present_hits
+            self._present_hits = None
+        else:
+            self.step, session.hit_list = step, HitList()
+            session.hit_list.replace(step, session.reported.history.of(step))
+        session.events.append("hits", step=step, total=len(session.hit_list))
+        session.announce(news=True)
+
+    def _known_steps(self, present: int) -> list[int]:
+        """Return the steps of which anything is known, in order; the one at which the training stands is the last."""
+        session = self._session
+        steps = {step_of(iteration) for iteration in session.recording.statistics.iterations()}
+        steps.update(
+            session.reported.history.snapshot(), (step_of(one) for one in session.inspection.kept.iterations())
+        )
+        for process in session.live:
+            if process.oldest is not None:
+                steps.update(range(step_of(process.oldest) + process.offset, present))
+        return sorted({step for step in steps if 0 <= step < present} | {present})

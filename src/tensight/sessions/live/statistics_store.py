@@ -1,0 +1,528 @@
+"""The statistics that a run has told so far, in a database file: millions of rows in little memory.
+
+All methods may be called in any thread, one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+from contextlib import closing
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tensight.graph import TensorAddress, step_of
+from tensight.sessions.errors import StorageError
+from tensight.sessions.live import step_columns
+from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
+from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
+from tensight.sessions.statistics_pages import MOST_ORDERS, natural, require_page
+from tensight.tensors import COUNTS, EXPLOSION_LIMIT, MEASURES, NUMBERS
+from tensight.wire import ReceivedStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tensight.sessions.programs import Program
+    from tensight.sessions.records import OverviewStatistic
+    from tensight.tensors import TensorStatistics
+    from tensight.wire import ReceivedBlock
+    from tensight.wire.scalars import Scalar
+
+FILE = "statistics.sqlite"
+
+MOST_TENSORS = 2_000_000
+"""Different tensors of a run of which statistics are kept."""
+
+_LARGEST = 2**63 - 1
+
+_SICK = {
+    "nan": "nan_count > 0",
+    "inf": "neg_inf_count + pos_inf_count > 0",
+    "explosion": f'"max" > {EXPLOSION_LIMIT} OR "min" < -{EXPLOSION_LIMIT}',
+    "all_zero": "zero_count = count AND count > 1",
+}
+"""Rows that show an anomaly, by its name; an index of each makes the first iteration with one quick to find."""
+
+_SCHEMA = (
+    f"""
+CREATE TABLE IF NOT EXISTS tensors (
+    id INTEGER PRIMARY KEY, rank INTEGER, graph TEXT, node TEXT, io TEXT, slot INTEGER, type TEXT, position INTEGER,
+    UNIQUE (rank, graph, node, io, slot)
+);
+CREATE TABLE IF NOT EXISTS statistics (
+    iteration INTEGER, tensor INTEGER, dtype TEXT, shape TEXT, hash TEXT, partial INTEGER,
+    {", ".join(f'"{name}"' for name in NUMBERS)},
+    PRIMARY KEY (iteration, tensor)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_tensor ON statistics (tensor, iteration);
+"""
+    + "".join(
+        f"CREATE INDEX IF NOT EXISTS sick_{name} ON statistics (iteration) WHERE {rows};\n"
+        for name, rows in _SICK.items()
+    )
+    + step_columns.SCHEMA
+    + """
+CREATE TABLE IF NOT EXISTS scalars (
+    rank INTEGER, name TEXT, slot INTEGER, iteration INTEGER, value REAL, PRIMARY KEY (rank, name, slot, iteration)
+) WITHOUT ROWID;
+"""
+)
+_COLUMNS = ("iteration", "tensor", "dtype", "shape", "hash", "partial", *(f'"{name}"' for name in NUMBERS))
+_INSERT = (
+    f"INSERT OR REPLACE INTO statistics ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of our own columns
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_SELECT = (
+    "SELECT rank, graph, node, io, slot, type, position, iteration, dtype, shape, hash, partial, "  # noqa: S608 - names of our own columns
+    + ", ".join(f'"{name}"' for name in NUMBERS)
+    + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
+_SELECT_PAGE = _SELECT.replace("SELECT ", "SELECT tensors.id, ", 1)
+_SELECT_TOLD = (
+    "SELECT iteration, graph, node, io, slot, dtype, hash, partial, "  # noqa: S608 - names of our own columns
+    + ", ".join(f'"{name}"' for name in NUMBERS)
+    + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
+_SELECT_ORDER = (
+    "SELECT tensors.id, rank, graph, node, io, slot FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
+)
+
+_DERIVED = {
+    "non_finite_count": "nan_count + neg_inf_count + pos_inf_count",
+    "zero_percent": "zero_count * 1.0 / nullif(count, 0)",
+    "abs_max": 'max(abs("min"), abs("max"))',
+    "node": "as_numbered(node)",
+}
+
+_TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
+
+# DISTINCT would look at every row.
+_ITERATIONS = """
+WITH RECURSIVE found (iteration) AS (
+    SELECT min(iteration) FROM statistics UNION ALL
+    SELECT (SELECT min(iteration) FROM statistics WHERE iteration > found.iteration) FROM found WHERE iteration NOT NULL
+) SELECT iteration FROM found WHERE iteration NOT NULL
+"""
+
+
+class StatisticsStore:
+    """The statistics of one run.
+
+    Parameters
+    ----------
+    path : Path
+        The file; continued if it exists.
+    most_rows : int
+        When there are more, the oldest iterations are dropped.
+
+    Raises
+    ------
+    StorageError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: Path, most_rows: int) -> None:
+        self._path = path
+        self._most_rows = most_rows
+        self._lock = threading.Lock()
+        self._ids: dict[TensorKey, int] = {}
+        self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
+        self._version = 0
+        try:
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.create_function("as_numbered", 1, natural, deterministic=True)
+        except sqlite3.Error as error:
+            raise self._storage_error(error) from error
+        try:
+            # What is lost when the machine crashes is not worth a flush for every step.
+            self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _SCHEMA)
+            self._add_newer_columns()
+            self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
+        except sqlite3.Error as error:
+            self._database.close()
+            raise self._storage_error(error) from error
+        self.is_empty = not self._rows
+
+    def _add_newer_columns(self) -> None:
+        """Add the statistics that the file of an older version has no columns for; nothing is known there."""
+        for table, kind, names in (("statistics", "", NUMBERS), ("step_columns", "BLOB", step_columns.STORED)):
+            found = {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
+            for name in names:
+                if name not in found:
+                    self._database.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def add(self, rows: Sequence[ReportedRow]) -> None:
+        """Add statistics; those of the same tensor and iteration are replaced.
+
+        Raises
+        ------
+        StorageError
+            The disk is full, or there are too many different tensors.
+        """
+        with self._lock:
+            tensors = [ReportedTensor(row.key, row.type, row.position) for row in rows]
+            self._insert(tensors, lambda: map(self._values, rows), lambda: self._add_rows(rows))
+
+    def add_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
+        """Add statistics that came in columns.
+
+        Parameters
+        ----------
+        tensors : sequence of ReportedTensor
+            Of each row of the block.
+        block : ReceivedBlock
+
+        Raises
+        ------
+        StorageError
+            The disk is full, or there are too many different tensors.
+        """
+        with self._lock:
+            self._insert(
+                tensors, lambda: self._values_of_block(tensors, block), lambda: self._add_columns(tensors, block)
+            )
+
+    def add_scalars(self, rank: int, iteration: int, scalars: Sequence[Scalar]) -> None:
+        """Add numbers of an iteration that are no tensors; those of the same name are replaced.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        # NaN and the infinities are no numbers to SQLite.
+        rows = [(rank, one.name, one.slot, iteration, repr(one.value)) for one in scalars]
+        with self._lock:
+            try:
+                self._database.execute("BEGIN")
+                with self._database:
+                    self._database.executemany("INSERT OR REPLACE INTO scalars VALUES (?, ?, ?, ?, ?)", rows)
+            except sqlite3.Error as error:
+                raise self._storage_error(error) from error
+
+    def scalars(self, rank: int) -> dict[tuple[str, int], list[tuple[int, float]]]:
+        """Return the numbers that a rank told, by name and slot: iteration and value, in order."""
+        found: dict[tuple[str, int], list[tuple[int, float]]] = {}
+        rows = self._query(
+            "SELECT name, slot, iteration, value FROM scalars WHERE rank = ? ORDER BY name, slot, iteration", (rank,)
+        )
+        for name, slot, iteration, value in rows:
+            found.setdefault((name, slot), []).append((iteration, float(value)))
+        return found
+
+    def _insert(
+        self,
+        tensors: Sequence[ReportedTensor],
+        values: Callable[[], Iterable[tuple[Any, ...]]],
+        add_columns: Callable[[], None],
+    ) -> None:
+        try:
+            self._version += 1
+            self._database.execute("BEGIN")
+            with self._database:
+                self._add_tensors(tensors)
+                self._database.executemany(_INSERT, values())
+                add_columns()
+                # Replaced rows count as well, so this is only a reason to count.
+                self._rows += len(tensors)
+                if self._rows > self._most_rows:
+                    self._drop_oldest()
+        except sqlite3.Error as error:
+            # Tensors that were only just added are not there.
+            self._ids.clear()
+            raise self._storage_error(error) from error
+        self.is_empty = not self._rows
+
+    def of(self, key: TensorKey, iteration: int) -> Statistics | None:
+        """Return what is known of a tensor in an iteration."""
+        found = self._select("WHERE statistics.tensor = ? AND iteration = ?", (self._id(key), iteration))
+        return found[0].statistics if found else None
+
+    def history(self, key: TensorKey) -> list[StatisticsRow]:
+        """Return what is known of a tensor in all iterations, in order."""
+        return self._select("WHERE statistics.tensor = ? ORDER BY iteration", (self._id(key),))
+
+    def page(
+        self,
+        iteration: int,
+        *,
+        rank: int | None = None,
+        query: str = "",
+        sort: str = "position",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+        programs: Mapping[int, tuple[Program, frozenset[str]]] = MappingProxyType({}),
+    ) -> StatisticsPage:
+        """Return some of the tensors of an iteration of which statistics are known, sorted.
+
+        Parameters
+        ----------
+        iteration : int
+        rank : int or None
+            Only of this one.
+        query : str
+            Words, parts of the node's name or the operator's type in any case; all must be there.
+        sort : str
+            One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
+        descending : bool
+        offset, limit : int
+        programs : mapping of int to (Program, frozenset of str)
+            Of ranks with several graphs, and those that ran: a tensor that was told with several is one row.
+
+        Raises
+        ------
+        InputError
+            There is no such column, or `offset` or `limit` is negative.
+        """
+        require_page(sort, offset, limit)
+        where, values = "WHERE iteration = ?", [iteration]
+        if rank is not None:
+            where, values = f"{where} AND rank = ?", [*values, rank]
+        words = query.lower().split()[:20]
+        where += " AND instr(lower(node || ' ' || type), ?)" * len(words)
+        chosen = (*values, *words)
+        direction = "DESC" if descending else "ASC"
+        by = _DERIVED.get(sort, f'"{sort}"')
+        order = f"ORDER BY ({by}) IS NULL, {by} {direction}, rank, position, io, slot, tensors.id"
+        ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen, programs)
+        wanted = ids[offset : offset + limit].tolist()
+        rows = self._query(
+            f"{_SELECT_PAGE} WHERE iteration = ? AND tensor IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own
+            (iteration, json.dumps(wanted)),
+        )
+        by_id = {row[0]: _row(row[1:]) for row in rows}
+        # What was dropped in the meantime has no row.
+        return StatisticsPage(
+            total=len(ids), offset=offset, rows=tuple(by_id[number] for number in wanted if number in by_id)
+        )
+
+    def _ordered(
+        self, text: str, values: tuple[object, ...], programs: Mapping[int, tuple[Program, frozenset[str]]]
+    ) -> NDArray[np.int64]:
+        """Return the ids of tensors in an order that is worked out once for all pages, until more is told."""
+        key = (self._version, text, values, tuple(programs.items()))
+        ids = self._orders.get(key)
+        if ids is None:
+            found = self._query(text, values)
+            ids = np.array([row[0] for row in (_each_once(found, programs) if programs else found)], np.int64)
+            with self._lock:
+                self._orders[key] = ids
+                while len(self._orders) > MOST_ORDERS:
+                    del self._orders[next(iter(self._orders))]
+        return ids
+
+    def iterations(self) -> list[int]:
+        """Return the iterations of which statistics are known, in order."""
+        return [row[0] for row in self._query(_ITERATIONS, ())]
+
+    def of_iteration(self, iteration: int) -> Iterator[StatisticsRow]:
+        """Return all that is known of an iteration, as it ran."""
+        return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
+
+    def tensors_of(self, rank: int) -> list[tuple[int, str, str, Literal["input", "output"], int, str, int | None]]:
+        """Return id, graph, node, io, slot, type and position of the tensors of a rank, the newest last."""
+        return self._query(_TENSORS, (rank,))
+
+    def iterations_of(self, rank: int) -> NDArray[np.int64]:
+        """Return the iterations of which a rank told statistics, in order."""
+        return step_columns.iterations_of(self._query, rank)
+
+    def columns(
+        self, rank: int, statistic: OverviewStatistic
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float64], NDArray[np.uint8]]]:
+        """Yield iteration, ids of tensors, a statistic and marks; see `step_columns.read_columns`."""
+        return step_columns.read_columns(self._query, rank, self.iterations_of(rank), statistic)
+
+    def first_with(self, anomaly: str, rank: int, after: int) -> int | None:
+        """Return the first iteration after another in which a tensor of a rank shows an anomaly."""
+        found = self._query(
+            f"SELECT iteration FROM statistics INDEXED BY sick_{anomaly} CROSS JOIN tensors"  # noqa: S608 - our own
+            f" ON tensors.id = statistics.tensor WHERE ({_SICK[anomaly]}) AND iteration > ? AND rank = ?"
+            " ORDER BY iteration LIMIT 1",
+            (after, rank),
+        )
+        return int(found[0][0]) if found else None
+
+    def told(self, rank: int, iteration: int, *, only_parameters: bool = False) -> list[tuple[Any, ...]]:
+        """Return what is known of an iteration of a rank, a tuple for each tensor; see `told_steps.TOLD`."""
+        which = " AND type = 'Parameter'" if only_parameters else ""
+        return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
+
+    def _add_tensors(self, tensors: Iterable[ReportedTensor]) -> None:
+        for key, kind, position in tensors:
+            if key in self._ids:
+                continue
+            if len(self._ids) >= MOST_TENSORS:
+                raise StorageError(f"statistics of more than {MOST_TENSORS:,} different tensors are not kept")
+            found = self._database.execute(
+                "INSERT INTO tensors (rank, graph, node, io, slot, type, position) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET type = excluded.type, position = excluded.position RETURNING id",
+                (*key, kind, position),
+            )
+            self._ids[key] = int(found.fetchone()[0])
+
+    def _add_rows(self, rows: Sequence[ReportedRow]) -> None:
+        step_columns.add_rows(self._database, rows, [self._ids[row.key] for row in rows])
+
+    def _add_columns(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
+        if tensors:
+            ids = [self._ids[tensor.key] for tensor in tensors]
+            counts = block.counts.astype(np.float64)
+            step_columns.add_columns(self._database, tensors[0].key.rank, block.iteration, ids, counts, block.numbers)
+
+    def _values(self, row: ReportedRow) -> tuple[Any, ...]:
+        told = row.statistics
+        return (
+            row.iteration,
+            self._ids[row.key],
+            told.dtype,
+            json.dumps(told.shape),
+            _hash_text(told.content_hash),
+            told.partial,
+            *(_number(getattr(told, name)) for name in NUMBERS),
+        )
+
+    def _values_of_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
+        shapes = {shape: json.dumps(shape) for shape in set(block.shapes)}
+        columns = zip(
+            *(tensors, block.dtypes, block.shapes, block.hashes.tolist()),
+            *(block.sizes.tolist(), block.counts.tolist(), block.numbers.tolist()),
+            strict=True,
+        )
+        for (key, *_), dtype, shape, content_hash, size, counts, numbers in columns:
+            named = (block.iteration, self._ids[key], dtype, shapes[shape], _hash_text(content_hash), False)
+            # A column takes NaN for unknown.
+            yield (*named, size, *counts, *numbers)
+
+    def _drop_oldest(self) -> None:
+        self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
+        while self._rows > self._most_rows:
+            ends = self._database.execute("SELECT min(iteration), max(iteration) FROM statistics").fetchone()
+            if ends[0] == ends[1]:
+                return
+            self._rows -= self._database.execute("DELETE FROM statistics WHERE iteration = ?", ends[:1]).rowcount
+            self._database.execute("DELETE FROM step_columns WHERE iteration = ?", ends[:1])
+
+    def _id(self, key: TensorKey) -> int:
+        known = self._ids.get(key)
+        if known is not None:
+            return known
+        found = self._query("SELECT id FROM tensors WHERE (rank, graph, node, io, slot) = (?, ?, ?, ?, ?)", key)
+        return int(found[0][0]) if found else -1
+
+    def _select(self, rest: str, values: Sequence[object]) -> list[StatisticsRow]:
+        return [_row(found) for found in self._query(f"{_SELECT} {rest}", values)]
+
+    def _query(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                with closing(self._database.execute(text, tuple(map(_storable, values)))) as cursor:
+                    return cursor.fetchall()
+            except sqlite3.Error as error:
+                raise self._storage_error(error) from error
+
+    def _storage_error(self, error: sqlite3.Error) -> StorageError:
+        return StorageError(f"{self._path}: statistics cannot be kept or read: {error}. Is there space on the disk?")
+
+
+def told_of(whole: TensorStatistics) -> ReceivedStatistics:
+    """Return statistics that were computed here as if a process had told them."""
+    known = {name: getattr(whole, name) for name in (*COUNTS, *MEASURES)}
+    return ReceivedStatistics(whole.dtype, whole.shape, whole.size_bytes, known, whole.content_hash, partial=False)
+
+
+def statistics_of(told: ReceivedStatistics) -> Statistics:
+    """Return what a session tells about statistics that a process told."""
+    counts: dict[str, Any] = {name: told.known.get(name) for name in COUNTS}
+    measures: dict[str, Any] = {
+        name: value for name in MEASURES if math.isfinite(value := told.known.get(name, math.nan))
+    }
+    return Statistics(
+        dtype=told.dtype,
+        shape=told.shape,
+        size_bytes=told.size_bytes,
+        content_hash=_hash_text(told.content_hash),
+        partial=told.partial,
+        unknown=tuple(name for name, count in counts.items() if count is None),
+        **{name: count or 0 for name, count in counts.items()},
+        **measures,
+    )
+
+
+def _each_once(
+    found: Sequence[tuple[Any, ...]], programs: Mapping[int, tuple[Program, frozenset[str]]]
+) -> list[tuple[Any, ...]]:
+    """Return rows without those of a tensor that was told with another graph of the program, too.
+
+    Of several rows that which was told with a graph that ran stays, at the place where the first one stood.
+    """
+    chosen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in found:
+        _, rank, graph, node, *tensor = row
+        program, ran = programs.get(rank, (None, frozenset()))
+        key = (rank, graph if program is None else program.first_of(graph, node), node, *tensor)
+        if chosen.setdefault(key, row) is not row and graph in ran:
+            chosen[key] = row
+    return list(chosen.values())
+
+
+def _storable(value: object) -> object:
+    """Return a value for a question: half a surrogate pair, or a number beyond 64 bits, is found nowhere."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return min(value, _LARGEST) if isinstance(value, int) else value
+
+
+def _hash_text(content_hash: int | None) -> str:
+    """Return a hash as it is shown; empty if none was taken."""
+    return f"{content_hash:016x}" if content_hash else ""
+
+
+def _number(value: float | None) -> float | None:
+    """Return what a column holds; SQLite has no integers beyond 64 bits and takes NaN for unknown."""
+    if isinstance(value, int):
+        return min(value, _LARGEST)
+    return None if value is None or math.isnan(value) else value
+
+
+def _row(found: tuple[Any, ...]) -> StatisticsRow:
+    rank, graph, node, io, slot, kind, position, iteration, dtype, shape, content_hash, partial, *numbers = found
+    known = dict(zip(NUMBERS, numbers, strict=True))
+    unknown = tuple(name for name in COUNTS if known[name] is None)
+    for name in unknown:
+        known[name] = 0
+    measures = {name: value for name in MEASURES if (value := known[name]) is not None and math.isfinite(value)}
+    return StatisticsRow(
+        address=str(TensorAddress(rank, graph, node, slot, iteration, io)),
+        rank=rank,
+        graph=graph,
+        node=node,
+        slot=slot,
+        io=io,
+        step=step_of(iteration),
+        type=kind,
+        position=position,
+        statistics=Statistics(
+            dtype=dtype,
+            shape=tuple(json.loads(shape)),
+            content_hash=content_hash,
+            partial=bool(partial),
+            unknown=unknown,
+            **{name: known[name] for name in ("size_bytes", *COUNTS)},
+            **measures,
+        ),
+    )

@@ -1,0 +1,124 @@
+"""Statistics once more, as they are pictured: a few numbers of all tensors of a step in columns.
+
+An overview looks at every tensor of every step. From rows that would take as many seconds as there are millions of
+them; a column of thousands of tensors is read as it lies in the file.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.sessions.overview import marks_of, needed, percentages, statistic_of
+from tensight.tensors import COUNTS, MEASURES
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.sessions.live.reported_tensors import ReportedRow
+    from tensight.sessions.records import OverviewStatistic
+
+    Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+
+STORED = (*MEASURES, "zero_percent", "negative_percent", "non_finite_percent")
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS step_columns (
+    number INTEGER PRIMARY KEY, rank INTEGER, iteration INTEGER, tensors BLOB, marks BLOB,
+    {", ".join(f'"{name}" BLOB' for name in STORED)}
+);
+CREATE INDEX IF NOT EXISTS step_columns_of ON step_columns (rank, iteration);
+"""
+
+_COLUMNS = ("rank", "iteration", "tensors", "marks", *(f'"{name}"' for name in STORED))
+_INSERT = (
+    f"INSERT INTO step_columns ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of our own columns
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_ITERATIONS = "SELECT DISTINCT iteration FROM step_columns WHERE rank = ? ORDER BY iteration"
+
+_READ_AT_ONCE = 64
+"""Iterations; between two reads, the training can tell more."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def add_columns(
+    database: sqlite3.Connection,
+    rank: int,
+    iteration: int,
+    tensors: Sequence[int],
+    counts: NDArray[np.float64],
+    numbers: NDArray[np.float64],
+) -> None:
+    """Add what a process told of some tensors at an iteration.
+
+    Parameters
+    ----------
+    database : sqlite3.Connection
+        In a transaction.
+    rank, iteration : int
+    tensors : sequence of int
+        Their ids in the store.
+    counts : array, shape (n, len(COUNTS))
+        In the order of `COUNTS`; NaN for unknown.
+    numbers : array, shape (n, len(MEASURES))
+        In the order of `MEASURES`; NaN where there is none.
+    """
+    by_name = dict(zip(COUNTS, counts.T, strict=True))
+    columns = {**dict(zip(MEASURES, numbers.T, strict=True)), **percentages(by_name)}
+    blobs = (np.clip(columns[name], -_LARGEST, _LARGEST).astype("<f4").tobytes() for name in STORED)
+    ids = np.asarray(tensors, "<i4").tobytes()
+    database.execute(_INSERT, (rank, iteration, ids, marks_of(by_name).tobytes(), *blobs))
+
+
+def add_rows(database: sqlite3.Connection, rows: Sequence[ReportedRow], ids: Sequence[int]) -> None:
+    """Add rows of any ranks and iterations; `ids` has the id of the tensor of each."""
+    ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _place(pair[0]))
+    for (rank, iteration), group in groupby(ordered, lambda pair: _place(pair[0])):
+        own = list(group)
+        counts = np.array([[getattr(row.statistics, name) for name in COUNTS] for row, _ in own], np.float64)
+        numbers = np.array([[getattr(row.statistics, name) for name in MEASURES] for row, _ in own], np.float64)
+        add_columns(database, rank, iteration, [number for _, number in own], counts, numbers)
+
+
+def _place(row: ReportedRow) -> tuple[int, int]:
+    return row.key.rank, row.iteration
+
+
+def iterations_of(query: Query, rank: int) -> NDArray[np.int64]:
+    """Return the iterations of which a rank told something, in order."""
+    return np.array([row[0] for row in query(_ITERATIONS, (rank,))], np.int64)
+
+
+def read_columns(
+    query: Query,
+    rank: int,
+    iterations: NDArray[np.int64],
+    statistic: OverviewStatistic,
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float64], NDArray[np.uint8]]]:
+    """Yield iteration, ids of tensors, their values and marks, in order; the same iteration may come several times."""
+    names = needed(statistic)
+    select = (
+        f"SELECT iteration, tensors, marks, {', '.join(names)} FROM step_columns"  # noqa: S608 - names of our own columns
+        " WHERE rank = ? AND iteration BETWEEN ? AND ? ORDER BY iteration, number"
+    )
+    for start in range(0, len(iterations), _READ_AT_ONCE):
+        wanted = iterations[start : start + _READ_AT_ONCE]
+        for iteration, ids, marks, *columns in query(select, (rank, int(wanted[0]), int(wanted[-1]))):
+            values = {
+                # An older version stored no such column.
+                name: np.full(len(ids) // 4, np.nan) if column is None else np.frombuffer(column, "<f4").astype(float)
+                for name, column in zip(names, columns, strict=True)
+            }
+            yield (
+                iteration,
+                np.frombuffer(ids, "<i4").astype(np.int64),
+                statistic_of(statistic, values),
+                np.frombuffer(marks, np.uint8),
+            )

@@ -1,0 +1,164 @@
+"""What processes told of some iterations, as the search for origins looks at it: rows of statistics beside graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from tensight.analysis.statistics_table import KNOWN, ROW, UNKNOWN
+from tensight.dumps.execution import UNMATCHED
+from tensight.tensors import MEASURES, NUMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensight.graph import Graph, Node
+    from tensight.sessions.live.rank_graphs import RankGraphs
+
+TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial")
+"""Columns of a row as the store returns it; its numbers follow."""
+
+
+class ReportedTensor(NamedTuple):
+    """A tensor of which a process told; the attributes are those of `ObservedTensor`."""
+
+    rank: int
+    graph_id: int
+    iteration: int
+    node: str | None
+    graph: str
+    op_type: str
+    io: Literal["input", "output"]
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSteps:
+    """Rows of some iterations of one rank: `Observations`, and what `shown` needs of a table.
+
+    Attributes
+    ----------
+    tensors : list of ReportedTensor
+    rows : structured array `ROW`, shape (n,)
+    dtypes : list of str
+    unseen : tuple of (int, int) or None
+        First and last of the iterations before, if nothing was told of any.
+    """
+
+    tensors: list[ReportedTensor]
+    rows: NDArray[np.void]
+    dtypes: list[str]
+    unseen: tuple[int, int] | None
+    _graphs: RankGraphs
+
+    def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a count or measure of each row, twice: agents tell exactly what they know."""
+        names = ("nan_count", "neg_inf_count", "pos_inf_count") if name == "non_finite_count" else (name,)
+        exact = np.sum([self.rows[one].astype(np.float64) for one in names], axis=0)
+        return exact, exact
+
+    def graph(self, rank: int, name: str) -> Graph | None:  # noqa: ARG002 - there is only one
+        """Return a graph of the rank."""
+        return self._graphs.graph(name)
+
+    def position(self, rank: int, node: Node) -> int:  # noqa: ARG002 - there is only one
+        """Return where a node stands in the order of execution; what is no operator comes last."""
+        position = self._graphs.position(node)
+        return UNMATCHED if position is None else position
+
+    def moments(self, row: int) -> tuple[int, int]:  # noqa: ARG002 - a process tells of a step as a whole
+        """Return when a tensor was there first and last in its iteration; not known."""
+        return 0, 0
+
+    def graphs(self, rank: int) -> Sequence[Graph]:  # noqa: ARG002 - there is only one
+        """Return the graphs of the rank."""
+        return self._graphs.graphs
+
+    def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - the process knows them
+        """Return what the framework calls the values of operators; the process says itself what it made of that."""
+        return {}
+
+    def has_operators(self, iteration: int) -> bool:
+        """Return whether more was told of an iteration than what it left in parameters."""
+        return any(one.iteration == iteration and one.op_type not in ("", "Parameter") for one in self.tensors)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that ran was told; what nobody watched was not."""
+        return False
+
+    @property
+    def is_as_read(self) -> bool:
+        """Return False: what a process tells of a parameter is what the update of the step has left."""
+        return False
+
+    def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:  # noqa: ARG002 - there is only one
+        """Return the iterations before, if nothing was told of any; a running training tells of some steps only."""
+        return self.unseen
+
+
+def told_steps(
+    told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs, unseen: tuple[int, int] | None = None
+) -> ToldSteps:
+    """Return rows of the store for the search.
+
+    Parameters
+    ----------
+    told : sequence of tuple
+        Rows with the columns `TOLD` and `NUMBERS`.
+    rank : int
+    graphs : RankGraphs
+        Of the rank.
+    unseen : tuple of (int, int), optional
+        First and last of the iterations before, if nothing was told of any.
+    """
+    rows = np.zeros(len(told), ROW)
+    if told:
+        columns = list(zip(*told, strict=True))
+        numbers = np.array(columns[len(TOLD) :], np.float64)
+        for name, column in zip(NUMBERS, numbers, strict=True):
+            rows[name] = column if name in MEASURES else np.nan_to_num(column)
+        rows["content_hash"] = [int(one, 16) if one else 0 for one in columns[TOLD.index("hash")]]
+        rows["state"] = np.where(np.array(columns[TOLD.index("partial")], np.bool_), UNKNOWN, KNOWN)
+    ran = _graphs_that_ran(told, graphs)
+    tensors = [_tensor(row, rank, graphs, ran.get(row[0])) for row in told]
+    return ToldSteps(tensors, rows, [row[5] for row in told], unseen, graphs)
+
+
+def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
+    """Return the graph that ran in each iteration: that which has the most of the operators that were told.
+
+    Of several that have as many it is the one after which the process named the most of them, then the smallest, then
+    the newest.
+    """
+    newest = graphs.graphs[::-1]
+    operators: dict[int, dict[str, str]] = {}
+    for iteration, name, node_name, *_ in told:
+        graph = graphs.graph(name)
+        node = graph.get(node_name) if graph is not None else None
+        if node is not None and node.is_operator:
+            operators.setdefault(iteration, {})[node_name] = name
+    return {iteration: _that_fits(named, newest) for iteration, named in operators.items()}
+
+
+def _that_fits(named: Mapping[str, str], graphs: Iterable[Graph]) -> Graph:
+    """Return the graph that has the most of some operators, of which is known after which graph they were named."""
+    after = Counter(named.values())
+    return max(graphs, key=lambda graph: (sum(name in graph for name in named), after[graph.name], -len(graph.nodes)))
+
+
+def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ReportedTensor:
+    """Return what a row is about: the node of the graph that ran, if that has it, else of the graph that was told."""
+    iteration, graph_name, name, io, slot = row[:5]
+    graph = ran if ran is not None and name in ran else graphs.graph(graph_name)
+    node = graph.get(name) if graph is not None else None
+    if graph is None or node is None:
+        return ReportedTensor(rank, 0, iteration, None, "", "", io, slot)
+    kind = node.type if node.is_operator else "Parameter"
+    # Values from before the first step belong to whatever ran first.
+    return ReportedTensor(rank, ran.root_id if ran else graph.root_id, iteration, name, graph.name, kind, io, slot)

@@ -1,0 +1,240 @@
+"""Watchpoints on their way to a process, and hits on their way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tensight import wire
+from tensight.sessions.hit_list import SessionHit
+from tensight.sessions.records import HitParameter, HitRecord
+from tensight.watchpoints import ErrorCode, Parameter, ParameterKind, conditions_by_wire_number, error_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tensight.graph import Node
+    from tensight.sessions.live.identity import Identity
+    from tensight.sessions.live.rank_graphs import RankGraphs
+    from tensight.sessions.watchpoint_list import SessionWatchpoint
+    from tensight.wire import ReceivedHit, ReceivedParameter
+    from tensight.wire.debugger_pb2 import SetCMD
+
+MOST_HITS = 200_000
+"""Hits of one call that are looked at."""
+
+_WITHOUT_ACTUAL = ("rtol", "range_start_inclusive", "range_end_inclusive")
+"""Parameters for which MindSpore computes no value of the tensor."""
+
+# A watchpoint on more nodes than fit into one command travels as several, each with a number of its own.
+_FIRST_PART = 2**30
+_PART_BITS = 10
+_MOST_BYTES = 3 * 2**20
+_NODE_BYTES = 32
+
+Signature = tuple[int, int]
+"""Version of a watchpoint, and of the graphs whose nodes it watches."""
+
+
+def part_id(watchpoint: int, part: int) -> int:
+    """Return under which number a part of a watchpoint travels; the first under the watchpoint's own."""
+    return watchpoint if part == 0 else _FIRST_PART + ((watchpoint << _PART_BITS) % _FIRST_PART) + part
+
+
+def watchpoint_of(number: int) -> int:
+    """Return the watchpoint that travels under a number."""
+    return number if number < _FIRST_PART else (number - _FIRST_PART) >> _PART_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChanges:
+    """What a process must be told so that it watches what it should.
+
+    Attributes
+    ----------
+    commands : list of SetCMD
+    sent : dict of int to Signature
+        What it then has, by the number under which it travelled.
+    problems : list of str
+        Watchpoints that it cannot be told of.
+    """
+
+    commands: list[SetCMD]
+    sent: dict[int, Signature | None]
+    problems: list[str]
+
+
+def watch_changes(
+    watchpoints: Sequence[SessionWatchpoint],
+    nodes_of: Callable[[SessionWatchpoint, int], list[tuple[str, frozenset[str]]]],
+    graphs: RankGraphs,
+    identity: Identity,
+    sent: Mapping[int, Signature | None],
+) -> WatchChanges:
+    """Compare what a process watches with what it should watch; takes seconds for large graphs.
+
+    Parameters
+    ----------
+    watchpoints : sequence of SessionWatchpoint
+    nodes_of : callable
+        Returns what a watchpoint watches of each graph of a rank.
+    graphs : RankGraphs
+    identity : Identity
+        Of the process.
+    sent : mapping of int to Signature or None
+        What it has; None for what it may have.
+    """
+    changes = WatchChanges([], dict(sent), [])
+    wanted: set[int] = set()
+    for watchpoint in watchpoints:
+        if not watchpoint.enabled:
+            continue
+        signature = (watchpoint.version, graphs.version)
+        unchanged = [
+            number for number, has in sent.items() if watchpoint_of(number) == watchpoint.id and has == signature
+        ]
+        if unchanged:
+            wanted.update(unchanged)
+            continue
+        because = _not_checked_because(watchpoint, identity)
+        if because:
+            changes.problems.append(
+                f"rank {identity.rank} does not check watchpoint {watchpoint.watchpoint}: {because}"
+            )
+            continue
+        try:
+            for command in _commands(watchpoint, nodes_of(watchpoint, identity.rank), graphs, identity):
+                changes.commands.append(command)
+                changes.sent[command.id] = signature
+                wanted.add(command.id)
+        except wire.WireError as error:
+            changes.problems.append(str(error))
+    for number in sorted(set(changes.sent) - wanted):
+        changes.commands.append(wire.delete_command(number))
+        del changes.sent[number]
+    return changes
+
+
+def _not_checked_because(watchpoint: SessionWatchpoint, identity: Identity) -> str:
+    """Return why a process cannot check a watchpoint; empty if it can."""
+    if identity.abilities.conditions:
+        return ""
+    if watchpoint.watchpoint.check.condition.is_own:
+        return "the condition is one of Tensight's own, which only its agents know"
+    if watchpoint.watchpoint.persistence > 1:
+        return "only Tensight's agents count in how many steps in a row a condition holds"
+    return ""
+
+
+def _commands(
+    watchpoint: SessionWatchpoint, watched: Iterable[tuple[str, frozenset[str]]], graphs: RankGraphs, identity: Identity
+) -> Iterator[SetCMD]:
+    """Yield the commands that set a watchpoint: one, or several if it watches more nodes than fit into one."""
+    selection = str(watchpoint.base) if identity.is_agent and watchpoint.base and not watchpoint.edits else ""
+    nodes: list[tuple[str, Node]] = []
+    size_bytes, part = 0, 0
+    for graph_name, names in watched:
+        graph = graphs.graph(graph_name)
+        for node in graph.nodes if graph is not None and names else ():
+            if node.name not in names:
+                continue
+            node_bytes = len(node.name) + len(node.type) + len(graph_name) + _NODE_BYTES
+            if size_bytes + node_bytes > _MOST_BYTES:
+                yield _command(watchpoint, part, nodes, identity, selection)
+                if selection:
+                    # It stands for the other nodes, too.
+                    return
+                nodes, size_bytes, part = [], 0, part + 1
+            nodes.append((graph_name, node))
+            size_bytes += node_bytes
+    if nodes or selection:
+        yield _command(watchpoint, part, nodes, identity, selection)
+
+
+def _command(
+    watchpoint: SessionWatchpoint, part: int, nodes: list[tuple[str, Node]], identity: Identity, selection: str
+) -> SetCMD:
+    numbered = replace(watchpoint.watchpoint, id=part_id(watchpoint.id, part))
+    return wire.set_command(numbered, nodes, identity.rank, selection=selection)
+
+
+def session_hits(
+    received: Iterable[ReceivedHit],
+    watchpoints: Iterable[SessionWatchpoint],
+    graphs: RankGraphs,
+    identity: Identity,
+    iteration: int,
+    root_id: int | None = None,
+) -> list[SessionHit]:
+    """Return what a session tells about hits that a process reported; takes a second for many thousands.
+
+    Hits on nodes that no graph has, and of watchpoints that are deleted, are hits all the same.
+    """
+    by_id = {watchpoint.id: watchpoint for watchpoint in watchpoints}
+    causes: dict[tuple[int, int], _Cause] = {}
+    found: list[SessionHit] = []
+    for hit in received:
+        number = (hit.watchpoint, hit.condition)
+        if number not in causes:
+            causes[number] = _Cause(watchpoint_of(hit.watchpoint), by_id, hit.condition)
+        known = graphs.meant(hit.node, hit.graph, root_id)
+        node = known[1] if known else None
+        found.append(
+            SessionHit(
+                rank=identity.rank,
+                graph=known[0].name if known else hit.graph,
+                node=node.name if node else hit.node,
+                slot=hit.slot,
+                iteration=iteration,
+                hit=causes[number].record(hit, with_actual=not hit.error_code or identity.is_agent),
+                io=hit.io,
+                position=graphs.number(node) if node else None,
+                type=node.type if node else "",
+                line=graphs.line(node) if node else None,
+            )
+        )
+    return found
+
+
+class _Cause:
+    """What hits: a watchpoint as the session knows it, and as the process names it. Found once for many hits."""
+
+    def __init__(self, number: int, watchpoints: Mapping[int, SessionWatchpoint], wire_number: int) -> None:
+        self._number = number
+        self._watchpoint = watchpoints.get(number)
+        named_by_number = next(iter(conditions_by_wire_number(wire_number)), None)
+        self._condition = self._watchpoint.watchpoint.check.condition if self._watchpoint else named_by_number
+        self._condition_id = self._condition.id if self._condition else f"condition {wire_number}"
+        flag = self._condition.flag if self._condition is not None else None
+        self._harmless = int(ErrorCode.NAN | ErrorCode.INF) if flag is not None else 0
+        shown = self._condition.parameters if self._condition is not None else ()
+        self._shown = {parameter.name: parameter for parameter in shown if parameter.kind is not ParameterKind.HIDDEN}
+
+    def record(self, hit: ReceivedHit, *, with_actual: bool) -> HitRecord:
+        """Return what a session tells about one of its hits."""
+        watchpoint = self._watchpoint.watchpoint if self._watchpoint else None
+        return HitRecord(
+            watchpoint=self._number,
+            name=watchpoint.name if watchpoint else "",
+            condition=self._condition_id,
+            abbreviation=self._condition.abbreviation if self._condition else "",
+            severity=watchpoint.severity.value if watchpoint else "warning",
+            hit=not hit.error_code & ~self._harmless or any(parameter.hit for parameter in hit.parameters),
+            parameters=tuple(
+                _hit_parameter(parameter, declared, with_actual=with_actual)
+                for parameter in hit.parameters
+                if not parameter.disabled and (declared := self._shown.get(parameter.name)) is not None
+            ),
+            error_code=hit.error_code,
+            errors=error_words(hit.error_code),
+        )
+
+
+def _hit_parameter(parameter: ReceivedParameter, declared: Parameter, *, with_actual: bool) -> HitParameter:
+    has_actual = with_actual and parameter.name not in _WITHOUT_ACTUAL
+    return HitParameter(
+        name=parameter.name,
+        preset=bool(parameter.value) if declared.values.is_boolean else parameter.value,
+        actual=parameter.actual if has_actual else None,
+        hit=parameter.hit,
+    )

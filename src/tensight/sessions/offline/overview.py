@@ -1,0 +1,180 @@
+"""What the overview and the timeline of a dump are made of: the statistics of its tensors, as far as they were read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.analysis.recorded_statistics import NOT_RECORDED
+from tensight.analysis.statistics_table import KNOWN, RECORDED, UNKNOWN
+from tensight.graph import TensorAddress
+from tensight.sessions.loss import find_loss
+from tensight.sessions.offline.index import INITIAL
+from tensight.sessions.offline.statistics import position_of
+from tensight.sessions.overview import (
+    INFINITE,
+    NAN,
+    ListedTensor,
+    StepColumn,
+    marks_of,
+    needed,
+    percentages,
+    statistic_of,
+)
+from tensight.tensors import COUNTS, MEASURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.analysis import Analysis
+    from tensight.dumps import Dump, TensorFile
+    from tensight.graph import Graph
+    from tensight.sessions.offline.index import TensorIndex
+    from tensight.sessions.overview import Columns
+    from tensight.sessions.records import OverviewStatistic
+
+READ_FOR_S = 1.0
+"""So long tensors are read for one answer; whoever wants more asks again."""
+
+_FIRST_READ = 64
+"""Tensors that are read at once to begin with."""
+
+MOST_LOSSES = 2000
+"""Files that are read for a loss curve."""
+
+
+def _is_parameter(index: TensorIndex, file: TensorFile) -> bool:
+    node = index.node(file.rank, file.graph, file.node) if file.node is not None else None
+    return node is not None and node.is_parameter
+
+
+class DumpSource:
+    """The statistics of one rank of a dump: an `OverviewSource`. Listing its tensors takes long, once.
+
+    Parameters
+    ----------
+    dump : Dump
+    analysis : Analysis
+        Of that dump.
+    index : TensorIndex
+        Of that dump.
+    rank : int
+    first_of : callable
+        Returns for a graph and the name of a node of it the first graph in which that node is the same.
+    """
+
+    def __init__(
+        self, dump: Dump, analysis: Analysis, index: TensorIndex, rank: int, first_of: Callable[[str, str], str]
+    ) -> None:
+        self._analysis = analysis
+        self.rank = rank
+        self.first_of = first_of
+        self.tensors: list[ListedTensor] = []
+        iterations = [INITIAL, *dump.iterations(rank)]
+        rows = np.concatenate([index.rows_at(rank, iteration) for iteration in iterations])
+        places: list[int] = []
+        listed: list[int] = []
+        steps: list[int] = []
+        sizes: list[int] = []
+        found: dict[tuple[str, str, str, int], int] = {}
+        files = analysis.known.files
+        for row in rows.tolist():
+            file = files[row]
+            if file.iteration == INITIAL and not _is_parameter(index, file):
+                # A constant is the same in every step.
+                continue
+            key = (file.node or file.op_name, file.io, file.slot)
+            place = found.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
+            if place == len(self.tensors):
+                self.tensors.append(
+                    ListedTensor(*key, file.graph, (file.graph,), file.op_type, position_of(dump, file))
+                )
+            elif file.graph not in self.tensors[place].graphs:
+                graphs = (*self.tensors[place].graphs, file.graph)
+                self.tensors[place] = self.tensors[place]._replace(graph=file.graph, graphs=graphs)
+            places.append(place)
+            listed.append(row)
+            steps.append(file.step)
+            sizes.append(file.size_bytes)
+        self._rows, self._places = np.array(listed, np.int64), np.array(places, np.int64)
+        self._steps, self._sizes = np.array(steps, np.int64), np.array(sizes, np.int64)
+        self._has_value = self._rows < analysis.known.with_values
+        self.steps = np.unique(self._steps)
+
+    def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
+        """Yield what is known, step by step."""
+        table = self._analysis.known
+        known = np.isin(table.rows["state"][self._rows], (KNOWN, RECORDED))
+        rows, places, steps = self._rows[known], self._places[known], self._steps[known]
+        counts = self._counts(rows)
+        columns: Columns = {name: table.rows[name][rows] for name in needed(statistic) if name in MEASURES}
+        values = statistic_of(statistic, {**columns, **percentages(counts)})
+        marks = marks_of(counts)
+        starts = np.searchsorted(steps, self.steps)
+        ends = np.searchsorted(steps, self.steps, "right")
+        for step, start, end in zip(self.steps.tolist(), starts, ends, strict=True):
+            if end > start:
+                yield StepColumn(step, places[start:end], values[start:end], marks[start:end])
+
+    def _counts(self, rows: NDArray[np.int64]) -> Columns:
+        """Return the counts of tensors, NaN where one was not recorded; what is certainly there counts as there."""
+        table = self._analysis.known
+        recorded = table.rows["state"][rows] == RECORDED
+        counts: Columns = {}
+        for name in COUNTS:
+            counts[name] = table.rows[name][rows].astype(np.float64)
+            unknown = recorded & (counts[name] == NOT_RECORDED)
+            if unknown.any():
+                least = table.bounds(name)[0][rows]
+                counts[name] = np.where(unknown, np.where(least > 0, least, np.nan), counts[name])
+        return counts
+
+    def unread(self) -> tuple[int, int]:
+        """Return how many tensors have not been read, and how many bytes they are."""
+        missing = self._missing()
+        return int(missing.sum()), int(self._sizes[missing].sum())
+
+    def read_some(self) -> None:
+        """Read tensors that have not been read, the first steps first, for about a second."""
+        until = time.monotonic() + READ_FOR_S
+        rows = self._rows[self._missing()]
+        amount = _FIRST_READ
+        while rows.size and time.monotonic() < until:
+            began = time.monotonic()
+            self._analysis.statistics(rows[:amount])
+            rows = rows[amount:]
+            if time.monotonic() - began < READ_FOR_S / 10:
+                amount *= 2
+
+    def _missing(self) -> NDArray[np.bool_]:
+        missing: NDArray[np.bool_] = self._analysis.known.rows["state"][self._rows] == UNKNOWN
+        return missing
+
+    def steps_with_values(self) -> list[int]:
+        """Return the steps of which values were dumped."""
+        steps: list[int] = np.unique(self._steps[self._has_value]).tolist()
+        return steps
+
+    def loss(self, graphs: dict[str, Graph]) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
+        """Return address, values and marks of the loss by step, reading them; None if there is none."""
+        found = find_loss(self.tensors, graphs)
+        if found is None:
+            return None
+        of_it = np.flatnonzero(self._places == self.tensors.index(found))
+        # Of very many steps some will do.
+        of_it = of_it[:: len(of_it) // MOST_LOSSES + 1]
+        rows = self._rows[of_it]
+        table = self._analysis.statistics(rows)
+        known = np.isin(table.rows["state"][rows], (KNOWN, RECORDED))
+        rows, steps = rows[known], self._steps[of_it][known]
+        marks, means = marks_of(self._counts(rows)), table.rows["mean"][rows]
+        values = {
+            int(step): (float(mean) if np.isfinite(mean) else None, int(mark) & (NAN | INFINITE))
+            for step, mean, mark in zip(steps, means, marks, strict=True)
+        }
+        address = TensorAddress(self.rank, found.graph, found.node, found.slot, 0, found.io)
+        return str(address).rpartition("@")[0], values
