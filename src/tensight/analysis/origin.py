@@ -385,29 +385,42 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     sources = list(step.inputs(node))
     if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):
         return None
-    inputs = tuple(
+    if shows.masks[outputs[0][2]] and (node.name in graph_layers(step.graph).may_mask or step.is_kept(node)):
+        return None
+    inputs: tuple[OriginInput, ...] | None = tuple(
         OriginInput(index, source.name, _state(step, source, row), -1 if row is None else row)
         for index, source, row in sources
     )
-    if shows.masks[outputs[0][2]] and (node.name in graph_layers(step.graph).may_mask or step.is_kept(node)):
+    if inputs and anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
+        inputs = _that_can_be_zero(step, inputs)
+    if inputs is None or any(_hands_on(shows, entry) for entry in inputs):
         return None
-    if anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
-        # Constants are where and how much: axes, sizes, factors.
-        values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
-        own = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
-        if values and not own and all(entry.state is not InputState.CLEAN for entry in values):
-            # A copy or a part of a bias, a sum of settings.
-            return None
-        inputs = own
-    if any(entry.state is InputState.SHOWS_IT or (entry.row >= 0 and shows.passes[entry.row]) for entry in inputs):
-        return None
+    is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
+    may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
+    return _Birth(node, *outputs[0], inputs, _candidates(step, node, inputs), is_meant, may_read_unseen)
+
+
+def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tuple[OriginInput, ...] | None:
+    """Return the inputs of an operator whose zeros say something; None if it is made of others that are zero."""
+    # Constants are where and how much: axes, sizes, factors.
+    values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
+    own = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
+    # Else it is a copy or a part of a bias, a sum of settings.
+    is_open = bool(own) or not values or any(entry.state is InputState.CLEAN for entry in values)
+    return own if is_open else None
+
+
+def _hands_on(shows: Shown, entry: OriginInput) -> bool:
+    """Whether the anomaly came in by an input."""
+    return entry.state is InputState.SHOWS_IT or (entry.row >= 0 and bool(shows.passes[entry.row]))
+
+
+def _candidates(step: ObservedStep, node: Node, inputs: tuple[OriginInput, ...]) -> tuple[str, ...]:
+    """Return the nodes where it may have begun instead, as far as nobody has seen what went in; empty if all did."""
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN and entry.source != OUTSIDE]
     # A gradient is computed from something, also where nobody has seen from what.
     is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
-    candidates = tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
-    is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
-    may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
-    return _Birth(node, *outputs[0], inputs, candidates, is_meant, may_read_unseen)
+    return tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
 
 
 def _state(step: ObservedStep, source: Node, row: int | None) -> InputState:

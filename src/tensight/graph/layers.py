@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
@@ -174,55 +174,91 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     """
     every = tuple(nodes)
     by_name = {node.name: node for node in every}
-    weights = {node.name for node in every if node.kind in ("weight", "frozen")}
-    constants = {node.name for node in every if node.kind == "constant"}
     backward, optimizing = _passes(every)
     later = backward | optimizing
     forward = [node for node in every if node.kind == "operator" and node.name not in later]
-    of_weights = set(weights)
-    fed: set[str] = set()
-    takes_weights: set[str] = set()
-    depths: dict[str, int] = {}
-    for position, node in enumerate(forward):
-        if takes_only_form(node.type):
-            continue
-        inputs = [name for name in node.inputs if name not in constants]
-        taken = [name for name in inputs if name in of_weights]
-        depths.update((name, position) for name in taken)
-        if inputs and len(taken) == len(inputs):
-            # A view or a conversion of weights is not yet a layer.
-            of_weights.add(node.name)
-        elif taken:
-            takes_weights.add(node.name)
-            fed.add(node.name)
-        elif any(name in fed for name in inputs):
-            fed.add(node.name)
-    _pass_depths(forward, of_weights, depths)
-    goes_on: set[str] = set()
-    for node in reversed(forward):
-        if node.name in takes_weights or node.name in goes_on:
-            # What is only written over is no result, such as the part of a buffer that a sequence is copied to.
-            goes_on.update(node.inputs[1:] if plain_type(node.type) in OVERWRITING else node.inputs)
+    use = _use_of_weights(every, forward)
     trained = {node.name for node in every if node.kind == "weight"}
     matrices = {name for name in trained if _is_matrix(by_name[name].shape)}
-    bottlenecks = Bottlenecks(every, forward, of_weights, fed)
+    bottlenecks = Bottlenecks(every, forward, use.of_weights, use.fed)
     left = _left_frozen(every, by_name, bottlenecks)
     gradients = _gradients(every, by_name, matrices)
     return Layers(
-        frozenset((fed & goes_on) - of_weights),
+        frozenset((use.fed & _leads_on(forward, use.takes_weights)) - use.of_weights),
         frozenset(matrices | left),
         bottlenecks.weights() & matrices,
         gradients,
-        {
-            **{name: depth for name, depth in depths.items() if name in weights},
-            **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
-        },
+        _depths(every, use.depths, gradients),
         frozenset(_masks(every, later)),
-        {**find_inflows(every, of_weights, fed), **gradient_inflows(forward, bottlenecks.weights_in, gradients)},
+        {
+            **find_inflows(every, use.of_weights, use.fed),
+            **gradient_inflows(forward, bottlenecks.weights_in, gradients),
+        },
         frozenset(backward),
         frozenset(trained),
         frozenset(node.name for node in every if node.kind == "frozen") - left,
     )
+
+
+class _WeightUse(NamedTuple):
+    """Where the forward pass reads weights.
+
+    Attributes
+    ----------
+    of_weights : set of str
+        The weights, and what is only a view or a conversion of some.
+    takes_weights : set of str
+        Operators that read weights beside something else.
+    fed : set of str
+        These, and what is computed of them.
+    depths : dict of str to int
+        Of what is read of `of_weights`, by place in the order of execution.
+    """
+
+    of_weights: set[str]
+    takes_weights: set[str]
+    fed: set[str]
+    depths: dict[str, int]
+
+
+def _use_of_weights(every: Iterable[LayerNode], forward: list[LayerNode]) -> _WeightUse:
+    constants = {node.name for node in every if node.kind == "constant"}
+    use = _WeightUse({node.name for node in every if node.kind in ("weight", "frozen")}, set(), set(), {})
+    for position, node in enumerate(forward):
+        if takes_only_form(node.type):
+            continue
+        inputs = [name for name in node.inputs if name not in constants]
+        taken = [name for name in inputs if name in use.of_weights]
+        use.depths.update((name, position) for name in taken)
+        if inputs and len(taken) == len(inputs):
+            # A view or a conversion of weights is not yet a layer.
+            use.of_weights.add(node.name)
+        elif taken:
+            use.takes_weights.add(node.name)
+            use.fed.add(node.name)
+        elif any(name in use.fed for name in inputs):
+            use.fed.add(node.name)
+    _pass_depths(forward, use.of_weights, use.depths)
+    return use
+
+
+def _leads_on(forward: Sequence[LayerNode], takes_weights: set[str]) -> set[str]:
+    """Return what goes into operators that take weights, over others perhaps."""
+    found: set[str] = set()
+    for node in reversed(forward):
+        if node.name in takes_weights or node.name in found:
+            # What is only written over is no result, such as the part of a buffer that a sequence is copied to.
+            found.update(node.inputs[1:] if plain_type(node.type) in OVERWRITING else node.inputs)
+    return found
+
+
+def _depths(every: Iterable[LayerNode], depths: Mapping[str, int], gradients: Mapping[str, str]) -> dict[str, int]:
+    """Return how deep weights and their gradients are."""
+    weights = {node.name for node in every if node.kind in ("weight", "frozen")}
+    return {
+        **{name: depth for name, depth in depths.items() if name in weights},
+        **{gradient: depths[weight] for gradient, weight in gradients.items() if weight in depths},
+    }
 
 
 def _passes(nodes: Iterable[LayerNode]) -> tuple[set[str], set[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.graph.declared import ParameterRoles
 from tensight.graph.operator_facts import CONVERSIONS, plain_type
@@ -140,41 +140,65 @@ def find_parameter_roles(graph: Graph) -> ParameterRoles:
     name and use: what looks like no state and is called ``weight``, ``bias``, ``gamma``, … counts as trainable, since
     nothing says otherwise.
     """
-    trainable: set[str] = set()
-    states: set[str] = set()
-    touched: set[str] = set()
-    forward: set[str] = set()
-    assigned: list[tuple[Node, str]] = []
+    use = _use_of_parameters(graph)
+    trainable, states = set(use.updated), use.states - use.updated
+    names = {node.name for node in graph.parameters}
+    # Where the graph has the network too, its optimizer's states are what no layer reads, whatever they are called.
+    in_network = [each for each in use.assigned if each[1] in use.forward and _in_optimizer_scope(each[0].scope)]
+    for node, name in in_network or use.assigned:
+        if name not in states and _assignment_trains(graph, node, name, forward=use.forward, names=names):
+            trainable.add(name)
+    has_optimizer = bool(trainable or use.touched)
+    named = {name for name in names - trainable if _STATE_NAME.search(name)}
+    passed_by = use.touched - trainable - (use.forward - named)
+    states |= {name for name in passed_by if not _PASSED_NAME.search(name)}
+    if has_optimizer:
+        # An optimizer that is called as a function has no scope, so that its counters seem to be read by the network.
+        states |= named
+    frozen = {name for name in names - trainable - states if _is_weight(graph, name, forward=use.forward)}
+    if not has_optimizer:
+        trainable, frozen = frozen, set()
+    return ParameterRoles(frozenset(trainable), frozenset(states), frozenset(frozen))
+
+
+class _ParameterUse(NamedTuple):
+    """Who reads and writes the parameters of a graph, by name.
+
+    Attributes
+    ----------
+    updated, states : set of str
+        What operators that are optimizers by their type update, and what they keep beside it.
+    assigned : list of (Node, str)
+        Assignments, and what they assign to.
+    touched : set of str
+        What any operator of an optimizer takes.
+    forward : set of str
+        What the network takes.
+    """
+
+    updated: set[str]
+    states: set[str]
+    assigned: list[tuple[Node, str]]
+    touched: set[str]
+    forward: set[str]
+
+
+def _use_of_parameters(graph: Graph) -> _ParameterUse:
+    use = _ParameterUse(set(), set(), [], set(), set())
     for node in graph.operators:
         taken = dict(_parameter_inputs(graph, node))
         if not taken:
             continue
         if signature := _signature(graph, node, taken):
-            trainable |= {name for index, name in taken.items() if index in signature.variables}
-            states |= {name for index, name in taken.items() if index in signature.states}
+            use.updated.update(name for index, name in taken.items() if index in signature.variables)
+            use.states.update(name for index, name in taken.items() if index in signature.states)
         elif node.type in _ASSIGNMENTS and 0 in taken:
-            assigned.append((node, taken[0]))
+            use.assigned.append((node, taken[0]))
         if is_optimizer(node):
-            touched |= set(taken.values())
+            use.touched.update(taken.values())
         elif not is_gradient_scope(node.name) and not node.name.startswith("Expand/"):
-            forward |= set(taken.values())
-    states -= trainable
-    names = {node.name for node in graph.parameters}
-    # Where the graph has the network too, its optimizer's states are what no layer reads, whatever they are called.
-    in_network = [each for each in assigned if each[1] in forward and _in_optimizer_scope(each[0].scope)]
-    for node, name in in_network or assigned:
-        if name not in states and _assignment_trains(graph, node, name, forward=forward, names=names):
-            trainable.add(name)
-    has_optimizer = bool(trainable or touched)
-    named = {name for name in names - trainable if _STATE_NAME.search(name)}
-    states |= {name for name in touched - trainable - (forward - named) if not _PASSED_NAME.search(name)}
-    if has_optimizer:
-        # An optimizer that is called as a function has no scope, so that its counters seem to be read by the network.
-        states |= named
-    frozen = {name for name in names - trainable - states if _is_weight(graph, name, forward=forward)}
-    if not has_optimizer:
-        trainable, frozen = frozen, set()
-    return ParameterRoles(frozenset(trainable), frozenset(states), frozenset(frozen))
+            use.forward.update(taken.values())
+    return use
 
 
 def trainable_weights(graph: Graph) -> tuple[Node, ...]:

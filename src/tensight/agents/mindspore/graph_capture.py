@@ -235,33 +235,10 @@ class GraphCapture:
         self._launches.clear()
 
     def _observe(self, launches: list[Launch]) -> None:
-        observe, needs = self._agent.observe, self._agent.places.needs
         placed = [self._places_of(launch) for launch in launches]
-        # Weights are dumped by every graph that reads them: what they are in the end counts.
-        last = {place: at for at, known in enumerate(placed) for place in known.places} if len(placed) > 1 else {}
-        wanted: list[tuple[int, DumpedTensor, int]] = []
-        large: list[tuple[int, DumpedTensor]] = []
-        for number, (launch, known) in enumerate(zip(launches, placed, strict=True)):
-            for file, place in enumerate(known.places):
-                if place >= 0 and last.get(place, number) == number:
-                    need = needs[place]
-                    if need:
-                        one = place, DumpedTensor(launch, file), need
-                        wanted.append(one)
-                        if file in known.large:
-                            large.append(one[:2])
-        if self._ahead is not None and large:
-            self._ahead.begin(large)
-        for one in wanted:
-            observe(*one)
+        self._observe_dumped(launches, placed)
         for launch, known in zip(launches, placed, strict=True):
-            for file, source, place in known.updated:
-                need = needs[place]
-                if need:
-                    tensor = DumpedTensor(launch, file)
-                    if self._ahead is not None:
-                        self._ahead.share(source, tensor)
-                    observe(place, tensor, need)
+            self._observe_updated(launch, known)
         undumped = [one for known in placed for one in known.undumped]
         # Those that left no files may not have run, but have parameters.
         for graph in self._ran.keys() - self._launches.keys():
@@ -269,6 +246,36 @@ class GraphCapture:
         if undumped:
             dumped = {place for known in placed for place in known.places}
             self._observe_now(one for one in undumped if one[0] not in dumped)
+
+    def _observe_dumped(self, launches: list[Launch], placed: list[_Places]) -> None:
+        """Observe what has a file; large files are read ahead."""
+        needs = self._agent.places.needs
+        # Weights are dumped by every graph that reads them: what they are in the end counts.
+        last = {place: at for at, known in enumerate(placed) for place in known.places} if len(placed) > 1 else {}
+        wanted: list[tuple[int, DumpedTensor, int]] = []
+        large: list[tuple[int, DumpedTensor]] = []
+        for number, (launch, known) in enumerate(zip(launches, placed, strict=True)):
+            for file, place in enumerate(known.places):
+                need = needs[place] if place >= 0 and last.get(place, number) == number else 0
+                if need:
+                    one = place, DumpedTensor(launch, file), need
+                    wanted.append(one)
+                    if file in known.large:
+                        large.append(one[:2])
+        if self._ahead is not None and large:
+            self._ahead.begin(large)
+        for one in wanted:
+            self._agent.observe(*one)
+
+    def _observe_updated(self, launch: Launch, known: _Places) -> None:
+        """Observe parameters that a launch has left in the file of something else."""
+        for file, source, place in known.updated:
+            need = self._agent.places.needs[place]
+            if need:
+                tensor = DumpedTensor(launch, file)
+                if self._ahead is not None:
+                    self._ahead.share(source, tensor)
+                self._agent.observe(place, tensor, need)
 
     def _observe_now(self, values: Iterable[tuple[int, str]]) -> None:
         """Observe the values that parameters have now, of some names, at some places."""

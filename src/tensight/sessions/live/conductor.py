@@ -217,18 +217,8 @@ class Conductor:
             self._compare(live, last)
         # None is to begin while others of its job are still on their way.
         is_complete = self._gathering is None or len(self._session.processes) >= self._session.identity.world_size
-        standings = [process.standing for process in live]
-        self._left = left_places(standings)
-        commands = [
-            self._command_of(*each) if each[0].is_waiting else _NO_COMMAND for each in zip(live, standings, strict=True)
-        ]
-        wanted = [one._replace(wanted=command.wanted) for one, command in zip(standings, commands, strict=True)]
-        orders = next_orders(wanted, self.generation, is_complete=is_complete)
-        for process, order, command in zip(live, orders, commands, strict=True):
-            self._carry_out(order, process, command)
-            if self._is_due:
-                # What one was told can change what the others are to be told.
-                return
+        if not self._carry_out_all(live, is_complete=is_complete):
+            return
         live = self._session.live
         # A run of a process that is lost goes on when it comes back.
         if self._run is not None and live and all(map(self._is_done, live)):
@@ -240,6 +230,20 @@ class Conductor:
         if self._run is None:
             for process in self._session.live:
                 self._ask(process)
+
+    def _carry_out_all(self, live: list[TrainingProcess], *, is_complete: bool) -> bool:
+        """Tell each process what it is to be told; return False if that has to be decided anew."""
+        standings = [process.standing for process in live]
+        self._left = left_places(standings)
+        commands = list(map(self._command_of, live, standings))
+        wanted = [one._replace(wanted=command.wanted) for one, command in zip(standings, commands, strict=True)]
+        orders = next_orders(wanted, self.generation, is_complete=is_complete)
+        for process, order, command in zip(live, orders, commands, strict=True):
+            self._carry_out(order, process, command)
+            if self._is_due:
+                # What one was told can change what the others are to be told.
+                return False
+        return True
 
     def begin(self, *, gathers: bool) -> None:
         """Let the training go on by itself, unless it did already; a person, or a hit, may have stopped it.
