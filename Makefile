@@ -85,8 +85,8 @@ format: $(READY) node ## Format the code and apply safe fixes
 
 page: $(PAGE) ## Build the page that the server serves
 
-api: $(READY) ## Write ui/openapi.json, from which the page's types are generated, after a change of the HTTP API
-	@$(BIN)/python build_openapi.py
+api: $(READY) ## Write what is derived and committed (ui/openapi.json, words of the page, tables of conditions) after a change
+	@$(BIN)/python build_derived.py
 
 # Node from PyPI, where the machine has none that is new enough.
 node: $(READY)

@@ -26,10 +26,14 @@ def test_all_advice_is_there_in_chinese() -> None:
     assert sorted(said - chinese.keys()) == [], "translate these in ui/src/parts/advice.zh.json"
 
 
+def test_every_condition_has_its_name_and_advice() -> None:
+    assert set(ADVICE) == {one.id for one in CONDITIONS.values() if not one.legacy}
+    assert all(english and chinese for english, chinese in (advice.titles for advice in ADVICE.values()))
+
+
 @pytest.mark.parametrize(
     ("group", "wanted"),
     [
-        ("labels", {one.id for one in CONDITIONS.values() if not one.legacy}),
         ("quantities", QUANTITIES),
         ("measured", QUANTITIES),
         ("selections", {kind.value for kind in SelectorKind} | {"none"}),

@@ -21,12 +21,15 @@ class Advice:
 
     Attributes
     ----------
+    titles : tuple of str
+        Name of the condition for people, in English and in Chinese.
     summary : str
         One sentence: what the condition says about the training.
     steps : tuple of str
         What to do next, most promising first.
     """
 
+    titles: tuple[str, str]
     summary: str
     steps: tuple[str, ...]
 
@@ -83,6 +86,7 @@ _OVERFLOW_STEPS = (_UPSTREAM, _DIVISION, _PRECISION, _DATA)
 ADVICE: Mapping[str, Advice] = MappingProxyType(
     {
         "weight_initialization": Advice(
+            ("Weight initialization", "权重初始化"),
             "A weight starts with values from which training may never move: all zero, or unusually large.",
             (
                 "Check the initializer of this layer in the script; weights of dense and convolution layers"
@@ -95,6 +99,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weight_overflow": Advice(
+            ("Weight overflow", "权重溢出"),
             "A weight holds NaN or infinite elements; every later step computes with them and the training is"
             " lost from here on.",
             (
@@ -107,9 +112,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weight_too_large": Advice(
-            "A weight has grown beyond the limit that was set, which points to an unstable update.", _WEIGHT_RANGE_STEPS
+            ("Weight too large", "权重过大"),
+            "A weight has grown beyond the limit that was set, which points to an unstable update.",
+            _WEIGHT_RANGE_STEPS,
         ),
         "weight_too_small": Advice(
+            ("Weight too small", "权重过小"),
             "A weight has shrunk or drifted below the limit that was set, so its layer may pass on almost nothing.",
             (
                 _BEFORE_UPDATE,
@@ -120,6 +128,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weight_not_changed": Advice(
+            ("Weight not changed", "权重未变化"),
             "A weight is the same as one step before, within the tolerance: the layer is not learning.",
             (
                 _FROZEN,
@@ -131,6 +140,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weight_change_too_large": Advice(
+            ("Weight change too large", "权重变化过大"),
             "One update has moved a weight by a large part of its own size, which often comes before divergence.",
             (
                 "See whether it happens only in the first updates of a weight that starts at zero; that is harmless.",
@@ -140,11 +150,13 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weight_change_too_small": Advice(
+            ("Weight change too small", "权重变化过小"),
             "One update has moved a weight by a negligible part of its own size: the layer learns very slowly"
             " or not at all.",
             (_LEARNING_RATE_LOW, _GRADIENT_SMALL, _FROZEN, _OPTIMIZER),
         ),
         "gradient_exploding": Advice(
+            ("Gradient exploding", "梯度爆炸"),
             "A gradient holds NaN or infinite elements, and the next update would carry them into the weights.",
             (
                 _UPSTREAM,
@@ -154,6 +166,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "gradient_too_large": Advice(
+            ("Gradient too large", "梯度过大"),
             "A gradient exceeds the limit that was set; the update that follows may throw the weights off.",
             (
                 _UPSTREAM,
@@ -164,6 +177,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "gradient_vanishing": Advice(
+            ("Gradient vanishing", "梯度消失"),
             "A gradient is so small that the layers behind it hardly learn.",
             (
                 _UPSTREAM,
@@ -175,6 +189,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "activation_range": Advice(
+            ("Activation range", "激活值范围"),
             "An activation function works outside its useful range, for example a saturated tanh or a ReLU that"
             " is almost always off.",
             (
@@ -186,8 +201,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                 _UPSTREAM,
             ),
         ),
-        "tensor_overflow": Advice("A tensor holds NaN or infinite elements.", _OVERFLOW_STEPS),
+        "tensor_overflow": Advice(
+            ("Tensor overflow", "张量溢出"), "A tensor holds NaN or infinite elements.", _OVERFLOW_STEPS
+        ),
         "operator_overflow": Advice(
+            ("Operator overflow", "算子溢出"),
             "The device reported that this operator exceeded the range of its number format while computing,"
             " even if its output looks finite.",
             (
@@ -199,12 +217,16 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                 " not settle.",
             ),
         ),
-        "tensor_too_large": Advice("A tensor exceeds the limit that was set.", (_UPSTREAM, _DATA, _PRECISION)),
+        "tensor_too_large": Advice(
+            ("Tensor too large", "张量过大"), "A tensor exceeds the limit that was set.", (_UPSTREAM, _DATA, _PRECISION)
+        ),
         "tensor_too_small": Advice(
+            ("Tensor too small", "张量过小"),
             "A tensor lies below the limit that was set.",
             (_UPSTREAM, _DATA, "In float16, numbers below about 6e-8 round to zero: compute this operator in float32."),
         ),
         "tensor_all_zero": Advice(
+            ("Tensor all zero", "张量全为零"),
             "A tensor consists of zeros, or of more zeros than was allowed, so it carries no information on.",
             (
                 "Decide whether zeros are normal here: a mask, a counter, a bias or a moment before its first update.",
@@ -215,6 +237,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "unintended_zeros": Advice(
+            ("Unintended zeros", "意外全零"),
             "A tensor consists of zeros though what it was computed from does not: here the network stops carrying"
             " anything on.",
             (
@@ -227,6 +250,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "tensor_range": Advice(
+            ("Tensor range", "张量取值范围"),
             "The values of a tensor are spread differently from what was expected.",
             (
                 _UPSTREAM,
@@ -236,6 +260,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "dead_units": Advice(
+            ("Dead units", "神经元失活"),
             "Many units of an activation function are zero for the whole batch: they pass on nothing, and no gradient"
             " brings them back.",
             (
@@ -247,6 +272,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "saturated_units": Advice(
+            ("Saturated units", "神经元饱和"),
             "Many units of an activation function are at their limits for almost the whole batch, where it passes back"
             " hardly any gradient.",
             (
@@ -257,6 +283,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "weights_differ": Advice(
+            ("Weights differ between ranks", "各卡权重不一致"),
             "Ranks that train one network together hold different values of a weight: from here on each trains a"
             " network of its own.",
             (
@@ -268,10 +295,12 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "unintended_overflow": Advice(
+            ("Unintended overflow", "意外溢出"),
             "A tensor holds NaN or infinite elements that no mask put there.",
             _OVERFLOW_STEPS,
         ),
         "weight_growth": Advice(
+            ("Weight growth", "权重骤增"),
             "One update has made a weight many times larger, which hardly any training survives.",
             (
                 _LEARNING_RATE_HIGH,
@@ -282,6 +311,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "gradient_growth": Advice(
+            ("Gradient growth", "梯度骤增"),
             "A gradient is far larger than any before it.",
             (
                 "Look at the batch of this step, and at its loss: one sample with a wrong label or a huge value can do"
@@ -292,6 +322,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             ),
         ),
         "gradient_imbalance": Advice(
+            ("Gradient imbalance", "梯度失衡"),
             "Layers far from the loss get gradients that are many orders of magnitude smaller, or larger, than those"
             " near it.",
             (
@@ -337,4 +368,4 @@ def advice(subject: str | Condition | ConditionCheck) -> Advice:
     known = ADVICE.get(_LEGACY.get(found.id, found.id))
     if known is not None:
         return known
-    return Advice(found.meaning or f"The condition {found.id} hit.", (_UPSTREAM, _DATA))
+    return Advice((found.id, found.id), found.meaning or f"The condition {found.id} hit.", (_UPSTREAM, _DATA))

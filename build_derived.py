@@ -1,0 +1,79 @@
+"""Write what is derived from the code and yet committed.
+
+- ui/openapi.json, the server's description of its API, from which the page's types are generated;
+- ui/src/api/statistics.json and conditions.json, the words of statistics and the names of conditions on the page;
+- the tables of conditions in docs/reference/conditions.md.
+
+`make api` runs this. The files are committed, so that the page can be built without the server, and so that a change
+shows in review; a test fails when they say something else than the code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tensight.server.http import HttpSettings, create_http_app
+from tensight.sessions.registry import Sessions
+from tensight.sessions.workspace import Workspace
+from tensight.tensors import schema
+from tensight.watchpoints import CONDITIONS, Condition
+from tensight.watchpoints.advice import ADVICE
+
+ROOT = Path(__file__).resolve().parent
+UI = ROOT / "ui"
+CONDITIONS_PAGE = ROOT / "docs" / "reference" / "conditions.md"
+OWN_NUMBERS_FROM = 1000
+NEUTRAL = "v1"
+"""Instead of the release, with which the API does not change."""
+
+
+def files() -> dict[Path, str]:
+    """Return what each file must hold."""
+    return {
+        UI / "openapi.json": _described(),
+        UI / "src" / "api" / "statistics.json": _json(schema.as_json()),
+        UI / "src" / "api" / "conditions.json": _json(_titles()),
+        CONDITIONS_PAGE: _with_tables(CONDITIONS_PAGE.read_text(encoding="utf-8")),
+    }
+
+
+def _titles() -> dict[str, dict[str, str]]:
+    return {
+        language: {name: advice.titles[place] for name, advice in ADVICE.items()}
+        for place, language in enumerate(("en", "zh"))
+    }
+
+
+def _with_tables(page: str) -> str:
+    """Return the page with its tables of conditions as the catalogue has them: the original's, ours, legacy ones."""
+    tables: list[list[Condition]] = [[], [], []]
+    for one in CONDITIONS.values():
+        tables[2 if one.legacy else (one.wire_number or 0) >= OWN_NUMBERS_FROM].append(one)
+    rows = iter(["".join(map(_row, table)) for table in tables])
+    head = r"(\| Condition \| Short \| Number \| Meant for \| Parameters \|\n\|[-|]+\|\n)(?:\|.*\n)+"
+    return re.sub(head, lambda found: found[1] + next(rows), page)
+
+
+def _row(one: Condition) -> str:
+    parameters = ", ".join(f"`{each.name}`" for each in one.parameters) or "–"
+    number = f"{one.wire_number} `{one.wire_name}`"
+    return f"| `{one.id}` | {one.abbreviation or '–'} | {number} | {one.target.value} | {parameters} |\n"
+
+
+def _described() -> str:
+    with tempfile.TemporaryDirectory() as workspace:
+        app = create_http_app(Sessions(Workspace(Path(workspace)), None), settings=HttpSettings(version=NEUTRAL))
+        return _json(app.openapi(), sort_keys=True)
+
+
+def _json(value: Any, **how: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, **how) + "\n"
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
