@@ -21,7 +21,7 @@ from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 from tensight.tensors import schema
 from tensight.watchpoints import CONDITIONS, Condition
-from tensight.watchpoints.advice import ADVICE
+from tensight.watchpoints.advice import ADVICE, Said
 
 ROOT = Path(__file__).resolve().parent
 UI = ROOT / "ui"
@@ -36,16 +36,19 @@ def files() -> dict[Path, str]:
     return {
         UI / "openapi.json": _described(),
         UI / "src" / "api" / "statistics.json": _json(schema.as_json()),
-        UI / "src" / "api" / "conditions.json": _json(_titles()),
+        UI / "src" / "api" / "conditions.json": _json(_condition_words()),
         CONDITIONS_PAGE: _with_tables(CONDITIONS_PAGE.read_text(encoding="utf-8")),
     }
 
 
-def _titles() -> dict[str, dict[str, str]]:
-    return {
+def _condition_words() -> dict[str, dict[str, str]]:
+    """Return the names of conditions in both languages, and the Chinese advice by the English one."""
+    names = {
         language: {name: advice.titles[place] for name, advice in ADVICE.items()}
         for place, language in enumerate(("en", "zh"))
     }
+    said = dict.fromkeys(text for advice in ADVICE.values() for text in (advice.summary, *advice.steps))
+    return {**names, "advice": {text: text.chinese for text in said if isinstance(text, Said)}}
 
 
 def _with_tables(page: str) -> str:

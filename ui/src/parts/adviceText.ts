@@ -1,7 +1,8 @@
 import i18next from 'i18next'
-import chinese from './advice.zh.json'
+import { advice } from '~/api/conditions.json'
+import others from './advice.zh.json'
 
-const known: Record<string, string | undefined> = chinese
+const known: Record<string, string | undefined> = { ...advice, ...others }
 
 /** What the server says about a condition, in the person's language; in English where nobody has translated it. */
 export function adviceText(english: string): string {
