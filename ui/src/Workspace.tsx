@@ -1,6 +1,6 @@
 import { Skeleton, Tabs } from '@mantine/core'
 import { IconX } from '@tabler/icons-react'
-import { lazy, Suspense } from 'react'
+import { lazy, Suspense, type ComponentType } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Group, Panel, Separator, useDefaultLayout } from 'react-resizable-panels'
 import { CompareActions } from './panels/compare/useCompareActions'
@@ -9,17 +9,14 @@ import { Inspector } from './panels/inspector'
 import { Nodes } from './panels/nodes'
 import { OriginBanner } from './panels/origin'
 import { Sources } from './panels/sources'
+import { TABS } from './panels/tabs'
 import { Timeline } from './panels/timeline'
 import { Watchpoints } from './panels/watchpoints'
 import { useHits } from './api/queries'
 import { useView, type LeftTab, type MainTab } from './state/store'
 import { frameTexts } from './texts'
 
-const Overview = lazy(() => import('./panels/overview'))
-const Curves = lazy(() => import('./panels/curves'))
-const Graph = lazy(() => import('./panels/graph'))
-const Tensors = lazy(() => import('./panels/tensors'))
-const Compare = lazy(() => import('./panels/compare'))
+const contents = TABS.map(({ id, load }) => ({ id, Content: lazy<ComponentType>(load) }))
 const Tensor = lazy(() => import('./panels/tensor'))
 
 /** One run: nodes, hits and sources on the left, tabs in the middle, the inspector on the right. */
@@ -118,13 +115,11 @@ function Middle() {
       keepMounted={false}
     >
       <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto', flexShrink: 0 }}>
-        <Tabs.Tab value="overview">{t('overview')}</Tabs.Tab>
-        <Tabs.Tab value="curves">{t('curves')}</Tabs.Tab>
-        <Tabs.Tab value="graph">{t('graph')}</Tabs.Tab>
-        <Tabs.Tab value="tensors">{t('tensors')}</Tabs.Tab>
-        <Tabs.Tab value="compare" data-testid="tab-compare">
-          {t('compare')}
-        </Tabs.Tab>
+        {TABS.map(({ id }) => (
+          <Tabs.Tab key={id} value={id} data-testid={`tab-${id}`}>
+            {t(`tabs.${id}`)}
+          </Tabs.Tab>
+        ))}
         {tensors.map((address) => (
           // Nothing but tabs may be in the list, so the cross is a part of its tab; with the keyboard it is Delete.
           <Tabs.Tab
@@ -160,21 +155,11 @@ function Middle() {
       </Tabs.List>
       <OriginBanner />
       <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
-        <Tabs.Panel value="overview" className="fill">
-          <Overview />
-        </Tabs.Panel>
-        <Tabs.Panel value="curves" className="fill">
-          <Curves />
-        </Tabs.Panel>
-        <Tabs.Panel value="graph" className="fill">
-          <Graph />
-        </Tabs.Panel>
-        <Tabs.Panel value="tensors" className="fill">
-          <Tensors />
-        </Tabs.Panel>
-        <Tabs.Panel value="compare" className="fill">
-          <Compare />
-        </Tabs.Panel>
+        {contents.map(({ id, Content }) => (
+          <Tabs.Panel key={id} value={id} className="fill">
+            <Content />
+          </Tabs.Panel>
+        ))}
         {tensors.map((address) => (
           <Tabs.Panel key={address} value={`tensor:${address}`} className="fill">
             <Tensor address={address} />

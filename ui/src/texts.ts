@@ -1,4 +1,5 @@
 import { texts } from './i18n'
+import { tabNames } from './panels/tabs'
 
 export const frameTexts = texts(
   'frame',
@@ -6,22 +7,14 @@ export const frameTexts = texts(
     nodes: 'Nodes',
     hits: 'Hits',
     sources: 'Source',
-    overview: 'Overview',
-    curves: 'Curves',
-    graph: 'Graph',
-    tensors: 'Tensors',
-    compare: 'Compare',
+    tabs: tabNames('en'),
     close: 'Close {{tensor}}',
   },
   {
     nodes: '节点',
     hits: '命中',
     sources: '源码',
-    overview: '概览',
-    curves: '曲线',
-    graph: '计算图',
-    tensors: '张量',
-    compare: '对比',
+    tabs: tabNames('zh'),
     close: '关闭 {{tensor}}',
   },
 )

@@ -1,6 +1,7 @@
 import type { components } from './schema'
 
-type Schemas = components['schemas']
+/** All types of the API, for a panel to name those that it alone reads. */
+export type Schemas = components['schemas']
 
 export type Capabilities = Schemas['Capabilities']
 export type Command = Schemas['Command']
@@ -17,8 +18,6 @@ export type Comparison = Schemas['ComparisonRecord']
 export type Condition = Schemas['ConditionRecord']
 export type ConditionParameter = Schemas['ParameterRecord']
 export type DumpRecord = Schemas['DumpRecord']
-export type Curve = Schemas['Curve']
-export type Curves = Schemas['Curves']
 export type ErrorDetail = Schemas['ErrorDetail']
 export type ElementRecord = Schemas['ElementRecord']
 export type Frame = Schemas['Frame']

@@ -1,3 +1,4 @@
+import { TABS } from '~/panels/tabs'
 import { emptyView, useView, type ComparePart, type LeftTab, type MainTab, type View } from './store'
 
 /** A change that follows another within this time replaces its entry: nobody wants to go back row by row. */
@@ -65,7 +66,7 @@ function whole(text: string | null): number | null {
 
 function isTab(text: string, tensors: string[]): text is MainTab {
   const isTensor = text.startsWith('tensor:') && tensors.includes(text.slice('tensor:'.length))
-  return isTensor || ['overview', 'curves', 'graph', 'tensors', 'compare'].includes(text)
+  return isTensor || TABS.some(({ id }) => id === text)
 }
 
 function isPart(text: string): text is ComparePart {

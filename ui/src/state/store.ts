@@ -1,10 +1,11 @@
 import { create } from 'zustand'
+import type { TabId } from '~/panels/tabs'
 import { parseAddress } from '~/parts/tensorAddress'
 
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
 /** What the middle shows; a tensor tab is named by the address of its tensor, without a step. */
-export type MainTab = 'overview' | 'curves' | 'graph' | 'tensors' | 'compare' | `tensor:${string}`
+export type MainTab = TabId | `tensor:${string}`
 
 /** What of a comparison the tab *Compare* shows. */
 export type ComparePart = 'operators' | 'values' | 'given' | 'unmatched' | 'losses'

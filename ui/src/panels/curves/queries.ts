@@ -1,7 +1,7 @@
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query'
 import { get } from '~/api/client'
 import { keys, path, useSession } from '~/api/queries'
-import type { Curves, Overview, StatisticsRow } from '~/api/types'
+import type { Overview, Schemas, StatisticsRow } from '~/api/types'
 import { EVERY_MS, useNews } from '~/panels/overview/queries'
 import { useView } from '~/state/store'
 import type { AddedTensor } from './series'
@@ -16,7 +16,7 @@ export function useCurves() {
   const { data: session } = useSession()
   const found = useQuery({
     queryKey: [...keys.session(run), 'curves', rank],
-    queryFn: ({ signal }) => get<Curves>(path(run, '/curves'), { rank, points: POINTS }, signal),
+    queryFn: ({ signal }) => get<Schemas['Curves']>(path(run, '/curves'), { rank, points: POINTS }, signal),
     enabled: session !== undefined && session.state !== 'connecting' && session.ranks.length > 0,
     placeholderData: keepPreviousData,
     refetchInterval: session?.state === 'running' ? EVERY_MS : false,

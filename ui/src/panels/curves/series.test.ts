@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Curve } from '~/api/types'
-import { nearestStep, newest, seriesOf } from './series'
+import { nearestStep, newest, seriesOf, type Curve } from './series'
 
 const curve = (of: Partial<Curve>) =>
   ({ name: 'loss', slot: 0, steps: [1, 5, 9], values: [3, 2, 1], marks: [0, 0, 0], ...of }) as Curve

@@ -1,7 +1,9 @@
-import type { Curve } from '~/api/types'
 import { pointsOf, type StatisticName } from '~/panels/inspector/history'
 import { INFINITE, NAN } from '~/panels/overview/scale'
-import type { StatisticsRow } from '~/api/types'
+import type { Schemas, StatisticsRow } from '~/api/types'
+
+/** What the training tells by itself. */
+export type Curve = Schemas['Curve']
 
 /** A curve as it is drawn. */
 export interface Series {
