@@ -28,6 +28,11 @@ def _find_traces(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank
         for name in listing.refused
         if TRACE_NAME.fullmatch(name)
     )
+    problems.extend(
+        Problem(name, "is a folder in place of a file", "it is not read")
+        for name in listing.folders
+        if TRACE_NAME.fullmatch(name)
+    )
     matches = (TRACE_NAME.fullmatch(file.name) for file in listing.files)
     return tuple(_located(storage, int(match[1]), match[0]) for match in matches if match is not None)
 

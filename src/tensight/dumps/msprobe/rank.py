@@ -86,12 +86,15 @@ class MsprobeRank(RankReader):
 
     def _optional(self, path: str) -> bytes:
         try:
-            return self._storage.read_bytes(path, MAX_JSON_BYTES)
+            data = self._storage.read_bytes(path, MAX_JSON_BYTES)
         except MissingFileError:
             return b""
         except DumpError as error:
             self._problems.append(Problem(path, str(error), "it is not used"))
             return b""
+        if not data:
+            self._problems.append(Problem(path, "is empty", "the step was not written to its end"))
+        return data
 
     @cached_property
     def _programs(self) -> list[Program]:
