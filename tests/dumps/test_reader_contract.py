@@ -11,7 +11,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps import TensorFile
     from tensight.dumps.reader import Layout
+    from tensight.dumps.storage import Storage
 
 NOWHERE = 10**9
 
@@ -189,6 +190,12 @@ def dump(root: Path) -> Dump:
     return open_dump(root)
 
 
+def names_in(storage: Storage) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the folders and of the files at a storage's root."""
+    listing = storage.list_folder("")
+    return listing.folders, tuple(file.name for file in listing.files)
+
+
 def every_tensor(reader: RankReader) -> list[TensorFile]:
     return [*reader.tensors(None), *reader.recorded_tensors(None)]
 
@@ -203,11 +210,9 @@ def test_every_layout_has_a_dump_in_this_suite() -> None:
 
 def test_a_dump_is_recognised_by_its_own_layout_and_by_no_other(name: str, root: Path) -> None:
     storage = open_storage(root)
-    listing = storage.list_folder("")
-    names = listing.folders, [file.name for file in listing.files]
 
     def recognises(layout: Layout) -> tuple[bool, bool]:
-        return layout.looks_like(*names), bool(layout.find(storage, []))
+        return layout.looks_like(*names_in(storage)), bool(layout.find(storage, []))
 
     recognised = {layout.name: recognises(layout) for layout in LAYOUTS}
     assert recognised == {layout.name: (layout.name == DUMPS[name].layout,) * 2 for layout in LAYOUTS}
@@ -219,7 +224,7 @@ def test_a_folder_of_something_else_is_no_dump_of_any_layout(tmp_path: Path) -> 
         for file in ("readme.txt", "index.json", "values.npy"):
             (tmp_path / folder / file).write_bytes(b"hello")
     storage = open_storage(tmp_path)
-    assert not looks_like_dump(*(lambda listing: (listing.folders, listing.files))(storage.list_folder("")))
+    assert not looks_like_dump(*names_in(storage))
     for layout in LAYOUTS:
         assert layout.find(storage, []) == ()
 
@@ -371,10 +376,12 @@ def test_values_have_the_shape_and_type_that_header_graph_and_record_say(readers
             if node is None or tensor.io == "input" or tensor.slot >= len(node.outputs) or tensor.is_constant:
                 continue
             slot = node.outputs[tensor.slot]
-            if slot.dtype is not None:
+            if slot.dtype:
                 assert header.dtype == slot.dtype, tensor.path
             if slot.shape is not None:
-                assert header.shape == slot.shape, tensor.path
+                is_known = [length >= 0 for length in slot.shape]
+                assert len(header.shape) == len(slot.shape), tensor.path
+                assert [*compress(header.shape, is_known)] == [*compress(slot.shape, is_known)], tensor.path
 
 
 def test_a_recorded_tensor_has_statistics_and_says_that_it_has_no_values(readers: dict[int, RankReader]) -> None:
