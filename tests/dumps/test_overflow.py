@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps.ascend_names import AscendName
-from tensight.dumps.layout import RankFolder, TensorFolders
 from tensight.dumps.overflow import (
     NO_ITERATION,
     OverflowUnit,
@@ -21,6 +20,7 @@ from tensight.dumps.overflow import (
     parse_overflow,
     read_overflow,
 )
+from tensight.dumps.rank_folders import RankFolder, TensorFolders
 from tensight.dumps.storage import LocalStorage
 from tensight.errors import Problem, TensightError, TensorFileError
 

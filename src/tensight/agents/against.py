@@ -203,15 +203,16 @@ class TraceComparison:
     # --- the trace ---
 
     def _open(self, settings: AgentSettings, framework: Framework) -> None:
-        from tensight.dumps.layout import find_dump
-        from tensight.dumps.trace_files import read_trace
+        from tensight.dumps.layouts import find_dump
+        from tensight.dumps.trace_files import TRACE_SUFFIX, read_trace
 
-        layout = find_dump(settings.against)
-        file = next((one for one in layout.ranks if one.rank == framework.rank and one.is_trace), None)
+        dump = find_dump(settings.against)
+        traces = [one for one in dump.ranks if one.path.endswith(TRACE_SUFFIX)]
+        file = next((one for one in traces if one.rank == framework.rank), None)
         if file is None:
             raise InputError(f"{settings.against}: there is no trace of rank {framework.rank}")
-        self._path = layout.storage.full_path(file.path)
-        with layout.storage.open(file.path) as opened:
+        self._path = dump.storage.full_path(file.path)
+        with dump.storage.open(file.path) as opened:
             trace = read_trace(opened, self._path)
         if trace.header.capture != settings.capture:
             how = f"--capture {trace.header.capture}, TENSIGHT_CAPTURE={trace.header.capture}"

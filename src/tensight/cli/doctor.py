@@ -17,7 +17,7 @@ from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import Json
 from tensight.cli.output import console, print_json
 from tensight.cli.run import Capture
-from tensight.errors import InputError, TensightError
+from tensight.errors import DumpError, InputError, TensightError
 from tensight.graph.optimizers import parameter_roles
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tensight.cli.trials import Measured
     from tensight.compare.traces import TraceDifference
+    from tensight.dumps.trace_rank import TraceRank
 
 State = Literal["ok", "wrong", "not checked"]
 
@@ -148,9 +149,8 @@ class _Examination:
 
     def _difference(self, first: str, second: str) -> TraceDifference | None:
         from tensight.compare.traces import first_difference
-        from tensight.dumps.trace_rank import open_traces
 
-        traces = [open_traces(self._folder / name) for name in (first, second)]
+        traces = [_open_traces(self._folder / name) for name in (first, second)]
         for rank in sorted(traces[0].keys() & traces[1].keys()):
             found = first_difference(traces[0][rank], traces[1][rank], rank)
             if found is not None:
@@ -184,10 +184,8 @@ class _Examination:
 
     def _parameters(self) -> list[Check]:
         """Check from the first trace whether gradients reach the parameters, and whether these move."""
-        from tensight.dumps.trace_rank import open_traces
-
         moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
-        for trace in open_traces(self._folder / "first").values():
+        for trace in _open_traces(self._folder / "first").values():
             for graph in trace.graphs:
                 roles = parameter_roles(graph)
                 weights |= roles.trainable
@@ -287,6 +285,19 @@ class _Examination:
             found: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
             return found
         return {"error": "nothing was reported"}
+
+
+def _open_traces(folder: Path) -> dict[int, TraceRank]:
+    """Open the traces of all ranks in a folder."""
+    from tensight.dumps.layouts import find_dump
+    from tensight.dumps.trace_files import TRACE_SUFFIX
+    from tensight.dumps.trace_rank import TraceRank
+
+    dump = find_dump(folder)
+    traces = [one for one in dump.ranks if one.path.endswith(TRACE_SUFFIX)]
+    if not traces:
+        raise DumpError(f"{dump.storage.root}: is no trace; `tensight trace train.py` makes one.")
+    return {one.rank: TraceRank(dump.storage, one.rank, one.path) for one in traces}
 
 
 def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:

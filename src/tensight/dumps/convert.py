@@ -24,7 +24,7 @@ from tensight.dumps.ascend import (
     read_slot_segments,
 )
 from tensight.dumps.ascend_names import UNKNOWN_STREAM, AscendName, parse_ascend_name
-from tensight.dumps.layout import DumpLayout, find_dump
+from tensight.dumps.layouts import LocatedDump, find_dump
 from tensight.dumps.names import original_name, parse_mapping, parse_name
 from tensight.dumps.overflow import MAX_RECORD_BYTES, parse_overflow
 from tensight.dumps.storage import LocalStorage, OpenFile, Storage
@@ -182,20 +182,20 @@ def convert_dump(
     InputError
         If ``out_dir`` is not empty or lies in the source.
     """
-    layout = find_dump(source if isinstance(source, (str, os.PathLike)) else source.path)
+    dump = find_dump(source if isinstance(source, (str, os.PathLike)) else source.path)
     out = os.path.realpath(os.fspath(out_dir))
-    _check_target(layout.storage, out)
+    _check_target(dump.storage, out)
     failures: list[ConversionFailure] = []
     written = copied = 0
-    folders = [(rank, folder) for rank in layout.ranks for folder in _walk(layout.storage, rank.path, failures)]
+    folders = [(rank, folder) for rank in dump.ranks for folder in _walk(dump.storage, rank.path, failures)]
     for done, (rank, folder) in enumerate(folders):
         if progress is not None:
             progress(done, len(folders))
         relative = folder.path[len(rank.path) :].lstrip("/")
         target = _Target(os.path.join(out, f"rank_{rank.rank}", relative), short_names=False)
         target.make()
-        _convert_folder(layout.storage, folder, target, failures)
-        _copy_others(layout.storage, folder, target, failures)
+        _convert_folder(dump.storage, folder, target, failures)
+        _copy_others(dump.storage, folder, target, failures)
         target.write_mapping()
         written += target.tensors
         copied += target.copied
@@ -228,17 +228,17 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
     InputError
         If the dump is not on a local disk.
     """
-    layout = find_dump(source)
-    if not isinstance(layout.storage, LocalStorage):
-        raise InputError(f"{layout.storage.root}: only a local dump can be converted in place; convert it to a folder.")
+    dump = find_dump(source)
+    if not isinstance(dump.storage, LocalStorage):
+        raise InputError(f"{dump.storage.root}: only a local dump can be converted in place; convert it to a folder.")
     failures: list[ConversionFailure] = []
-    summary = _summary_path(layout)
+    summary = _summary_path(dump)
     with _writing(summary):
         Path(summary).unlink(missing_ok=True)
-        for rank in layout.ranks:
-            for folder in _walk(layout.storage, rank.path, failures):
+        for rank in dump.ranks:
+            for folder in _walk(dump.storage, rank.path, failures):
                 if folder.operators or folder.overflows:
-                    _convert_folder_in_place(layout.storage, folder, failures)
+                    _convert_folder_in_place(dump.storage, folder, failures)
     lines = [failure.line for failure in failures]
     if lines:
         with _replacing(summary) as file:
@@ -246,8 +246,8 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
     return lines
 
 
-def _summary_path(layout: DumpLayout) -> str:
-    return os.path.join(layout.storage.root, SUMMARY)
+def _summary_path(dump: LocatedDump) -> str:
+    return os.path.join(dump.storage.root, SUMMARY)
 
 
 def _check_target(storage: Storage, out: str) -> None:

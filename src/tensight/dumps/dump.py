@@ -8,14 +8,12 @@ import json
 from bisect import bisect_left
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.finding import find_tensor
-from tensight.dumps.layout import DumpLayout, find_dump
-from tensight.dumps.metadata import Device, DumpMetadata, read_devices, read_metadata, read_setup
-from tensight.dumps.msprobe.rank import MsprobeRank
-from tensight.dumps.rank_index import RankIndex, identity_of
+from tensight.dumps.layouts import LocatedDump, find_dump
+from tensight.dumps.reader import identity_of
 from tensight.errors import InputError, Problem
 from tensight.graph import TensorAddress
 
@@ -23,11 +21,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tensight.dumps.layout import RankFolder
+    from tensight.dumps.metadata import Device, DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
+    from tensight.dumps.reader import RankReader
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
-    from tensight.dumps.trace_rank import TraceRank
     from tensight.graph import Graph, Node
 
 
@@ -62,7 +60,7 @@ class Dump:
 
     Parameters
     ----------
-    layout : DumpLayout
+    located : LocatedDump
     with_unwritten : bool
 
     Attributes
@@ -72,15 +70,13 @@ class Dump:
     ranks : tuple of int
     """
 
-    def __init__(self, layout: DumpLayout, *, with_unwritten: bool = False) -> None:
-        self._storage = layout.storage
-        self._folders = {rank.rank: rank for rank in layout.ranks}
-        self._found = list(layout.problems)
+    def __init__(self, located: LocatedDump, *, with_unwritten: bool = False) -> None:
+        self._located = {rank.rank: rank for rank in located.ranks}
+        self._found = located.problems
         self._with_unwritten = with_unwritten
-        self._msprobe = layout.msprobe
-        self._ranks: dict[int, RankIndex | MsprobeRank | TraceRank] = {}
-        self.path = layout.storage.root
-        self.ranks = tuple(self._folders)
+        self._readers: dict[int, RankReader] = {}
+        self.path = located.storage.root
+        self.ranks = tuple(self._located)
 
     def __repr__(self) -> str:
         return f"Dump({self.path!r}, ranks={list(self.ranks)})"
@@ -88,40 +84,24 @@ class Dump:
     @cached_property
     def metadata(self) -> DumpMetadata:
         """How the dump was made; taken from the first rank."""
-        first = self._rank(self.ranks[0])
-        if not isinstance(first, RankIndex):
-            return first.metadata
-        return read_metadata(self._storage, self._folders[self.ranks[0]].path, self._found)
+        return self._rank(self.ranks[0]).metadata
 
     @property
     def problems(self) -> list[Problem]:
         """What could not be used so far; more may come as more of the dump is read."""
-        return [*self._found, *(problem for rank in self._ranks.values() for problem in rank.all_problems())]
+        return [*self._found, *(problem for reader in self._readers.values() for problem in reader.all_problems())]
 
-    @cached_property
+    @property
     def setup(self) -> dict[str, Any] | None:
         """The set-up of the training, as its agent described it; None if that was not recorded.
 
         Taken from the first rank: versions, environment, seeds, optimizers and first batches, as JSON.
         """
-        folder = self._folders[self.ranks[0]]
-        rank = self._rank(folder.rank) if folder.is_trace else None
-        if rank is not None:
-            return cast("TraceRank", rank).setup
-        return read_setup(self._storage, folder.path, self._found)
+        return self._rank(self.ranks[0]).setup
 
     def devices(self) -> tuple[Device, ...]:
-        """Return where each rank ran, from ``hccl.json`` of the first rank."""
-        return self._devices
-
-    @cached_property
-    def _devices(self) -> tuple[Device, ...]:
-        if self._msprobe:
-            return tuple(Device(rank, device_id=rank) for rank in self.ranks)
-        traces = [self._rank(rank) for rank in self.ranks if self._folders[rank].is_trace]
-        if traces:
-            return tuple(cast("TraceRank", trace).device for trace in traces)
-        return tuple(read_devices(self._storage, self._folders[self.ranks[0]].path, self.ranks, self._found))
+        """Return where each rank ran; for MindSpore's layout from ``hccl.json`` of the first rank."""
+        return tuple(self._rank(rank).device for rank in self.ranks)
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
         """Return the graphs of a rank, sorted by id. A file that cannot be parsed is a problem, not an error."""
@@ -347,24 +327,14 @@ class Dump:
             ],
         }
 
-    def _rank(self, rank: int) -> RankIndex | MsprobeRank | TraceRank:
-        index = self._ranks.get(rank)
-        if index is None:
-            folder = self._folders.get(rank)
-            if folder is None:
+    def _rank(self, rank: int) -> RankReader:
+        reader = self._readers.get(rank)
+        if reader is None:
+            located = self._located.get(rank)
+            if located is None:
                 raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
-            index = self._ranks[rank] = self._opened(folder)
-        return index
-
-    def _opened(self, folder: RankFolder) -> RankIndex | MsprobeRank | TraceRank:
-        if folder.rank in self._msprobe:
-            return MsprobeRank(self._storage, folder.rank, self._msprobe[folder.rank])
-        if folder.is_trace:
-            # Its tables are NumPy's, which a small command on another dump need not import.
-            from tensight.dumps.trace_rank import TraceRank
-
-            return TraceRank(self._storage, folder)
-        return RankIndex(self._storage, folder, lambda: self.metadata, self._with_unwritten)
+            reader = self._readers[rank] = located.open(self._with_unwritten)
+        return reader
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from tensight.errors import DumpError, Problem
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tensight.dumps.layout import RankFolder
+    from tensight.dumps.rank_folders import RankFolder
     from tensight.dumps.storage import Storage
     from tensight.graph import Graph, Node
 

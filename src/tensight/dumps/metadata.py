@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -166,25 +167,55 @@ def read_setup(storage: Storage, rank_folder: str, problems: list[Problem]) -> d
         return None
 
 
-def read_devices(storage: Storage, rank_folder: str, ranks: tuple[int, ...], problems: list[Problem]) -> list[Device]:
+def read_devices(storage: Storage, rank_folder: str, problems: list[Problem]) -> dict[int, Device]:
     """Read the rank table ``hccl.json``.
 
     Returns
     -------
-    list of Device
-        One per rank of the dump, sorted. A rank that the table lacks (or every rank, where there is no table) is
-        taken to have run on ``localhost``, on the device of its own number.
+    dict of int to Device
+        By rank; empty if there is no table, or one that cannot be used.
     """
     where = f"{rank_folder}/{FOLDER}/hccl.json".lstrip("/")
     try:
-        table = _parse_object(storage.read_bytes(where, _MAX_JSON_BYTES))
-        devices = _devices_of(table)
+        return _devices_of(_parse_object(storage.read_bytes(where, _MAX_JSON_BYTES)))
     except MissingFileError:
-        devices = {}
+        return {}
     except (DumpError, ValueError) as error:
         problems.append(Problem(where, f"cannot be used: {error}", "devices are numbered like the ranks"))
-        devices = {}
-    return [devices.get(rank, Device(rank, device_id=rank)) for rank in ranks]
+        return {}
+
+
+class RunDescription:
+    """What the folder of a dump's first rank says of the whole run; each file is read when it is asked for.
+
+    Parameters
+    ----------
+    storage : Storage
+    rank_folder : str
+        Relative to the storage's root.
+    problems : list of Problem
+        Added to.
+    """
+
+    def __init__(self, storage: Storage, rank_folder: str, problems: list[Problem]) -> None:
+        self._storage = storage
+        self._folder = rank_folder
+        self._problems = problems
+
+    @cached_property
+    def metadata(self) -> DumpMetadata:
+        """How the dump was made."""
+        return read_metadata(self._storage, self._folder, self._problems)
+
+    @cached_property
+    def setup(self) -> dict[str, Any] | None:
+        """The set-up of the training; None if it was not recorded."""
+        return read_setup(self._storage, self._folder, self._problems)
+
+    @cached_property
+    def devices(self) -> dict[int, Device]:
+        """Where ranks ran, as far as there is a table of it."""
+        return read_devices(self._storage, self._folder, self._problems)
 
 
 def _devices_of(table: dict[str, Any]) -> dict[int, Device]:

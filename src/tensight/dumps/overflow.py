@@ -33,7 +33,7 @@ from tensight.errors import DumpError, Problem, TensorFileError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from tensight.dumps.layout import RankFolder, TensorFolders
+    from tensight.dumps.rank_folders import RankFolder, TensorFolders
     from tensight.dumps.storage import Storage
 
 NO_ITERATION = -1

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import metadata
 from tensight.dumps.execution import ExecutionFiles, ExecutionOrder, read_execution_files, usable_history
 from tensight.dumps.indexing import STATISTICS, FolderIndex, FolderIndexer
-from tensight.dumps.layout import RankFolder, TensorFolders, tensor_folders
 from tensight.dumps.matching import MatchReport, NodeMatcher
+from tensight.dumps.metadata import Device, RunDescription
 from tensight.dumps.names import split_name
 from tensight.dumps.overflow import find_overflows
+from tensight.dumps.rank_folders import RankFolder, TensorFolders, looks_like_ranks, rank_folders, tensor_folders
+from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import MissingFileError, printable
 from tensight.dumps.tensor_file import CONSTANTS
 from tensight.errors import DumpError, Problem
-from tensight.graph import Graph, parse_graph, step_of
+from tensight.graph import Graph, parse_graph
 from tensight.graph.given import printed_names
 from tensight.graph.run_order import RunOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
     from tensight.dumps.metadata import DumpMetadata
     from tensight.dumps.overflow import OverflowRecord
@@ -41,54 +43,53 @@ MAX_RECORDED_TENSORS = 1_000_000
 #: protobuf itself can hold no more.
 _MAX_GRAPH_BYTES = 2**31 - 1
 
-#: What a tensor is called apart from its iteration: graph (empty: any), node or name of the operator, io, slot.
-Identity = tuple[str, str, str, int]
-
 #: How many names a problem lists.
 _NAMED = 3
 
 
-def identity_of(tensor: TensorFile) -> Identity:
-    """Return what a tensor is called in every iteration."""
-    if tensor.node is None:
-        return f"\0{tensor.op_type}", tensor.op_name, tensor.io, tensor.slot
-    return tensor.graph, tensor.node, tensor.io, tensor.slot
-
-
-class RankIndex:
-    """The dump of one rank.
+class RankIndex(RankReader):
+    """The dump of one rank in MindSpore's layout.
 
     Parameters
     ----------
     storage : Storage
     folder : RankFolder
-    described : callable
-        Gives what the dump says about itself.
+    described : RunDescription
+        What the dump says about itself.
     with_unwritten : bool
         Whether outputs that nobody wrote are tensors like others.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        folder: RankFolder,
-        described: Callable[[], DumpMetadata],
-        with_unwritten: bool = False,
+        self, storage: Storage, folder: RankFolder, described: RunDescription, with_unwritten: bool = False
     ) -> None:
-        self._storage = storage
+        super().__init__(storage, folder.rank)
         self._folder = folder
         self._described = described
         self._with_unwritten = with_unwritten
-        self._problems: list[Problem] = []
         self._indexers: dict[int, FolderIndexer] = {}
         self._indexed: dict[tuple[int, int], FolderIndex] = {}
         self._initial: dict[int, FolderIndex] = {}
         self._recorded: dict[tuple[int, int], FolderIndex] = {}
-        self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
         self._executed: dict[int, tuple[int, ...]] = {}
         self._overflows: dict[int | None, tuple[OverflowRecord, ...]] = {}
         self._statistic_problems: dict[str, list[Problem]] = {}
         self._printed: dict[str, dict[str, str]] | None = None
+
+    @property
+    def metadata(self) -> DumpMetadata:
+        """How the dump was made, from the folder of its first rank."""
+        return self._described.metadata
+
+    @property
+    def device(self) -> Device:
+        """Where the rank ran, from ``hccl.json`` of the first rank."""
+        return self._described.devices.get(self._rank, super().device)
+
+    @property
+    def setup(self) -> dict[str, Any] | None:
+        """The set-up of the training, as an agent wrote it into the folder of the first rank."""
+        return self._described.setup
 
     def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
         """Return when a root graph ran, in increasing order.
@@ -103,7 +104,7 @@ class RankIndex:
     @cached_property
     def folders(self) -> TensorFolders:
         """Where the tensors lie."""
-        return tensor_folders(self._storage, self._folder, self._described().net_name, self._problems)
+        return tensor_folders(self._storage, self._folder, self.metadata.net_name, self._problems)
 
     @property
     def iterations(self) -> Mapping[int, Collection[int]]:
@@ -144,11 +145,6 @@ class RankIndex:
         if not names:
             self._problems.append(Problem(folder, "no graph file", "tensors can be read but belong to no node"))
         return [f"{folder}/{name}" for name in names]
-
-    @cached_property
-    def graphs_by_name(self) -> Mapping[str, Graph]:
-        """The graphs by name."""
-        return {graph.name: graph for graph in self.graphs}
 
     @cached_property
     def _files(self) -> ExecutionFiles:
@@ -213,14 +209,7 @@ class RankIndex:
             self._problems.append(problem)
         return history
 
-    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
-        """Return the tensors of the wanted iterations (None: all, with constants), sorted."""
-        for graph_id, iterations in self.folders.iterations.items():
-            for iteration in (CONSTANTS, *iterations):
-                if wanted is None or iteration in wanted:
-                    yield from self._tensors_of(graph_id, iteration)
-
-    def _tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+    def tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
         """Return the tensors of an iteration of a root graph; what was there before the first is with the constants."""
         yield from self._index(graph_id, iteration).tensors
         if iteration == CONSTANTS and graph_id in self.folders.initial:
@@ -238,7 +227,7 @@ class RankIndex:
             self._overflows[iteration] = records
         return records
 
-    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:
+    def statistic_rows(self, wanted: Collection[int] | None) -> Iterable[StatisticRow]:
         """Yield the statistics that the device wrote, of the wanted iterations (None: all)."""
         for graph_id, iterations in self.folders.iterations.items():
             for iteration, folder in iterations.items():
@@ -264,12 +253,9 @@ class RankIndex:
         except DumpError as error:
             problems.append(Problem(path, str(error)))
 
-    def recorded_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
-        """Return the tensors of which only statistics were recorded, of the wanted iterations (None: all), sorted."""
-        for graph_id, iterations in self.folders.iterations.items():
-            for iteration in iterations:
-                if wanted is None or iteration in wanted:
-                    yield from self._recorded_index(graph_id, iteration).tensors
+    def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors of an iteration of which only statistics were recorded; there are none of constants."""
+        return () if iteration == CONSTANTS else self._recorded_index(graph_id, iteration).tensors
 
     def _recorded_index(self, graph_id: int, iteration: int) -> FolderIndex:
         key = (graph_id, iteration)
@@ -290,27 +276,13 @@ class RankIndex:
             self._recorded[key] = index
         return index
 
-    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
+    def unwritten_tensors(self, wanted: Collection[int] | None) -> Iterable[TensorFile]:
         """Return what holds outputs that nobody wrote, of the wanted iterations (None: all)."""
         for graph_id, iterations in self.folders.iterations.items():
             for iteration in iterations:
                 if wanted is None or iteration in wanted:
                     yield from self._index(graph_id, iteration).unwritten
                     yield from self._recorded_index(graph_id, iteration).unwritten
-
-    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
-        """Return the tensor that is called so in an iteration of a root graph."""
-        if self._folder_of(graph_id, iteration) is None and iteration != CONSTANTS:
-            return None
-        key = (graph_id, iteration)
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables[key] = {}
-            for tensor in self._tensors_of(graph_id, iteration):
-                graph, node, io, slot = identity_of(tensor)
-                table[graph, node, io, slot] = tensor
-                table.setdefault(("", node, io, slot), tensor)
-        return table.get(identity)
 
     def _folder_of(self, graph_id: int, iteration: int) -> str | None:
         if iteration == CONSTANTS:
@@ -336,7 +308,7 @@ class RankIndex:
                 self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
             matcher = NodeMatcher(graphs, self.order, graph_id)
             # On Ascend they share memory with what was written to.
-            are_tensors = self._with_unwritten or self._described().device_target == "Ascend"
+            are_tensors = self._with_unwritten or self.metadata.device_target == "Ascend"
             indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors)
             self._indexers[graph_id] = indexer
         return indexer
@@ -387,45 +359,27 @@ class RankIndex:
 
     def summary(self) -> dict[str, Any]:
         """Return an overview that can be written as JSON."""
-        files = list(self.tensors(None))
-        recorded = list(self.recorded_tensors(None))
-        history = self.history
+        overview = super().summary()
         reports = [index.report for index in self._indexed.values()]
-        matched = sum(1 + len(file.older) for file in files if file.node is not None)
-        total = sum(1 + len(file.older) for file in files)
         return {
-            "rank": self._folder.rank,
-            "graphs": [graph_summary(graph) for graph in self.graphs],
-            "steps": steps_of_graphs(self.iterations),
-            "executed_steps": None if history is None else steps_of_graphs(history),
-            "tensors": len(files),
-            "files": total,
-            "bytes": sum(file.size_bytes + sum(old.size_bytes for old in file.older) for file in files),
-            "recorded": len(recorded),
-            "unwritten": sum(1 for _ in self.unwritten_tensors(None)),
-            "recorded_unmatched": sum(tensor.node is None for tensor in recorded),
-            "matched": matched,
-            "unmatched": total - matched,
+            **overview,
             "matched_by_order": sum(report.matched_by_order for report in reports),
             "constants_without_node": sum(report.constants_without_node for report in reports),
         }
 
 
-def graph_summary(graph: Graph) -> dict[str, Any]:
-    """Return what an overview says of a graph."""
-    return {
-        "name": graph.name,
-        "graph_id": graph.graph_id,
-        "root_id": graph.root_id,
-        "operators": len(graph.operators),
-        "parameters": len(graph.parameters),
-        "constants": len(graph.constants),
-    }
+def _find_ranks(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, ...]:
+    """Return the ranks of a dump in MindSpore's layout; see `Layout.find`."""
+    folders = rank_folders(storage, problems)
+    if not folders:
+        return ()
+    described = RunDescription(storage, folders[0].path, problems)
+    return tuple(
+        LocatedRank(folder.rank, folder.path, partial(RankIndex, storage, folder, described)) for folder in folders
+    )
 
 
-def steps_of_graphs(iterations: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
-    """Return as steps the iterations of each graph."""
-    return {str(graph): [step_of(iteration) for iteration in of_graph] for graph, of_graph in iterations.items()}
+MINDSPORE = Layout("MindSpore", looks_like_ranks, _find_ranks)
 
 
 def _matching_problems(where: str, reports: list[MatchReport], things: str = "files") -> list[Problem]:

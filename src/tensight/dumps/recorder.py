@@ -24,10 +24,10 @@ from tensight.dumps.execution import ExecutionOrder, parse_order
 from tensight.dumps.growing_files import GraphFile, PartFile, TensorWriter
 from tensight.dumps.indexing import STATISTICS
 from tensight.dumps.iteration_writer import IterationWriter, append, find_tensor, fitting_name, tensor_file_name
-from tensight.dumps.layout import INITIAL
 from tensight.dumps.matching import NodeMatcher
 from tensight.dumps.metadata import Device
 from tensight.dumps.names import constant_key, joined
+from tensight.dumps.rank_folders import INITIAL
 from tensight.errors import GraphError, Problem
 from tensight.graph import Graph, parse_graph
 

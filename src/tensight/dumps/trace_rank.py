@@ -9,55 +9,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.dumps.execution import UNMATCHED, ExecutionOrder
-from tensight.dumps.layout import find_dump
 from tensight.dumps.metadata import Device, DumpMetadata
-from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
+from tensight.dumps.reader import RankReader
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
 from tensight.dumps.trace_files import TRACE_ROW, TracedRow, read_rows, read_trace
 from tensight.errors import DumpError, Problem
 from tensight.graph import Graph, parse_graph_proto
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from tensight.dumps.layout import RankFolder
-    from tensight.dumps.overflow import OverflowRecord
-    from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import Storage
     from tensight.dumps.trace_files import Trace, TracedStep
     from tensight.graph import Node
-
-
-def open_traces(path: str | os.PathLike[str]) -> dict[int, TraceRank]:
-    """Open the traces of all ranks in a folder.
-
-    Raises
-    ------
-    DumpError
-        There is no trace.
-    """
-    layout = find_dump(path)
-    traces = {one.rank: TraceRank(layout.storage, one) for one in layout.ranks if one.is_trace}
-    if not traces:
-        raise DumpError(f"{layout.storage.root}: is no trace; `tensight trace train.py` makes one.")
-    return traces
 
 
 _WHOLE = MappingProxyType({"common_dump_settings": {"dump_mode": 0}})
 """Everything that ran is in a trace."""
 
 
-class TraceRank:
-    """The trace of one rank, with the questions that `RankIndex` answers of a dump.
+class TraceRank(RankReader):
+    """The trace of one rank.
 
     Parameters
     ----------
     storage : Storage
-    folder : RankFolder
-        Its path is that of the file.
+    rank : int
+    path : str
+        Of the file, relative to the storage's root.
 
     Raises
     ------
@@ -65,18 +46,17 @@ class TraceRank:
         It is no trace.
     """
 
-    def __init__(self, storage: Storage, folder: RankFolder) -> None:
-        self._storage = storage
-        self._folder = folder
-        with storage.open(folder.path) as file:
+    def __init__(self, storage: Storage, rank: int, path: str) -> None:
+        super().__init__(storage, rank)
+        self._path = path
+        with storage.open(path) as file:
             self._size_bytes = file.size_bytes
-            self._trace: Trace = read_trace(file, storage.full_path(folder.path))
-        self._problems: list[Problem] = list(self._trace.problems)
-        self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
+            self._trace: Trace = read_trace(file, storage.full_path(path))
+        self._problems.extend(self._trace.problems)
         self._files: dict[int, list[TensorFile]] = {}
-        if self._trace.header.rank != folder.rank:
+        if self._trace.header.rank != rank:
             what = f"was written by rank {self._trace.header.rank}"
-            self._problems.append(Problem(folder.path, what, f"it is read as rank {folder.rank}, as it is called"))
+            self._problems.append(Problem(path, what, f"it is read as rank {rank}, as it is called"))
 
     @property
     def trace(self) -> Trace:
@@ -94,7 +74,7 @@ class TraceRank:
         step = self._trace.steps.get(iteration)
         if step is None:
             return np.zeros(0, TRACE_ROW)
-        with self._storage.open(self._folder.path) as file:
+        with self._storage.open(self._path) as file:
             return read_rows(file, self._trace, step)
 
     # --- what it says about itself ---
@@ -116,7 +96,7 @@ class TraceRank:
     @property
     def device(self) -> Device:
         """Where the rank ran."""
-        return Device(self._folder.rank, device_id=self._trace.header.device)
+        return Device(self._rank, device_id=self._trace.header.device)
 
     @property
     def setup(self) -> dict[str, Any] | None:
@@ -129,7 +109,7 @@ class TraceRank:
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs that could be parsed, sorted by id."""
         found: dict[str, Graph] = {}
-        where = self._storage.full_path(self._folder.path)
+        where = self._storage.full_path(self._path)
         for number in sorted(self._trace.graphs):
             message, _ = self._trace.graphs[number]
             try:
@@ -141,11 +121,6 @@ class TraceRank:
             if graph.root_id == number and found.setdefault(graph.name, graph) is not graph:
                 self._problems.append(Problem(where, f"has two graphs called {graph.name!r}", "the first is used"))
         return tuple(sorted(found.values(), key=lambda graph: (graph.graph_id, graph.name)))
-
-    @cached_property
-    def graphs_by_name(self) -> Mapping[str, Graph]:
-        """The graphs by name."""
-        return {graph.name: graph for graph in self.graphs}
 
     @cached_property
     def iterations(self) -> Mapping[int, tuple[int, ...]]:
@@ -170,50 +145,26 @@ class TraceRank:
         orders = {graph.graph_id: self._trace.graphs[graph.root_id][1] for graph in graphs}
         return ExecutionOrder(graphs, orders, self.iterations)
 
-    def printed_names(self, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - a question that others answer
-        """Return what MindSpore calls values where it prints a graph: a trace has no such text."""
-        return {}
-
-    def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
-        """Return when a root graph ran, in increasing order."""
-        return self.iterations.get(graph_id, ())
-
     # --- its tensors ---
 
-    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
+    def tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:  # noqa: ARG002
         """Return the tensors with values: a trace has none."""
         return ()
 
-    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
-        """Return outputs that nobody wrote: a trace has none."""
-        return ()
+    def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors of one iteration of a root graph."""
+        step = self._trace.steps.get(iteration)
+        return () if step is None or step.graph != graph_id else self._tensors_of(step)
 
-    def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002
-        """Return the overflows that a device reported: a trace has none."""
-        return ()
+    def _addressed(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors that `find` finds: a trace has exact statistics in place of values."""
+        return self.recorded_tensors_of(graph_id, iteration)
 
-    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:  # noqa: ARG002
-        """Return the statistics that a device wrote (``statistic.csv``): a trace has none."""
-        return ()
-
-    def recorded_tensors(self, wanted: set[int] | None) -> Iterator[TensorFile]:
-        """Yield the tensors of the wanted iterations (None: all), by graph, iteration and order of execution."""
+    def _chosen(self, wanted: Collection[int] | None) -> Iterator[tuple[int, int]]:
+        """Yield root graph and iteration of all that was traced, also of a run that ended before its first step."""
         for step in sorted(self._trace.steps.values(), key=lambda step: (step.graph, step.iteration)):
             if wanted is None or step.iteration in wanted:
-                yield from self._tensors_of(step)
-
-    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
-        """Return the tensor that is called so in an iteration of a root graph."""
-        key = (graph_id, iteration)
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables[key] = {}
-            step = self._trace.steps.get(iteration)
-            for tensor in self._tensors_of(step) if step is not None and step.graph == graph_id else ():
-                graph, node, io, slot = identity_of(tensor)
-                table[graph, node, io, slot] = tensor
-                table.setdefault(("", node, io, slot), tensor)
-        return table.get(identity)
+                yield step.graph, step.iteration
 
     def _tensors_of(self, step: TracedStep) -> list[TensorFile]:
         known = self._files.get(step.iteration)
@@ -222,9 +173,9 @@ class TraceRank:
         return known
 
     def _made(self, step: TracedStep) -> list[TensorFile]:
-        trace, path = self._trace, self._storage.full_path(self._folder.path)
+        trace, path = self._trace, self._storage.full_path(self._path)
         try:
-            with self._storage.open(self._folder.path) as file:
+            with self._storage.open(self._path) as file:
                 rows = read_rows(file, trace, step)
         except DumpError as error:
             self._problems.append(Problem(path, str(error)))
@@ -238,7 +189,7 @@ class TraceRank:
             graph, node = nodes.get(name, (None, None))
             record = TracedRow(rows, index, dtypes[dtype], trace.shapes[shape])
             file_ = TensorFile(
-                self._folder.rank,
+                self._rank,
                 step.graph,
                 step.iteration,
                 None if node is None else node.name,
@@ -274,40 +225,19 @@ class TraceRank:
 
     @cached_property
     def _mtime_ns(self) -> int:
-        name = self._folder.path.rpartition("/")[2]
+        name = self._path.rpartition("/")[2]
         try:
-            listing = self._storage.list_folder(self._folder.path.rpartition("/")[0])
+            listing = self._storage.list_folder(self._path.rpartition("/")[0])
         except DumpError:
             return 0
         return next((file.mtime_ns for file in listing.files if file.name == name), 0)
 
     # --- the whole ---
 
-    def all_problems(self) -> list[Problem]:
-        """Return what could not be used so far."""
-        return self._problems
-
     def fingerprint_parts(self, *, with_statistics: bool) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002
         """Yield path, time and size of the file."""
-        yield self._folder.path, self._mtime_ns, self._size_bytes
+        yield self._path, self._mtime_ns, self._size_bytes
 
     def summary(self) -> dict[str, Any]:
         """Return an overview that can be written as JSON."""
-        files = list(self.recorded_tensors(None))
-        steps = steps_of_graphs(self.iterations)
-        return {
-            "rank": self._folder.rank,
-            "graphs": [graph_summary(graph) for graph in self.graphs],
-            "steps": steps,
-            "executed_steps": steps,
-            "tensors": 0,
-            "files": 1,
-            "bytes": self._size_bytes,
-            "recorded": len(files),
-            "unwritten": 0,
-            "recorded_unmatched": sum(file.node is None for file in files),
-            "matched": 0,
-            "unmatched": 0,
-            "matched_by_order": 0,
-            "constants_without_node": 0,
-        }
+        return {**super().summary(), "files": 1, "bytes": self._size_bytes}

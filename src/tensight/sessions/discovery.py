@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.dumps import open_dump
-from tensight.dumps.msprobe.folders import looks_like_msprobe
+from tensight.dumps.layouts import looks_like_dump
+from tensight.dumps.rank_folders import RANK_NAME
+from tensight.dumps.trace_layout import TRACE_NAME
 from tensight.errors import DumpError
 from tensight.sessions.errors import NotFoundError
 
@@ -31,8 +33,6 @@ LEVELS = 2
 MOST_ENTRIES = 10_000
 """Entries of folders that are looked at in one search; a base directory should hold runs, not a file system."""
 
-_RANK = re.compile(r"rank_\d{1,9}", re.ASCII)
-_TRACE = re.compile(r"rank_\d{1,9}\.trace", re.ASCII)
 _RUN = re.compile(r"\d{1,18}", re.ASCII)
 _METADATA = ".dump_metadata"
 
@@ -162,7 +162,7 @@ class Discovery:
         incomplete = False
         if self._base_dir is not None:
             search = _Search(self._base_dir)
-            for name, path in search.folders_with_ranks():
+            for name, path in search.folders_of_dumps():
                 # "runs/7" is the run of session 7.
                 clashes = name == RUNS or name.startswith(f"{RUNS}/")
                 dump = describe(f"./{name}" if clashes else name, path)
@@ -198,8 +198,8 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
     except DumpError as error:
         # Other programs have folders called rank_0 as well.
         names = _names(path)
-        has_ranks = any(_may_be_a_rank(path / rank) for rank in names if _RANK.fullmatch(rank))
-        if not has_ranks and not any(map(_TRACE.fullmatch, names)):
+        has_ranks = any(_may_be_a_rank(path / rank) for rank in names if RANK_NAME.fullmatch(rank))
+        if not has_ranks and not any(map(TRACE_NAME.fullmatch, names)):
             return None
         return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run, title=name)
 
@@ -215,8 +215,8 @@ class _Search:
         self.incomplete = False
         self.searches: list[FoundSearch] = []
 
-    def folders_with_ranks(self) -> Iterator[tuple[str, Path]]:
-        """Yield relative name and path of each folder with rank folders or traces, those nearest to the top first."""
+    def folders_of_dumps(self) -> Iterator[tuple[str, Path]]:
+        """Yield relative name and path of each folder that may hold a dump, those nearest to the top first."""
         waiting = deque([("", 0)])
         while waiting:
             name, level = waiting.popleft()
@@ -225,12 +225,12 @@ class _Search:
             if real in self._seen:
                 continue
             self._seen.add(real)
-            below, has_traces, has_search = self._look(path)
-            if has_search:
+            below, files = self._look(path)
+            if SEARCH_DATABASE in files:
                 self.searches.append(FoundSearch(name or ".", Path(path)))
                 # Its trials record further below.
                 level = 0
-            if has_traces or any(map(_RANK.fullmatch, below)) or looks_like_msprobe(below):
+            if looks_like_dump(below, files):
                 yield name or ".", Path(path)
             elif level < LEVELS:
                 waiting.extend((f"{name}/{one}".lstrip("/"), level + 1) for one in below if not one.startswith("."))
@@ -242,12 +242,9 @@ class _Search:
             if _RUN.fullmatch(name) and path.is_dir() and _is_inside(str(path), self._real_top):
                 yield name, path
 
-    def _look(self, path: str) -> tuple[list[str], bool, bool]:
-        """Return the names of the folders in a folder, in order, as far as the bound allows.
-
-        And whether it holds traces, and the database of a search.
-        """
-        names, has_traces, has_search = [], False, False
+    def _look(self, path: str) -> tuple[list[str], list[str]]:
+        """Return the names of the folders and of the files in a folder, in order, as far as the bound allows."""
+        folders, files = [], []
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -256,14 +253,12 @@ class _Search:
                         self.incomplete = True
                         break
                     if self._is_folder(entry):
-                        names.append(entry.name)
-                    elif _TRACE.fullmatch(entry.name) and not entry.is_symlink():
-                        has_traces = True
-                    elif entry.name == SEARCH_DATABASE and entry.is_file(follow_symlinks=False):
-                        has_search = True
+                        folders.append(entry.name)
+                    elif entry.is_file(follow_symlinks=False):
+                        files.append(entry.name)
         except OSError:
-            return [], False, False
-        return sorted(names), has_traces, has_search
+            return [], []
+        return sorted(folders), sorted(files)
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:
@@ -297,7 +292,7 @@ def _names(path: Path) -> list[str]:
 
 def _modified(path: Path) -> float | None:
     """Return the newest time of a dump's rank folders and of what is directly in them."""
-    ranks = [path / rank for rank in _names(path) if _RANK.fullmatch(rank) or _TRACE.fullmatch(rank)]
+    ranks = [path / rank for rank in _names(path) if RANK_NAME.fullmatch(rank) or TRACE_NAME.fullmatch(rank)]
     times = (_time(place) for rank in ranks for place in (rank, *(rank / name for name in _names(rank))))
     return max((time for time in times if time is not None), default=None)
 

@@ -41,33 +41,25 @@ class StepFolder:
         return f"{self.path}/{name}" if self.path else name
 
 
-@dataclass(frozen=True, slots=True)
-class MsprobeFolders:
-    """A dump of msprobe.
-
-    Attributes
-    ----------
-    ranks : dict of int to tuple of StepFolder
-        By rank, each in the order of the steps; at least one.
-    problems : tuple of Problem
-    """
-
-    ranks: dict[int, tuple[StepFolder, ...]]
-    problems: tuple[Problem, ...] = ()
-
-
-def looks_like_msprobe(folders: Sequence[str]) -> bool:
-    """Tell whether the names of the folders in a folder may be those of msprobe's steps."""
+def looks_like_msprobe(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
+    """Tell whether the names of what is in a folder may be those of msprobe's steps; see `Layout.looks_like`."""
     return any(map(_STEP.fullmatch, folders))
 
 
-def find_msprobe(storage: Storage) -> MsprobeFolders | None:
-    """Return the steps and ranks of msprobe's dump at a folder; None if there is none.
+def step_folders(storage: Storage, problems: list[Problem]) -> dict[int, tuple[StepFolder, ...]]:
+    """Return the steps of the ranks in a folder.
 
     Parameters
     ----------
     storage : Storage
         Of the dump's folder, of the folder of one step, or of that of one rank in it.
+    problems : list of Problem
+        Added to.
+
+    Returns
+    -------
+    dict of int to tuple of StepFolder
+        By rank, each in the order of the steps; empty if msprobe dumped nothing there.
 
     Raises
     ------
@@ -78,12 +70,12 @@ def find_msprobe(storage: Storage) -> MsprobeFolders | None:
     name = storage.root.rstrip("/").rpartition("/")[2]
     if any(file.name == DUMP_FILE for file in listing.files) and (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)):
         above = storage.root.rstrip("/").rpartition("/")[0].rpartition("/")[2]
-        return _found({name: [StepFolder(_number(_STEP, above), "")]}, [])
-    problems = [
+        return _numbered({name: [StepFolder(_number(_STEP, above), "")]}, problems)
+    problems.extend(
         Problem(one, "leads out of the dump; it is not followed", "put the folder itself there, or name its target")
         for one in listing.refused
         if _STEP.fullmatch(one) or _is_rank(one)
-    ]
+    )
     by_name: dict[str, list[StepFolder]] = {}
     own = _ranks_in(storage, "", problems)
     for rank in own:
@@ -97,7 +89,7 @@ def find_msprobe(storage: Storage) -> MsprobeFolders | None:
         seen[iteration] = step
         for rank in _ranks_in(storage, step, problems):
             by_name.setdefault(rank, []).append(StepFolder(iteration, f"{step}/{rank}"))
-    return _found(by_name, problems) if by_name else None
+    return _numbered(by_name, problems)
 
 
 def _is_rank(name: str) -> bool:
@@ -132,7 +124,7 @@ def _ranks_in(storage: Storage, folder: str, problems: list[Problem]) -> list[st
     return found
 
 
-def _found(by_name: dict[str, list[StepFolder]], problems: list[Problem]) -> MsprobeFolders:
+def _numbered(by_name: dict[str, list[StepFolder]], problems: list[Problem]) -> dict[int, tuple[StepFolder, ...]]:
     """Give ranks their numbers; processes without a process group follow, in the order of their ids."""
     ranks: dict[int, tuple[StepFolder, ...]] = {}
     processes: list[str] = []
@@ -151,7 +143,7 @@ def _found(by_name: dict[str, list[StepFolder]], problems: list[Problem]) -> Msp
         ranks[number] = tuple(by_name[name])
         if len(by_name) > 1:
             problems.append(Problem(name, f"has no rank in its name; it is read as rank {number}"))
-    return MsprobeFolders({rank: ranks[rank] for rank in sorted(ranks)}, tuple(problems))
+    return {rank: ranks[rank] for rank in sorted(ranks)}
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int:

@@ -1,4 +1,4 @@
-"""One rank's dump of msprobe, with the questions that `RankIndex` answers of a dump of MindSpore."""
+"""The reader of one rank's dump of msprobe."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tensight.dumps.execution import UNMATCHED, ExecutionOrder
-from tensight.dumps.metadata import Device, DumpMetadata
+from tensight.dumps.execution import UNMATCHED
+from tensight.dumps.metadata import DumpMetadata
 from tensight.dumps.msprobe.entries import BEGINNING_BYTES, MAX_JSON_BYTES, read_beginning, read_step
-from tensight.dumps.msprobe.folders import DUMP_FILE
+from tensight.dumps.msprobe.folders import DUMP_FILE, looks_like_msprobe, step_folders
 from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, placed_tensors, signature
-from tensight.dumps.rank_index import Identity, graph_summary, identity_of, steps_of_graphs
+from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.storage import MissingFileError
 from tensight.dumps.tensor_file import TensorFile
@@ -19,12 +19,11 @@ from tensight.errors import DumpError, Problem
 from tensight.graph.node import PARAMETER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tensight.dumps.msprobe.entries import StepRecord
     from tensight.dumps.msprobe.folders import StepFolder
     from tensight.dumps.msprobe.program import PlacedTensor
-    from tensight.dumps.overflow import OverflowRecord
     from tensight.dumps.storage import FileEntry, Storage
     from tensight.graph import Graph
 
@@ -33,7 +32,7 @@ _READABLE = (".npy", ".pt")
 _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
 
-class MsprobeRank:
+class MsprobeRank(RankReader):
     """What msprobe dumped of one rank.
 
     Parameters
@@ -45,12 +44,9 @@ class MsprobeRank:
     """
 
     def __init__(self, storage: Storage, rank: int, folders: Iterable[StepFolder]) -> None:
-        self._storage = storage
-        self._rank = rank
+        super().__init__(storage, rank)
         self._folders = {folder.iteration: folder for folder in folders}
-        self._problems: list[Problem] = []
         self._names = Names()
-        self._tables: dict[int, dict[Identity, TensorFile]] = {}
         self._lists: dict[int, tuple[list[TensorFile], list[TensorFile]]] = {}
 
     # --- what it says about itself ---
@@ -71,11 +67,6 @@ class MsprobeRank:
             tool="msprobe",
         )
 
-    @property
-    def device(self) -> Device:
-        """Where the rank ran: msprobe does not say."""
-        return Device(self._rank, device_id=self._rank)
-
     # --- what ran ---
 
     @cached_property
@@ -95,12 +86,15 @@ class MsprobeRank:
 
     def _optional(self, path: str) -> bytes:
         try:
-            return self._storage.read_bytes(path, MAX_JSON_BYTES)
+            data = self._storage.read_bytes(path, MAX_JSON_BYTES)
         except MissingFileError:
             return b""
         except DumpError as error:
             self._problems.append(Problem(path, str(error), "it is not used"))
             return b""
+        if not data:
+            self._problems.append(Problem(path, "is empty", "the step was not written to its end"))
+        return data
 
     @cached_property
     def _programs(self) -> list[Program]:
@@ -125,48 +119,25 @@ class MsprobeRank:
         return tuple(program.graph for program in self._programs)
 
     @cached_property
-    def graphs_by_name(self) -> Mapping[str, Graph]:
-        """The graphs by name."""
-        return {graph.name: graph for graph in self.graphs}
-
-    @cached_property
     def iterations(self) -> Mapping[int, tuple[int, ...]]:
         """The dumped iterations by number of the graph."""
         return {program.graph.graph_id: program.iterations for program in self._programs}
 
-    @property
-    def history(self) -> Mapping[int, tuple[int, ...]] | None:
-        """Return None: what ran in steps that were not dumped is not known."""
-        return None
-
-    @cached_property
-    def order(self) -> ExecutionOrder:
-        """The order in which calls ended."""
-        return ExecutionOrder(self.graphs, {}, self.iterations)
-
-    def printed_names(self, graph: str) -> Mapping[str, str]:  # noqa: ARG002 - asked as of any rank
-        """Return what MindSpore calls values where it prints a graph: there is no such text."""
-        return {}
-
-    def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
-        """Return in which of the dumped iterations a sequence of calls ran, in increasing order."""
-        return self.iterations.get(graph_id, ())
-
     # --- its tensors ---
 
-    def tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
-        """Return the tensors with values, of the wanted iterations (None: all), sorted."""
-        return self._listed(wanted, 0)
+    def tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors with values of one iteration of a sequence of calls."""
+        return self._lists_of(graph_id, iteration)[0]
 
-    def recorded_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:
-        """Return the tensors of which only statistics were recorded, of the wanted iterations (None: all), sorted."""
-        return self._listed(wanted, 1)
+    def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
+        """Return the tensors of which msprobe wrote statistics only."""
+        return self._lists_of(graph_id, iteration)[1]
 
-    def _listed(self, wanted: set[int] | None, which: int) -> Iterator[TensorFile]:
-        for program in self._programs:
-            for iteration in program.iterations:
-                if wanted is None or iteration in wanted:
-                    yield from self._list(iteration, program)[which]
+    def _lists_of(self, graph_id: int, iteration: int) -> tuple[list[TensorFile], list[TensorFile]]:
+        program = self._program_of.get(iteration)
+        if program is None or program.graph.graph_id != graph_id:
+            return [], []
+        return self._list(iteration, program)
 
     def _list(self, iteration: int, program: Program) -> tuple[list[TensorFile], list[TensorFile]]:
         known = self._lists.get(iteration)
@@ -256,43 +227,17 @@ class MsprobeRank:
             recorded=recorded,
         )
 
-    def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
-        """Return the tensor that is called so in an iteration."""
-        program = self._program_of.get(iteration)
-        if program is None or program.graph.graph_id != graph_id:
-            return None
-        table = self._tables.get(iteration)
-        if table is None:
-            table = self._tables[iteration] = {}
-            for tensor in self._list(iteration, program)[0]:
-                graph, node, io, slot = identity_of(tensor)
-                table[graph, node, io, slot] = tensor
-                table.setdefault(("", node, io, slot), tensor)
-        return table.get(identity)
-
-    def unwritten_tensors(self, wanted: set[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002 - asked as of any rank
-        """Return outputs that nobody wrote: msprobe dumps none."""
-        return ()
-
-    def statistic_rows(self, wanted: set[int] | None) -> Iterable[StatisticRow]:
+    def statistic_rows(self, wanted: Collection[int] | None) -> Iterable[StatisticRow]:
         """Yield what msprobe computed of tensors without values, of the wanted iterations (None: all)."""
         records = (file.recorded for file in self.recorded_tensors(wanted))
         return (record for record in records if isinstance(record, StatisticRow))
 
-    def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002 - asked as of any rank
-        """Return what devices reported as overflows: nothing."""
-        return ()
-
     # --- the whole ---
-
-    def all_problems(self) -> list[Problem]:
-        """Return what could not be used so far."""
-        return list(self._problems)
 
     def fingerprint_parts(
         self,
         *,
-        with_statistics: bool,  # noqa: ARG002 - asked as of any rank
+        with_statistics: bool,  # noqa: ARG002 - nothing grows
     ) -> Iterator[tuple[str, int, int]]:
         """Yield path, time and size of everything that a change of the dump would change."""
         for folder in self._folders.values():
@@ -305,22 +250,14 @@ class MsprobeRank:
             if _VALUES in listing.folders:
                 yield folder.child(_VALUES), self._storage.folder_mtime_ns(folder.child(_VALUES)), 0
 
-    def summary(self) -> dict[str, Any]:
-        """Return an overview that can be written as JSON."""
-        files = list(self.tensors(None))
-        return {
-            "rank": self._rank,
-            "graphs": [graph_summary(graph) for graph in self.graphs],
-            "steps": steps_of_graphs(self.iterations),
-            "executed_steps": None,
-            "tensors": len(files),
-            "files": len(files),
-            "bytes": sum(file.size_bytes for file in files),
-            "recorded": sum(1 for _ in self.recorded_tensors(None)),
-            "unwritten": 0,
-            "recorded_unmatched": 0,
-            "matched": len(files),
-            "unmatched": 0,
-            "matched_by_order": 0,
-            "constants_without_node": 0,
-        }
+
+def _find_ranks(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, ...]:
+    """Return the ranks of a dump of msprobe; see `Layout.find`."""
+    return tuple(_located(storage, rank, steps) for rank, steps in step_folders(storage, problems).items())
+
+
+def _located(storage: Storage, rank: int, steps: tuple[StepFolder, ...]) -> LocatedRank:
+    return LocatedRank(rank, steps[0].path, lambda _: MsprobeRank(storage, rank, steps))
+
+
+MSPROBE = Layout("msprobe", looks_like_msprobe, _find_ranks)
