@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import ascend_writer as device
@@ -258,3 +259,10 @@ def test_a_read_only_dump_is_not_half_converted_in_place(dump):
 def test_a_failure_reads_as_one_line():
     failure = ConversionFailure("/d/Add.a.1.1.5", ("input:0", "output:1"), "too short")
     assert str(failure) == "/d/Add.a.1.1.5,input:0,output:1: too short"
+
+
+def test_a_dump_of_another_layout_is_refused(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
+    out = tmp_path / "converted"
+    with pytest.raises(InputError, match="no dump of MindSpore"):
+        convert_dump(unpacked("msprobe-26.2") / "msprobe" / "L0", out)
+    assert not out.exists()

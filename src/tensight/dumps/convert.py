@@ -27,6 +27,7 @@ from tensight.dumps.ascend_names import UNKNOWN_STREAM, AscendName, parse_ascend
 from tensight.dumps.layouts import LocatedDump, find_dump
 from tensight.dumps.names import original_name, parse_mapping, parse_name
 from tensight.dumps.overflow import MAX_RECORD_BYTES, parse_overflow
+from tensight.dumps.rank_index import MINDSPORE
 from tensight.dumps.storage import LocalStorage, OpenFile, Storage
 from tensight.errors import DumpError, InputError, Problem, TensorFileError
 
@@ -180,9 +181,9 @@ def convert_dump(
     DumpError
         If ``source`` is no dump, or ``out_dir`` cannot be written.
     InputError
-        If ``out_dir`` is not empty or lies in the source.
+        If ``out_dir`` is not empty or lies in the source, or ``source`` is of another layout than MindSpore's.
     """
-    dump = find_dump(source if isinstance(source, (str, os.PathLike)) else source.path)
+    dump = _dump_to_convert(source if isinstance(source, (str, os.PathLike)) else source.path)
     out = os.path.realpath(os.fspath(out_dir))
     _check_target(dump.storage, out)
     failures: list[ConversionFailure] = []
@@ -228,7 +229,7 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
     InputError
         If the dump is not on a local disk.
     """
-    dump = find_dump(source)
+    dump = _dump_to_convert(source)
     if not isinstance(dump.storage, LocalStorage):
         raise InputError(f"{dump.storage.root}: only a local dump can be converted in place; convert it to a folder.")
     failures: list[ConversionFailure] = []
@@ -244,6 +245,19 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
         with _replacing(summary) as file:
             file.write(os.fsencode("".join(f"{line}\n" for line in lines)))
     return lines
+
+
+def _dump_to_convert(source: str | os.PathLike[str]) -> LocatedDump:
+    """Return a dump in MindSpore's layout. InputError for another one, which has nothing to convert."""
+    dump = find_dump(source)
+    own = {(one.rank, one.path) for one in MINDSPORE.find(dump.storage, [])}
+    other = next((one for one in dump.ranks if (one.rank, one.path) not in own), None)
+    if other is not None:
+        raise InputError(
+            f"{dump.storage.full_path(other.path)}: is no dump of MindSpore; only in these are tensors to convert, and "
+            "the others are read as they are"
+        )
+    return dump
 
 
 def _summary_path(dump: LocatedDump) -> str:
