@@ -35,6 +35,19 @@ def test_it_begins_with_the_first_call_of_a_model_with_parameters() -> None:
     ]
 
 
+def test_an_optimizer_whose_making_failed_is_none() -> None:
+    half_made = torch.optim.AdamW.__new__(torch.optim.AdamW)
+    model = nn.Linear(4, 2)
+    with Seen() as seen:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(5, 4)).sum().backward()
+            optimizer.step()
+    assert len(seen.steps) == 3
+    assert not vars(half_made)
+
+
 def test_parts_that_are_called_themselves_have_the_names_of_the_whole() -> None:
     class Whole(nn.Module):
         def __init__(self) -> None:

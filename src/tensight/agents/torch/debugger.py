@@ -27,7 +27,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary
-from tensight.agents.torch.discovery import Discovery, owners_of_weights
+from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
@@ -206,14 +206,14 @@ class Debugger(TrainingDebugger):
         if id(first) not in names.modules:
             alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
             discovery.meet(first, alive)
-            optimizers = optimizers or [one for one in alive if issubclass(type(one), torch.optim.Optimizer)]
+            optimizers = optimizers or list(filter(is_optimizer, alive))
         self._names = names
         self._parameters = Parameters(agent, names)
         self._programs = Programs(self._parameters)
         self._discovery = discovery
         oversights = self._oversights = Oversights(agent.report, agent.withdraw, lambda: agent.step)
         capture = self._capture = self._new_capture(agent, settings.capture)
-        for optimizer in optimizers or live_instances(torch.optim.Optimizer):
+        for optimizer in optimizers or filter(is_optimizer, live_instances(torch.optim.Optimizer)):
             self._parameters.knows(optimizer)
         # From now on models and optimizers live as long as the script wants them to.
         self._models, self._subjects, self._optimizers = [], [], []

@@ -71,7 +71,7 @@ class Discovery:
             Whether an optimizer updates a model that is known; asked for each one that there is.
         """
         alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
-        others = [one for one in alive if _is_optimizer(one) and not knows(one)]
+        others = [one for one in alive if is_optimizer(one) and not knows(one)]
         if not others or not self.follows_all:
             return []
         held = {id(weight) for one in alive if _is_module(one) for weight in vars(one).get("_parameters", {}).values()}
@@ -112,8 +112,10 @@ def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-def _is_optimizer(one: object) -> TypeGuard[torch.optim.Optimizer]:
-    return issubclass(type(one), torch.optim.Optimizer)
+def is_optimizer(one: object) -> TypeGuard[torch.optim.Optimizer]:
+    """Whether an object is an optimizer, and whole: one whose making failed may live on in a traceback."""
+    kind = type(one)
+    return issubclass(kind, torch.optim.Optimizer) and ("param_groups" in vars(one) or hasattr(kind, "param_groups"))
 
 
 def _is_module(one: object) -> TypeGuard[nn.Module]:
