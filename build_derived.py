@@ -26,7 +26,6 @@ from tensight.watchpoints.advice import ADVICE, Said
 ROOT = Path(__file__).resolve().parent
 UI = ROOT / "ui"
 CONDITIONS_PAGE = ROOT / "docs" / "reference" / "conditions.md"
-OWN_NUMBERS_FROM = 1000
 NEUTRAL = "v1"
 """Instead of the release, with which the API does not change."""
 
@@ -55,7 +54,7 @@ def _with_tables(page: str) -> str:
     """Return the page with its tables of conditions as the catalogue has them: the original's, ours, legacy ones."""
     tables: list[list[Condition]] = [[], [], []]
     for one in CONDITIONS.values():
-        tables[2 if one.legacy else (one.wire_number or 0) >= OWN_NUMBERS_FROM].append(one)
+        tables[2 if one.legacy else one.is_own].append(one)
     rows = iter(["".join(map(_row, table)) for table in tables])
     head = r"(\| Condition \| Short \| Number \| Meant for \| Parameters \|\n\|[-|]+\|\n)(?:\|.*\n)+"
     return re.sub(head, lambda found: found[1] + next(rows), page)

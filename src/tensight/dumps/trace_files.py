@@ -32,6 +32,7 @@ import numpy as np
 from tensight.errors import DumpError, Problem
 from tensight.tensors import COUNTS, MEASURES
 from tensight.tensors.elements import ELEMENT_NAMES, element_named
+from tensight.tensors.schema import FIRST_MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,9 +76,6 @@ MOST_STEPS = 10_000_000
 MOST_GRAPHS = 10_000
 MOST_DIMENSIONS = 64
 MOST_ELEMENTS = 2**53
-_FIRST_MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
-"""Of traces whose header does not name them."""
-
 _MOST_MEASURES = 64
 _NO_MEASURES = frozenset(TRACE_ROW.names or ()) - frozenset(MEASURES)
 _LARGEST_SLOT = 2**20
@@ -470,7 +468,8 @@ def _header(said: Any) -> TraceHeader:
     dtypes = known.get("dtypes")
     if not isinstance(dtypes, list) or not set(map(str, dtypes)) <= set(ELEMENT_NAMES):
         raise ValueError("its header has element types that this version of Tensight does not know")
-    measures = known.get("measures", list(_FIRST_MEASURES))
+    # The first version did not name them.
+    measures = known.get("measures", list(FIRST_MEASURES))
     is_list = isinstance(measures, list) and len(measures) <= _MOST_MEASURES and all(map(_is_name, measures))
     if not is_list or len(set(measures)) < len(measures):
         raise ValueError("its header has measures that none can be")

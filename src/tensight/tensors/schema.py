@@ -187,6 +187,9 @@ MEASURES_OF: dict[str, Measure] = {name: said[0] for name, said in _SAID.items()
 MEASURES = tuple(MEASURES_OF)
 """Numbers over the finite elements."""
 
+FIRST_MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
+"""Those that every version has written and sent."""
+
 COUNTS = tuple(name for name in WORDS if name not in MEASURES_OF)
 """Number of elements, and of each kind of them."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tensight.tensors import COUNTS, MEASURES
 from tensight.tensors.narrow_types import dtype_name
+from tensight.tensors.schema import FIRST_MEASURES
 from tensight.wire.data_types import numpy_dtype, shape_of
 from tensight.wire.errors import WireError
 from tensight.wire.protocol import MOST_DIMENSIONS
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 MOST_BLOCK_ROWS = 200_000
 """Rows of one message; so many need some 20 MB, which is more than a message may have."""
 
-FEWEST_MEASURES, MOST_MEASURES = 6, 64
-"""Of a row: those of the first version, and more than any will have."""
+MOST_MEASURES = 64
+"""Of a row: more than any version will have."""
 
 MOST_DECLARED = 1_000_000
 """Tensors that one stream may give a number to."""
@@ -301,7 +302,7 @@ def _measures(sent: bytes, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """
     rows = len(counts)
     each = len(sent) // (8 * rows) if rows else 0
-    if len(sent) != 8 * rows * each or (rows and not FEWEST_MEASURES <= each <= MOST_MEASURES):
+    if len(sent) != 8 * rows * each or (rows and not len(FIRST_MEASURES) <= each <= MOST_MEASURES):
         raise WireError(f"the numbers of a block have {len(sent):,} bytes; its rows need {8 * len(MEASURES) * rows:,}")
     numbers = np.full((rows, len(MEASURES)), np.nan)
     known = min(each, len(MEASURES))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.tensors import MEASURES, TensorStatistics
 from tensight.tensors.narrow_types import dtype_name
-from tensight.tensors.schema import WORDS
+from tensight.tensors.schema import FIRST_MEASURES, WORDS
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
 from tensight.wire.debugger_pb2 import Statistics, TensorBase, TensorSummary
 from tensight.wire.errors import WireError
@@ -175,7 +175,7 @@ def summary_of(statistics: TensorStatistics, complete: bool = True) -> TensorSum
     )
     if complete:
         message.complete = True
-        for each in _MEASURES:
+        for each in FIRST_MEASURES:
             setattr(message, each, getattr(row, each))
         message.measures.extend(getattr(row, each) for each in _WITHOUT_FIELD)
         message.content_hash = row.content_hash
@@ -234,7 +234,7 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
     some = counts["zero_count"] + counts["negative_count"] + counts["positive_count"] > 0
     # An older process does not know the newest.
     newer = {**dict.fromkeys(_WITHOUT_FIELD, math.nan), **dict(zip(_WITHOUT_FIELD, numbers.measures, strict=False))}
-    sent = {**{each: float(getattr(numbers, each)) for each in _MEASURES}, **newer}
+    sent = {**{each: float(getattr(numbers, each)) for each in FIRST_MEASURES}, **newer}
     return ReceivedStatistics(
         base.dtype,
         base.shape,
@@ -245,11 +245,8 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
     )
 
 
-_MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
-"""Measures that have a field of the message."""
-
-_WITHOUT_FIELD = tuple(name for name in MEASURES if name not in _MEASURES)
-"""Those that have none, in the order of the message's ``measures``."""
+_WITHOUT_FIELD = tuple(name for name in MEASURES if name not in FIRST_MEASURES)
+"""Measures that have no field of the message, in the order of its ``measures``; the first ones have one."""
 
 
 def _counts(numbers: Statistics) -> dict[str, Any]:
