@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import site
-import socket
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -42,7 +40,7 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
 
     command = list(command)
     # All its processes have it, and no other run.
-    chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{socket.gethostname()}"}
+    chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{os.uname().nodename}"}
     if chosen.get("against"):
         chosen["capture"] = _traced_capture(chosen["against"], chosen.get("capture"))
     # What cannot be used is refused here, in words, and not by a line in the training's output.
@@ -99,15 +97,22 @@ def command_line(command: list[str], *, module: bool = False) -> list[str]:
         return [*_python(), *command]
     if re.fullmatch(r"python(3(\.\d+)?)?", name):
         return [*_python(), *command[1:]]
-    # torchrun and its like lie beside this interpreter, whether or not its environment is activated.
-    beside = os.path.dirname(sys.executable)
-    program = None if is_script else shutil.which(name, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
+    program = None if is_script else _program(name)
     if program is not None:
         return [program, *command[1:]]
     if os.path.isfile(name):
         return [*_python(), *command]
     what = "there is no such script" if is_script else "it is no script and no command"
     raise InputError(f"{name}: {what}; write `tensight run [OPTIONS] train.py ARGUMENTS`")
+
+
+def _program(name: str) -> str | None:
+    """Return the path of a command; torchrun and its like lie beside this interpreter, activated or not."""
+    # Not at the top: a script needs none of it, and archives of all kinds come with it.
+    import shutil
+
+    beside = os.path.dirname(sys.executable)
+    return shutil.which(name, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
 
 
 def size_bytes(text: str) -> int:
