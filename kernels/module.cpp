@@ -76,29 +76,11 @@ static PyObject *compare(PyObject *, PyObject *const *given, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-static void search_by(TeamSearch &search) {
-  if (search.team.parallel && search.shared.elements.count > ALONE)
-    search.team.parallel(search_in_team, &search, 0, 0);
-  else if (search.shared.elements.count > 0)
-    chosen->search_shared(&search.shared, 0, 1);
-}
-
 static PyObject *has_non_finite(PyObject *, PyObject *const *given, Py_ssize_t count) {
   int64_t number[6];
   if (!read_integers(given, count, 6, number) || !is_kind(number[0])) return nullptr;
-  TeamSearch search;
-  search.shared.elements = {(Kind)number[0], (const uint8_t *)number[1], number[2], -1};
-  search.shared.found = false;
-  for (int64_t &taken : search.shared.taken) taken = 0;
-  search.team = team_at(number + 3);
-  if (number[2] > HOLDING_SEARCH) {
-    Py_BEGIN_ALLOW_THREADS
-    search_by(search);
-    Py_END_ALLOW_THREADS
-  } else {
-    search_by(search);
-  }
-  return PyBool_FromLong(search.shared.found);
+  return PyBool_FromLong(
+      find_non_finite(team_at(number + 3), (Kind)number[0], (const uint8_t *)number[1], number[2]));
 }
 
 static PyObject *instruction_sets(PyObject *, PyObject *) {
@@ -143,9 +125,11 @@ static int set_up(PyObject *module) {
     PyErr_SetString(PyExc_ImportError, "this processor lacks the instructions of every kernel in this build");
     return -1;
   }
-  observer_type = make_names() ? (PyTypeObject *)PyType_FromSpec(&OBSERVER) : nullptr;
-  PyObject *rows = observer_type ? PyType_FromSpec(&ROWS) : nullptr;
-  if (!rows) return -1;
+  if (!make_names()) return -1;
+  observer_type = (PyTypeObject *)PyType_FromSpec(&OBSERVER);
+  kept_type = observer_type ? (PyTypeObject *)PyType_FromSpec(&KEPT) : nullptr;
+  PyObject *rows = kept_type ? PyType_FromSpec(&ROWS) : nullptr;
+  if (!rows || PyModule_AddObjectRef(module, "Kept", (PyObject *)kept_type)) return -1;
   if (PyModule_AddObject(module, "Rows", rows)) {
     Py_DECREF(rows);
     return -1;

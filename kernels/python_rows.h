@@ -1,6 +1,7 @@
 // The types of the extension: `Rows` writes rows of statistics, `Observer` those of tensors that a training shows it.
 #pragma once
 
+#include "kept_values.h"
 #include "python_scans.h"
 
 struct Rows {
@@ -124,7 +125,7 @@ static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t c
 // Names of what a tensor is asked for, as PyTorch's answers.
 static struct {
   PyObject *is_cpu, *is_contiguous, *is_neg, *dtype, *data_ptr, *numel, *shape, *stride, *storage_offset, *element_size,
-      *untyped_storage, *nbytes;
+      *untyped_storage, *nbytes, *version;
 } names;
 
 static bool make_names() {
@@ -144,6 +145,7 @@ static bool make_names() {
       {&names.element_size, "element_size"},
       {&names.untyped_storage, "untyped_storage"},
       {&names.nbytes, "nbytes"},
+      {&names.version, "_version"},
   };
   for (auto &one : all)
     if (!(*one.name = PyUnicode_InternFromString(one.text))) return false;
@@ -283,16 +285,17 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
 // ---- what a training shows
 
 // What is wanted of a tensor: numbers of `agents/places.py`. Tests of the observer fail where they are others.
-enum Need : int64_t { ROW = 2, VALUE = 4, HASH = 32 };
+enum Need : int64_t { FINITE = 1, ROW = 2, VALUE = 4, HASH = 32 };
 
 struct Observer {
   PyObject_HEAD
-  PyObject *rows, *seen, *otherwise;
+  PyObject *rows, *kept, *seen, *otherwise;
 };
 
 static int observer_visit(PyObject *self, visitproc visit, void *arg) {
   Observer *observer = (Observer *)self;
   Py_VISIT(observer->rows);
+  Py_VISIT(observer->kept);
   Py_VISIT(observer->seen);
   Py_VISIT(observer->otherwise);
   Py_VISIT(Py_TYPE(self));
@@ -302,6 +305,7 @@ static int observer_visit(PyObject *self, visitproc visit, void *arg) {
 static int observer_clear(PyObject *self) {
   Observer *observer = (Observer *)self;
   Py_CLEAR(observer->rows);
+  Py_CLEAR(observer->kept);
   Py_CLEAR(observer->seen);
   Py_CLEAR(observer->otherwise);
   return 0;
@@ -316,17 +320,72 @@ static void observer_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-// A tensor of which only the row is wanted is read here, if it can be; every other one is handed on.
+// Whether a tensor has no NaN and no infinite elements; false where that is not known, and no exception is set.
+static bool is_finite(const Rows *rows, PyObject *tensor) {
+  Elements elements = {FLOAT32, nullptr, 0, -1};
+  Axes axes;
+  axes.count = 0;
+  PyObject *shape = nullptr;
+  bool is_known = find_elements(rows, tensor, &elements, &axes, &shape) && !axes.count;
+  Py_XDECREF(shape);
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  return is_known && !find_non_finite(rows->team, elements.kind, elements.address, elements.count);
+}
+
+// Keep the value of a place of which nothing is known; false where it cannot be.
+static bool keep_new(Kept *kept, PyObject *place, PyObject *identity, PyObject *tensor) {
+  PyObject *version = PyObject_GetAttr(tensor, names.version);
+  if (!version && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+    // Tensors of inference mode count nothing.
+    PyErr_Clear();
+    version = PyLong_FromLong(0);
+  }
+  PyObject *size = version ? PyObject_GetAttr(tensor, names.nbytes) : nullptr;
+  bool is_kept = size && keep(kept, place, identity, version, size, tensor);
+  Py_XDECREF(size);
+  Py_XDECREF(version);
+  return is_kept;
+}
+
+// Whether all that is wanted of a tensor was found out and kept; if not, it may have been in part.
+static bool look(const Observer *observer, PyObject *place, int64_t need, PyObject *tensor) {
+  Rows *rows = (Rows *)observer->rows;
+  Kept *kept = (Kept *)observer->kept;
+  PyObject *identity = nullptr;
+  if (need & VALUE) {
+    if ((PyObject *)kept == Py_None || !rows->types || !is_one_of(Py_TYPE(tensor), rows->types)) return false;
+    identity = PyLong_FromVoidPtr(tensor);
+    if (!identity || !is_new(kept, place, identity)) {
+      Py_XDECREF(identity);
+      return false;
+    }
+  }
+  bool is_done = true;
+  if (need & ROW)
+    is_done = write_from(rows, PyLong_AsLongLong(place), need & HASH ? 0 : -1, tensor);
+  else if (need & FINITE)
+    is_done = is_finite(rows, tensor);
+  if (is_done && identity) is_done = keep_new(kept, place, identity, tensor);
+  Py_XDECREF(identity);
+  return is_done;
+}
+
+// A tensor of which no more is wanted than its row, or whether it is finite, and that it is kept, is dealt with here, if
+// it can be; every other one is handed on.
 static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Observer *observer = (Observer *)self;
   if (count != 3 && count != 4) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
-  int64_t place = PyLong_AsLongLong(given[0]), need = PyLong_AsLongLong(given[2]);
+  PyLong_AsLongLong(given[0]);
+  int64_t need = PyLong_AsLongLong(given[2]);
   if (PyErr_Occurred()) return nullptr;
-  if (count == 3 && (need & ROW) && !(need & VALUE) &&
-      write_from((Rows *)observer->rows, place, need & HASH ? 0 : -1, given[1])) {
+  if (count == 3 && (need & (ROW | FINITE | VALUE)) && look(observer, given[0], need, given[1])) {
     if (PyList_Append(observer->seen, given[0])) return nullptr;
     Py_RETURN_NONE;
   }
+  PyErr_Clear();
   return PyObject_CallFunctionObjArgs(observer->otherwise, given[0], given[1], given[2],
                                       count == 4 ? given[3] : nullptr, nullptr);
 }
@@ -335,14 +394,17 @@ static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t coun
 static PyTypeObject *observer_type = nullptr;
 
 static PyObject *rows_observer(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-  if (count != 2 || !PyList_Check(given[0]) || !PyCallable_Check(given[1]))
-    return PyErr_Format(PyExc_TypeError, "a list is needed, and a function");
+  if (count != 3 || !PyList_Check(given[0]) || !PyCallable_Check(given[1]) ||
+      (given[2] != Py_None && Py_TYPE(given[2]) != kept_type))
+    return PyErr_Format(PyExc_TypeError, "a list is needed, a function, and the books of values or None");
   Observer *observer = (Observer *)PyType_GenericAlloc(observer_type, 0);
   if (!observer) return nullptr;
   Py_INCREF(self);
   Py_INCREF(given[0]);
   Py_INCREF(given[1]);
+  Py_INCREF(given[2]);
   observer->rows = self;
+  observer->kept = given[2];
   observer->seen = given[0];
   observer->otherwise = given[1];
   return (PyObject *)observer;

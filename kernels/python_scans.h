@@ -103,6 +103,30 @@ static void scan_parts(const Team &team, const Elements &elements, const Axes &a
   chosen->add_rows(task.shared.rows, parts, reals, counts);
 }
 
+static void search_by(TeamSearch &search) {
+  if (search.team.parallel && search.shared.elements.count > ALONE)
+    search.team.parallel(search_in_team, &search, 0, 0);
+  else if (search.shared.elements.count > 0)
+    chosen->search_shared(&search.shared, 0, 1);
+}
+
+// Whether an element is NaN or infinite; of large tensors a team finds out, if there is one.
+static bool find_non_finite(const Team &team, Kind kind, const uint8_t *address, int64_t count) {
+  TeamSearch search;
+  search.shared.elements = {kind, address, count, -1};
+  search.shared.found = false;
+  for (int64_t &taken : search.shared.taken) taken = 0;
+  search.team = team;
+  if (count > HOLDING_SEARCH) {
+    Py_BEGIN_ALLOW_THREADS
+    search_by(search);
+    Py_END_ALLOW_THREADS
+  } else {
+    search_by(search);
+  }
+  return search.shared.found;
+}
+
 static Team team_at(const int64_t *address) {
   return {(decltype(Team::parallel))address[0], (int (*)())address[1], (int (*)())address[2]};
 }

@@ -159,7 +159,7 @@ class Agent:
             *(attachment, introduction, telemetry, self.columns, self.retention, reader, programs), has_run=has_run
         )
         self._seen = self._rows.seen
-        self.observe = self.columns.observer(self._seen, self._observe)
+        self.observe = self.columns.observer(self._seen, self._observe, self.retention.books)
         self._loop = CommandLoop(
             attachment.connection,
             self.watches,
@@ -229,7 +229,7 @@ class Agent:
             raise
 
     def _observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
-        """Look at a tensor of which more is wanted than a row, or whose row takes more than a scan; see `observe`."""
+        """Look at a tensor that cannot be read where it lies, or is known already, or has to be copied; see `observe`."""
         try:
             self._seen.append(place)
             if need & _ROW:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tensight.tensors import TensorStatistics
     from tensight.tensors.elements import ElementType
-    from tensight.tensors.native import CompiledRows
+    from tensight.tensors.native import CompiledRows, Kept
     from tensight.tensors.shared_scan import Team
 
 NEVER = -2
@@ -135,8 +135,10 @@ class StatisticsColumns:
         rows = self._rows
         return rows is not None and rows.write_tensor(place, 0 if hashed else _NO_HASH, tensor)
 
-    def observer(self, seen: list[int], otherwise: Callable[..., None]) -> Callable[..., None]:
-        """Return what looks at tensors without a call of Python, where `scan_tensor` does and only a row is wanted.
+    def observer(
+        self, seen: list[int], otherwise: Callable[..., None], books: Kept | None = None
+    ) -> Callable[..., None]:
+        """Return what looks at tensors without a call of Python, where `scan_tensor` can read them.
 
         Parameters
         ----------
@@ -144,9 +146,11 @@ class StatisticsColumns:
             Receives the places.
         otherwise : callable (place, tensor, need, same)
             Looks at every other tensor.
+        books : Kept, optional
+            With which values are kept (`Retention.books`); without it those whose values are wanted are handed on.
         """
         rows = self._rows or self._compiled_rows()
-        return otherwise if rows is None else rows.observer(seen, otherwise).observe
+        return otherwise if rows is None else rows.observer(seen, otherwise, books).observe
 
     def reserve(self, places: int) -> None:
         """Have rows for so many places; scans do it by themselves.

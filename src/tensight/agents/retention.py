@@ -12,11 +12,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.memory import free_bytes
+from tensight.tensors.native import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensight.agents.reader import TensorReader
+    from tensight.tensors.native import Kept
 
 SHARE_OF_FREE = 0.1
 """Of the memory that is free at the start, how much values may take."""
@@ -47,6 +49,20 @@ class _Step:
         self.dropped: set[int] = set()
 
 
+class _Books:
+    """A `Kept` where there are no compiled kernels: nobody else makes entries."""
+
+    __slots__ = ("bytes", "identities")
+
+    def __init__(self, identities: dict[int, int]) -> None:
+        self.bytes = 0
+        self.identities = identities
+
+    def begin(self, values: dict[int, _Kept]) -> None:  # noqa: ARG002 - only `Retention` makes entries
+        """Let a step begin."""
+        self.identities.clear()
+
+
 class Retention:
     """Values of this and the previous step.
 
@@ -65,15 +81,14 @@ class Retention:
     Attributes
     ----------
     budget_bytes : int
-    kept_bytes : int
-        What the values need that are kept now.
+    books : Kept or None
+        With which an observer keeps values without a call of Python; None where there are no compiled kernels.
     """
 
     def __init__(
         self, reader: TensorReader, budget_bytes: int | None = None, wants_copies: Callable[[int], bool] | None = None
     ) -> None:
         self.budget_bytes = int(free_bytes() * SHARE_OF_FREE) if budget_bytes is None else budget_bytes
-        self.kept_bytes = 0
         self._reader = reader
         self._wants_copies = wants_copies
         self._version_of = reader.version
@@ -85,6 +100,16 @@ class Retention:
         self._lasting: set[int] = set()
         self._spare: dict[int, Any] = {}
         self._steps = 0
+        compiled = kernels()
+        self.books: Kept | None = None
+        if compiled is not None:
+            self.books = compiled.Kept(self._current.values, self._by_identity, self._copied, self.budget_bytes)
+        self._books = self.books or _Books(self._by_identity)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the values need that are kept now."""
+        return self._books.bytes
 
     def keep(self, place: int, tensor: Any) -> None:
         """Keep the value of a place in this step, in place of what it had before in it."""
@@ -109,8 +134,9 @@ class Retention:
         copy = self._reader.copy(tensor, self._spare.pop(place, None)) if is_copied else None
         if is_copied and copy is None:
             return
-        self.kept_bytes += size
-        if self.kept_bytes > self.budget_bytes:
+        books = self._books
+        books.bytes += size
+        if books.bytes > self.budget_bytes:
             self._make_room()
         if is_copied:
             values[place] = (copy, 0, size, True)
@@ -137,11 +163,11 @@ class Retention:
                 self._is_as_kept(place, kept)
         self._spare.clear()
         for place, kept in gone.values.items():
-            self.kept_bytes -= kept[_SIZE]
+            self._books.bytes -= kept[_SIZE]
             if kept[_IS_COPY]:
                 self._spare[place] = kept[_TENSOR]
         self._previous, self._current = self._current, _Step()
-        self._by_identity.clear()
+        self._books.begin(self._current.values)
 
     def current(self, place: int) -> Any | None:
         """Return the value of a place in this step; None if it is not kept, or was written to since."""
@@ -193,9 +219,9 @@ class Retention:
     def clear(self) -> None:
         """Forget all values."""
         self._current, self._previous = _Step(), _Step()
-        self._by_identity.clear()
+        self._books.begin(self._current.values)
+        self._books.bytes = 0
         self._spare.clear()
-        self.kept_bytes = 0
 
     def _value(self, step: _Step, place: int) -> Any | None:
         kept = step.values.get(place)
@@ -215,13 +241,13 @@ class Retention:
         """Let the oldest values go until the others fit."""
         self._spare.clear()
         for step in (self._previous, self._current):
-            while self.kept_bytes > self.budget_bytes and step.values:
+            while self._books.bytes > self.budget_bytes and step.values:
                 place, kept = step.values.popitem(last=False)
                 step.dropped.add(place)
                 for other in self._others(step, place, kept):
                     step.values.pop(other, None)
                     step.dropped.add(other)
-                self.kept_bytes -= kept[_SIZE]
+                self._books.bytes -= kept[_SIZE]
                 if step is self._current and not kept[_IS_COPY]:
                     self._by_identity.pop(id(kept[_TENSOR]), None)
 
@@ -243,4 +269,4 @@ class Retention:
                 step.others[heir] = set(rest)
                 self._by_identity[id(kept[_TENSOR])] = heir
                 return
-        self.kept_bytes -= kept[_SIZE]
+        self._books.bytes -= kept[_SIZE]

@@ -65,6 +65,12 @@ class Kernels(Protocol):
         """Return what writes rows, given the addresses of their columns (int64 but for the reals) and their shapes."""
         ...
 
+    def Kept(  # noqa: N802 - a class
+        self, values: dict[int, tuple[Any, int, int, bool]], identities: dict[int, int], copied: set[int], budget: int, /
+    ) -> Kept:
+        """Return the books of values that are kept by reference; see `agents.retention.Retention`."""
+        ...
+
     def compare(
         self, kind: int, current: int, previous_kind: int, previous: int, count: int, changes: int, atol: float, /
     ) -> None:
@@ -124,15 +130,32 @@ class CompiledRows(Protocol):
         """
         ...
 
-    def observer(self, seen: list[int], otherwise: Callable[..., None], /) -> Observer:
-        """Return what observes tensors: those of which only a row is wanted, and `write_tensor` does it.
+    def observer(self, seen: list[int], otherwise: Callable[..., None], books: Kept | None, /) -> Observer:
+        """Return what observes tensors that `write_tensor` can read: writes rows, or finds that they are finite.
 
-        Their places are added to ``seen``; every other one is handed on to ``otherwise``.
+        Their places are added to ``seen``, and those of which a value is wanted to the books. Every other one is handed
+        on to ``otherwise``: also those that are not finite, are in the books already, or are to be copied.
         """
         ...
 
     def copy(self, source: int, target: int, shape: tuple[int, ...] | None, /) -> bool:
         """Write the row of a place to that of another; the shape may be another one. False if there is no such row."""
+        ...
+
+
+class Kept(Protocol):
+    """The type ``Kept`` of the extension: the values of a step, and what they need.
+
+    Attributes
+    ----------
+    bytes : int
+        Of all values that are kept.
+    """
+
+    bytes: int
+
+    def begin(self, values: dict[int, tuple[Any, int, int, bool]], /) -> None:
+        """Make entries in another mapping from now on; of no tensor it is known that it is kept."""
         ...
 
 

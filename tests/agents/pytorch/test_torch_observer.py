@@ -1,7 +1,8 @@
-"""Tensors of which only a row is wanted are read by the extension alone; every other one is handed on."""
+"""Tensors are read, searched and kept by the extension alone where it can be; every other one is handed on."""
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.places import Need
+from tensight.agents.retention import Retention
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
 
@@ -19,17 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROW, TRACED = int(Need.ROW), int(Need.ROW | Need.HASH)
+FINITE, VALUE, BOTH = int(Need.FINITE), int(Need.VALUE), int(Need.ROW | Need.VALUE)
 
 
 class Observed:
     """Columns with what observes tensors, and what that has handed on."""
 
-    def __init__(self) -> None:
+    def __init__(self, retention: Retention | None = None) -> None:
         self.columns = StatisticsColumns()
         self.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
         self.seen: list[int] = []
         self.handed_on: list[tuple[Any, ...]] = []
-        self.observe: Callable[..., None] = self.columns.observer(self.seen, self.take)
+        books = None if retention is None else retention.books
+        self.observe: Callable[..., None] = self.columns.observer(self.seen, self.take, books)
 
     def take(self, *given: Any) -> None:
         self.handed_on.append(given)
@@ -108,13 +114,145 @@ def test_what_takes_more_than_a_scan_is_handed_on(observed: Observed, what: str)
     assert observed.columns.take([2]).statistics().__next__() is None
 
 
-@pytest.mark.parametrize("need", [Need.VALUE, Need.ROW | Need.VALUE, Need.FINITE, Need.ROW | Need.HASH | Need.VALUE])
-def test_where_more_is_wanted_than_a_row_it_is_handed_on(observed: Observed, need: Need) -> None:
+@pytest.mark.parametrize("need", [Need.VALUE, Need.ROW | Need.VALUE, Need.ROW | Need.HASH | Need.VALUE])
+def test_values_are_handed_on_where_there_are_no_books(observed: Observed, need: Need) -> None:
     tensor = torch.ones(3)
     observed.observe(2, tensor, int(need))
-    observed.observe(4, tensor, TRACED, 2)
-    assert observed.handed_on == [(2, tensor, int(need)), (4, tensor, TRACED, 2)]
+    assert observed.handed_on == [(2, tensor, int(need))]
     assert observed.seen == []
+
+
+def test_what_may_be_the_same_as_another_is_handed_on(observed: Observed) -> None:
+    tensor = torch.ones(3)
+    observed.observe(4, tensor, TRACED, 2)
+    assert observed.handed_on == [(4, tensor, TRACED, 2)]
+    assert observed.seen == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32])
+def test_a_finite_tensor_leaves_no_row_and_every_other_one_is_handed_on(observed: Observed, dtype: torch.dtype) -> None:
+    finite = torch.ones(300_001).to(dtype)
+    observed.observe(1, finite, FINITE)
+    assert (observed.seen, observed.handed_on) == ([1], [])
+    assert next(observed.columns.take([1]).statistics()) is None
+    if dtype.is_floating_point:
+        for value in (float("nan"), float("-inf")):
+            sick = finite.clone()
+            sick[-1] = value
+            observed.observe(1, sick, FINITE)
+            assert observed.handed_on.pop() == (1, sick, FINITE)
+        apart = torch.ones(4, 5).to(dtype).T
+        observed.observe(1, apart, FINITE)
+        assert observed.handed_on == [(1, apart, FINITE)]
+
+
+class Kept:
+    """Values that an observer keeps, and the same kept by calls alone."""
+
+    def __init__(self, budget: int = 10_000) -> None:
+        self.retention = Retention(TorchReader(), budget)
+        self.called = Retention(TorchReader(), budget)
+        self.observed = Observed(self.retention)
+
+    def show(self, place: int, tensor: torch.Tensor, need: int = BOTH) -> bool:
+        """Show a tensor to both; tell whether the observer has kept it without a call."""
+        calls = len(self.observed.handed_on)
+        self.observed.observe(place, tensor, need)
+        is_handed_on = len(self.observed.handed_on) > calls
+        if is_handed_on:
+            self.retention.keep(place, tensor)
+        self.called.keep(place, tensor)
+        self.compare()
+        return not is_handed_on
+
+    def turn_over(self) -> None:
+        for retention in (self.retention, self.called):
+            retention.turn_over()
+        self.compare()
+
+    def compare(self) -> None:
+        assert self.retention.kept_bytes == self.called.kept_bytes
+        for place in range(6):
+            for one, other in (
+                (self.retention.current(place), self.called.current(place)),
+                (self.retention.previous(place), self.called.previous(place)),
+            ):
+                assert (one is None) == (other is None)
+                assert one is None or torch.equal(one, other)
+            assert self.retention.why_missing(place) == self.called.why_missing(place)
+
+
+def test_a_value_is_kept_by_reference_until_the_end_of_the_next_step() -> None:
+    kept, tensor = Kept(), torch.arange(6.0)
+    assert kept.show(1, tensor)
+    assert kept.retention.current(1) is tensor
+    assert kept.retention.kept_bytes == 24
+    (row,) = kept.observed.columns.take([1]).statistics()
+    assert row == dataclasses.replace(statistics(tensor.numpy()), content_hash=0)
+    kept.turn_over()
+    assert kept.show(1, tensor)
+    assert kept.retention.previous(1) is tensor
+    kept.turn_over()
+    kept.turn_over()
+    assert kept.retention.kept_bytes == 0
+    assert kept.observed.seen == [1, 1]
+
+
+def test_what_is_known_copied_or_too_large_is_handed_on() -> None:
+    kept, tensor = Kept(budget=1000), torch.ones(10)
+    assert kept.show(0, tensor)
+    assert not kept.show(1, tensor)  # it is there
+    assert not kept.show(0, torch.zeros(10))  # its place is taken
+    assert not kept.show(2, torch.ones(1000))
+    assert kept.show(3, torch.ones(200))
+    assert not kept.show(4, torch.ones(100))  # others give way
+    for retention in (kept.retention, kept.called):
+        retention.copy_values(5)
+    assert not kept.show(5, tensor)
+
+
+def test_a_tensor_that_counts_no_versions_is_kept() -> None:
+    kept = Kept()
+    with torch.inference_mode():
+        tensor = torch.ones(3)
+    assert kept.show(0, tensor, VALUE)
+    assert kept.retention.current(0) is tensor
+
+
+@pytest.mark.parametrize("what", ["of another class", "an array", "sparse", "nothing"])
+@pytest.mark.parametrize("need", [VALUE, BOTH, FINITE | VALUE])
+def test_what_is_no_plain_tensor_is_not_kept_without_a_call(what: str, need: int) -> None:
+    kept, tensor = Kept(), unusual_tensors()[what]
+    kept.observed.observe(2, tensor, need)
+    assert [place for place, *_ in kept.observed.handed_on] == [2]
+    assert kept.retention.kept_bytes == 0
+    assert kept.retention.current(2) is None
+
+
+@given(
+    steps=st.lists(
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.booleans()), max_size=8), min_size=1, max_size=6
+    ),
+    budget=st.integers(0, 300),
+)
+def test_observed_values_are_those_that_calls_keep(steps: list[list[tuple[int, int, bool]]], budget: int) -> None:
+    kept = Kept(budget)
+    tensors = [torch.ones(size) for size in (1, 5, 20, 60)]
+    for step in steps:
+        for place, number, is_written in step:
+            kept.show(place, tensors[number])
+            if is_written:
+                tensors[number].add_(1)
+        kept.turn_over()
+
+
+def test_books_refuse_what_they_cannot_keep() -> None:
+    compiled = native.kernels()
+    assert compiled is not None
+    with pytest.raises(TypeError, match="two dicts"):
+        compiled.Kept([], {}, set(), 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a dict"):
+        compiled.Kept({}, {}, set(), 1).begin(None)  # type: ignore[arg-type]
 
 
 def test_places_beyond_the_rows_are_handed_on(observed: Observed) -> None:
@@ -164,8 +302,10 @@ def test_an_exception_of_who_takes_the_others_is_passed_on(observed: Observed) -
 
 
 def test_an_observer_that_is_held_by_what_it_holds_is_freed() -> None:
-    observed = Observed()
-    gone = weakref.ref(observed)
-    del observed
+    kept, tensor = Kept(), torch.ones(3)
+    kept.show(0, tensor)
+    tensor.retention = kept.retention  # type: ignore[attr-defined]
+    gone = [weakref.ref(one) for one in (kept.observed, kept.retention, tensor)]
+    del kept, tensor
     gc.collect()
-    assert gone() is None
+    assert [one() for one in gone] == [None, None, None]
