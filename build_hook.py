@@ -11,6 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # Hatchling loads this file by its path; those that it is made of lie beside it.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import build_commit
 import build_kernels
 import build_page
 import build_protos
@@ -41,6 +42,7 @@ class PackageBuildHook(BuildHookInterface):
             if not self._has_page():
                 build_page.build(root)
             build_data["artifacts"].append(f"/{build_page.PAGE.as_posix()}/")
+            build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in build_commit.write(root)]
 
     def _has_page(self) -> bool:
         """Return whether these are the sources of a release, which carry the page as it was built."""

@@ -11,12 +11,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The repository; of a release that is built from its sources, the folder that they were unpacked to.
 sys.path.insert(0, str(next(folder for folder in Path(__file__).resolve().parents if (folder / "src").exists())))
 
+import build_commit
 import build_kernels
 import build_protos
 
 SOURCES = Path(build_protos.__file__).resolve().parent
 PACKED = (".py", ".pyi", ".proto", ".so", ".typed")
-BUILDERS = ("build_kernels.py", "build_protos.py", "kernels")
+BUILDERS = ("build_commit.py", "build_kernels.py", "build_protos.py", "kernels")
 START_FILE = "tensight_debug.pth"
 
 
@@ -41,6 +42,9 @@ class AgentBuildHook(BuildHookInterface):
                 build_data["pure_python"] = False
                 build_data["tag"] = build_kernels.wheel_tag()
             packed = dict(self._files())
+        for file in build_commit.write(SOURCES):
+            name = file.relative_to(SOURCES if self.target_name == "sdist" else SOURCES / "src")
+            packed[name.as_posix()] = file
         build_data["force_include"] |= {str(path): name for name, path in packed.items()}
 
     def _files(self) -> list[tuple[str, Path]]:

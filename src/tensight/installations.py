@@ -1,4 +1,7 @@
-"""Whether `tensight` and `tensight-agent` are installed over each other: both bring the package `tensight`."""
+"""What is installed: of which commit it was built, and whether `tensight` and `tensight-agent` lie over each other.
+
+Both bring the package `tensight`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,54 @@ import re
 from tensight.errors import TensightError
 
 _RECORD = re.compile(r"(?P<name>tensight(?:_agent)?)-(?P<version>[^-]+)\.dist-info")
+
+
+COMMIT_FILE = "COMMIT"
+"""Beside this module in a wheel: the commit of which it was built; ``-dirty`` where files had been changed since."""
+
+_GIT_WITHIN_S = 5
+
+
+def described(name: str) -> str:
+    """Return in a line what is installed: version, commit, and what scans tensors.
+
+    Parameters
+    ----------
+    name : str
+        Of the distribution.
+    """
+    from tensight.tensors.native import description
+    from tensight.version import __version__
+
+    commit = commit_of(os.path.dirname(os.path.abspath(__file__)))
+    built_of = f", commit {commit}" if commit else ""
+    return f"{name} {__version__}{built_of}, kernels: {description()}"
+
+
+def commit_of(package: str) -> str:
+    """Return the commit of which a package was built, or in whose checkout it lies; empty if that is not known.
+
+    Parameters
+    ----------
+    package : str
+        The folder ``tensight`` of an installation, or of a checkout's ``src``.
+    """
+    # Every training that may be debugged imports this module.
+    import subprocess
+
+    try:
+        with open(os.path.join(package, COMMIT_FILE), encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        checkout, folder = os.path.split(os.path.dirname(package))
+    if folder != "src" or not os.path.exists(os.path.join(checkout, ".git")):
+        return ""
+    command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=7"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()
 
 
 def require_one_version(folder: str | None = None) -> None:

@@ -229,7 +229,7 @@ class Agent:
             raise
 
     def _observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
-        """Look at a tensor that cannot be read where it lies, or is known already, or has to be copied; see `observe`."""
+        """Look at a tensor that cannot be read where it lies, is known already, or has to be copied; see `observe`."""
         try:
             self._seen.append(place)
             if need & _ROW:

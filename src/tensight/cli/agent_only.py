@@ -39,9 +39,9 @@ def agent_command_line(arguments: Sequence[str]) -> None:
     elif name in HELP:
         sys.stdout.write(_help())
     elif name == "--version":
-        from tensight.version import __version__
+        from tensight.installations import described
 
-        sys.stdout.write(f"tensight-agent {__version__}\n")
+        sys.stdout.write(f"{described('tensight-agent')}\n")
     else:
         raise InputError(f"`tensight {name[:80]}` needs the full installation: pip install tensight")
 

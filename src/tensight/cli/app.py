@@ -200,18 +200,18 @@ app = typer.Typer(
 
 
 def version(wanted: bool) -> None:
-    """Print the version if it is wanted, and end."""
+    """Print what is installed if that is wanted, and end."""
     if wanted:
-        from tensight.version import __version__
+        from tensight.installations import described
 
-        typer.echo(f"tensight {__version__}")
+        typer.echo(described("tensight"))
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print version, commit and kernels.")
     ] = False,
 ) -> None:
     """Find the operator and the line of code where a tensor of a training run went wrong."""

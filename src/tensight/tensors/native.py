@@ -66,7 +66,12 @@ class Kernels(Protocol):
         ...
 
     def Kept(  # noqa: N802 - a class
-        self, values: dict[int, tuple[Any, int, int, bool]], identities: dict[int, int], copied: set[int], budget: int, /
+        self,
+        values: dict[int, tuple[Any, int, int, bool]],
+        identities: dict[int, int],
+        copied: set[int],
+        budget: int,
+        /,
     ) -> Kept:
         """Return the books of values that are kept by reference; see `agents.retention.Retention`."""
         ...
