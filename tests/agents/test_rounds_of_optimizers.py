@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensight.agents.rounds import Rounds
+from tensight.agents.eager.rounds import Rounds
 
 
 class Optimizer:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tensight.agents.eager.traced_programs import Trace
     from tensight.agents.program import TracedNode
-    from tensight.agents.traced_programs import Trace
     from tensight.tensors import TensorStatistics
 
 

@@ -15,7 +15,7 @@ from seen_steps import Seen, SeenStep
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tensight.agents.code_paths import lines_between
+from tensight.agents.eager.code_paths import lines_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable

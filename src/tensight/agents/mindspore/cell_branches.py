@@ -14,7 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.call_stack import is_user_file, user_stack
-from tensight.agents.calls import Slot
+from tensight.agents.eager.calls import Slot
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_calls import Operation, Ran, tensors_in
 from tensight.agents.mindspore.cell_names import ROOT_SCOPE
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mindspore import nn
 
-    from tensight.agents.call_sites import CallSite
+    from tensight.agents.eager.call_sites import CallSite
     from tensight.agents.mindspore.cell_names import CellName, CellNames
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source

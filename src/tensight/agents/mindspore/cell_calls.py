@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Tensor
 
-from tensight.agents.calls import Operation as CalledOperation
-from tensight.agents.calls import Slot, tensors_in_value
+from tensight.agents.eager.calls import Operation as CalledOperation
+from tensight.agents.eager.calls import Slot, tensors_in_value
 
 if TYPE_CHECKING:
-    from tensight.agents.call_sites import CallSite
+    from tensight.agents.eager.call_sites import CallSite
+    from tensight.agents.eager.traced_programs import Trace
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
-    from tensight.agents.traced_programs import Trace
 
 tensors_in = partial(tensors_in_value, Tensor)
 """Returns the tensors in a value, in the order in which it holds them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.calls import Slot
+    from tensight.agents.eager.calls import Slot
 
 _Hooked = tuple["Slot", Any, Any]
 

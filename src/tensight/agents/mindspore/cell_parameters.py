@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Parameter, Tensor
 
+from tensight.agents.eager.outliving import Named, OutlivingTensors
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.learning_rates import rates_of
-from tensight.agents.outliving import Named, OutlivingTensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.agents.calls import UNPLACED
+from tensight.agents.eager.calls import UNPLACED
+from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.program import TracedNode
-from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

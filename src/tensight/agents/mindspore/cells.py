@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
+from tensight.agents.eager.rounds import Rounds
+from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_branches import StepBuilder, has_gradient
@@ -28,15 +30,13 @@ from tensight.agents.notices import say_once
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.program import TracedNode
 from tensight.agents.replacing import Replacements
-from tensight.agents.rounds import Rounds
 from tensight.agents.termination import is_of_handler
-from tensight.agents.traced_programs import Programs, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tensight.agents.agent import Agent
-    from tensight.agents.calls import Slot
+    from tensight.agents.eager.calls import Slot
     from tensight.agents.mindspore.cell_branches import Container
     from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.mindspore.graph_programs import DumpedProgram

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import nn
 
-from tensight.agents.call_sites import CallSite, between, call_site, since_beginning, until_end, whole_function
+from tensight.agents.eager.call_sites import CallSite, between, call_site, since_beginning, until_end, whole_function
 
 if TYPE_CHECKING:
     from types import FrameType

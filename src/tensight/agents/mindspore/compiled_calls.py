@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tensight.agents.calls import Slot
+    from tensight.agents.eager.calls import Slot
     from tensight.agents.mindspore.cell_calls import Operation, Ran
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.program import Program, Source, TracedNode

@@ -13,6 +13,7 @@ from mindspore import Parameter, nn
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.eager.rounds import Rounds
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
@@ -31,7 +32,6 @@ from tensight.agents.mindspore.written_parameters import WrittenParameters
 from tensight.agents.notices import say, say_once
 from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
-from tensight.agents.rounds import Rounds
 from tensight.agents.setup import describe
 from tensight.errors import InputError, TensightError
 

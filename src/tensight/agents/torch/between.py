@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.modules import module as torch_modules
 
-from tensight.agents.call_sites import (
+from tensight.agents.eager.call_sites import (
     CallSite,
     between,
     call_site,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from tensight.agents.call_sites import Call as RunningCall
+    from tensight.agents.eager.call_sites import Call as RunningCall
     from tensight.agents.program import StackFrame
     from tensight.agents.torch.calls import Call, Record
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from tensight.agents.traced_programs import Trace
+    from tensight.agents.eager.traced_programs import Trace
 
 
 class Capture(Protocol):

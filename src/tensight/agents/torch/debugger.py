@@ -16,8 +16,9 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.eager.feeding import feeding
+from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.endings import at_end
-from tensight.agents.feeding import feeding
 from tensight.agents.finite import SEARCH
 from tensight.agents.live_instances import live_instances
 from tensight.agents.meeting import as_one_run
@@ -34,7 +35,6 @@ from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.torch.threads import threads_of_torch
-from tensight.agents.traced_programs import Programs, Trace
 from tensight.errors import InputError
 from tensight.graph import is_after_forward
 from tensight.tensors.shared_scan import ALONE

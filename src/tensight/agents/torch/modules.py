@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as hooks
 
+from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
@@ -26,7 +27,6 @@ from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
 from tensight.agents.torch.names import tensors_of, unwrapped
 from tensight.agents.torch.scopes import EnteredScopes
 from tensight.agents.torch.traces import trace_of
-from tensight.agents.traced_programs import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.traced_programs import Trace
+from tensight.agents.eager.traced_programs import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.outliving import Named, OutlivingTensors
+from tensight.agents.eager.outliving import Named, OutlivingTensors
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.discovery import weights_of
 

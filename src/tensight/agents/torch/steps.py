@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.eager.rounds import Rounds
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
-from tensight.agents.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, is_user_code
-from tensight.agents.code_paths import Lines, lines_between, lines_of
+from tensight.agents.eager.code_paths import Lines, lines_between, lines_of
 from tensight.agents.program import StackFrame
 
 if TYPE_CHECKING:

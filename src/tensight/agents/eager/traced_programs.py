@@ -14,7 +14,7 @@ from tensight.agents.program import Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tensight.agents.outliving import OutlivingTensors
+    from tensight.agents.eager.outliving import OutlivingTensors
     from tensight.agents.program import Source, StackFrame, TracedNode
 
 _OPTIMIZER = "Optimizer/"

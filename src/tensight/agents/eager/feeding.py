@@ -9,7 +9,7 @@ from tensight.graph import is_after_forward
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tensight.agents.traced_programs import Trace
+    from tensight.agents.eager.traced_programs import Trace
 
 _NUMBERS = ("float", "bfloat")
 
