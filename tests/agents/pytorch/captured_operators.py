@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from tensight.agents.agent import Agent
+from tensight.agents.eager.names import Names
 from tensight.agents.reader import Framework
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.arrays import TorchReader
 from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery
-from tensight.agents.torch.names import Names
+from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.operators import OperatorCapture
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def captured(*models: nn.Module) -> Iterator[Captured]:
     """See the operators of this thread until the context ends."""
     agent = Agent(AgentSettings(capture="ops"), Framework("torch", torch.__version__), TorchReader())
     agent.columns.current_iteration = 0
-    names = Names()
+    names = Names(FRAMEWORK)
     Discovery(names, models)
     boundary = Boundary(_fail)
     capture = OperatorCapture(agent, names, boundary)

@@ -11,29 +11,15 @@ from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Set
 
     from tensight.agents.agent import Agent
+    from tensight.agents.eager.adapter import Named
+    from tensight.agents.eager.names import Names
     from tensight.agents.program import Role, Source, StackFrame
     from tensight.graph import OutputSlot
 
 _ORDER: tuple[Role, ...] = ("weight", "frozen_weight", "buffer")
-
-
-class Named(NamedTuple):
-    """A weight or a buffer, as the names of a training have it.
-
-    Attributes
-    ----------
-    tensor : callable
-        Returns the tensor that is there now, None if there is none.
-    name : str
-    is_parameter : bool
-    """
-
-    tensor: Callable[[], Any]
-    name: str
-    is_parameter: bool
 
 
 class Updated(NamedTuple):
@@ -71,6 +57,8 @@ class OutlivingTensors(ABC):
     Parameters
     ----------
     agent : Agent
+    names : Names
+        Of the models.
     outline : callable
         Returns dtype and shape of a tensor as graphs have them.
 
@@ -84,8 +72,9 @@ class OutlivingTensors(ABC):
         they stand still.
     """
 
-    def __init__(self, agent: Agent, outline: Callable[[Any], OutputSlot]) -> None:
+    def __init__(self, agent: Agent, names: Names, outline: Callable[[Any], OutputSlot]) -> None:
         self._agent = agent
+        self._names = names
         self._outline = outline
         self._optimizers: list[weakref.ref[Any]] = []
         self._seen: tuple[int, tuple[tuple[int, ...], ...]] = (-1, ())
@@ -105,16 +94,12 @@ class OutlivingTensors(ABC):
         self.idle: set[str] = set()
         agent.unwritten = self._unwritten
 
-    # --- what an adapter says of its framework ---
-
     @property
-    @abstractmethod
     def names_generation(self) -> int:
-        """Grows whenever a network comes or goes."""
+        """Grows whenever a model comes or goes, or is seen to have other modules than before."""
+        return self._names.generation
 
-    @abstractmethod
-    def _named(self) -> Iterable[Named]:
-        """Return weights and buffers of all networks."""
+    # --- what an adapter says of its framework ---
 
     @abstractmethod
     def _extent(self, optimizer: Any) -> tuple[int, ...]:
@@ -173,7 +158,7 @@ class OutlivingTensors(ABC):
         if same is not None:
             self._optimizers.remove(same)
         updated = {id(weight) for weight in self.weights_of(optimizer)}
-        if not any(named.is_parameter and id(named.tensor()) in updated for named in self._named()):
+        if not any(named.is_parameter and id(named.tensor()) in updated for named in self._names.entries()):
             return False
         self._optimizers.append(weakref.ref(optimizer))
         self._seen = (-1, ())
@@ -325,12 +310,12 @@ class OutlivingTensors(ABC):
     def _look(self) -> None:
         """Find out what there is, if anything was added since the last time."""
         optimizers = self.optimizers
-        now = self.names_generation, tuple(self._extent(optimizer) for optimizer in optimizers)
+        now = self._names.generation, tuple(self._extent(optimizer) for optimizer in optimizers)
         if now == self._seen:
             return
         self._seen = now
         self.generation += 1
-        named = {id(tensor): one for one in self._named() if (tensor := one.tensor()) is not None}
+        named = {id(tensor): one for one in self._names.entries() if (tensor := one.tensor()) is not None}
         self._owned = {id(weight) for optimizer in optimizers for weight in self.weights_of(optimizer)}
         found = [self._held(one) for one in named.values()]
         self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.agents.call_stack import is_user_file, user_stack
 from tensight.agents.eager.calls import Slot
+from tensight.agents.eager.names import ROOT_SCOPE
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_calls import Operation, Ran, tensors_in
-from tensight.agents.mindspore.cell_names import ROOT_SCOPE
 from tensight.agents.mindspore.cells_between import cell_call_site, lines_between
 from tensight.agents.notices import say_once
 from tensight.agents.program import StackFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mindspore import nn
 
     from tensight.agents.eager.call_sites import CallSite
-    from tensight.agents.mindspore.cell_names import CellName, CellNames
+    from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source
 
@@ -46,7 +46,7 @@ _PRODUCTS = ("Mul", "MatMul", "BatchMatMul", "Matmul", "Bmm", "Mm", "Dense")
 _FACTORS = 2
 
 
-Container = tuple["CellName", "nn.Cell", Any] | None
+Container = tuple["ModuleName", "nn.Cell", Any] | None
 """In whose code something was called, and with what that was called itself."""
 
 
@@ -56,7 +56,7 @@ class StepBuilder:
     Parameters
     ----------
     places : PlaceTable
-    names : CellNames
+    names : Names
     seen : callable (slot, tensor) -> None
         Told each tensor when it is there.
 
@@ -66,7 +66,7 @@ class StepBuilder:
         Where the step stands.
     """
 
-    def __init__(self, places: PlaceTable, names: CellNames, seen: Callable[[Slot, Any], None]) -> None:
+    def __init__(self, places: PlaceTable, names: Names, seen: Callable[[Slot, Any], None]) -> None:
         self._places = places
         self._names = names
         self._seen = seen
@@ -96,7 +96,7 @@ class StepBuilder:
     # --- calls ---
 
     def leaf(
-        self, name: CellName, cell: nn.Cell | None, given: Any, output: Any, within: Container, *, opaque: bool
+        self, name: ModuleName, cell: nn.Cell | None, given: Any, output: Any, within: Container, *, opaque: bool
     ) -> None:
         """Note a call of a cell that has none of its own, or within which nothing can be seen."""
         tensors, returned = tensors_in(given), tensors_in(output)
@@ -119,7 +119,7 @@ class StepBuilder:
             if not any(tensor is one for one in tensors):
                 self._output(operation, index, tensor)
 
-    def container(self, name: CellName, cell: nn.Cell, output: Any) -> None:
+    def container(self, name: ModuleName, cell: nn.Cell, output: Any) -> None:
         """Note that a call of a cell has ended that called others: its own code may have computed what it returns."""
         for tensor in tensors_in(output):
             if not name.is_plain and self._slot(tensor) is None and id(tensor) not in self._known_weights():
@@ -281,8 +281,8 @@ class StepBuilder:
     def _weight_of(self, function: Any) -> str:
         """Return the name of the parameter at which the backward pass ends; empty if it is none that is known."""
         if not self._ends:
-            for tensor, entry in self._names.entries():
-                end = getattr(tensor, "_grad_node", None)
+            for entry in self._names.entries():
+                end = getattr(entry.tensor(), "_grad_node", None)
                 if end is not None:
                     self._ends[end._unique_id()] = entry.name
         return self._ends.get(function._unique_id(), "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Parameter, Tensor
 
-from tensight.agents.eager.outliving import Named, OutlivingTensors
+from tensight.agents.eager.outliving import OutlivingTensors
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.learning_rates import rates_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mindspore import nn
 
     from tensight.agents.agent import Agent
-    from tensight.agents.mindspore.cell_names import CellNames
+    from tensight.agents.eager.names import Names
 
 # Under which names an optimizer holds the weights themselves.
 _WEIGHTS = frozenset({"parameters", "_parameters", "params", "cache_enable"})
@@ -29,18 +29,12 @@ class CellParameters(OutlivingTensors):
     Parameters
     ----------
     agent : Agent
-    names : CellNames
+    names : Names
         Of the networks.
     """
 
-    def __init__(self, agent: Agent, names: CellNames) -> None:
-        super().__init__(agent, outline)
-        self._names = names
-
-    @property
-    def names_generation(self) -> int:
-        """Grows whenever a network comes or goes, or is seen to have other cells than before."""
-        return self._names.generation
+    def __init__(self, agent: Agent, names: Names) -> None:
+        super().__init__(agent, names, outline)
 
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
         """Observe the gradients that an optimizer is about to read, and note which code has it update."""
@@ -58,10 +52,6 @@ class CellParameters(OutlivingTensors):
         for weight, gradient in zip(updated, gradients, strict=False):
             if weight is not None and needs[weight.place] and isinstance(gradient, Tensor):
                 observe(weight.place, gradient, needs[weight.place])
-
-    def _named(self) -> Iterator[Named]:
-        for _, entry in self._names.entries():
-            yield Named(entry.reference, entry.name, entry.is_parameter)
 
     def _extent(self, optimizer: nn.Optimizer) -> tuple[int, ...]:
         # It makes its states when it is made.

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
+from tensight.agents.eager.names import NOBODY, ROOT_SCOPE, ModuleName, Names
 from tensight.agents.eager.rounds import Rounds
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.cell_branches import StepBuilder, has_gradient
 from tensight.agents.mindspore.cell_calls import tensors_in
+from tensight.agents.mindspore.cell_discovery import CellDiscovery
 from tensight.agents.mindspore.cell_hooks import GradientHooks
-from tensight.agents.mindspore.cell_names import ROOT_SCOPE, CellName, CellNames, wraps
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.cell_traces import trace_of
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
+from tensight.agents.mindspore.framework import PyNativeFramework, wraps
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.program import TracedNode
@@ -92,7 +94,8 @@ class CellCapture:
         self._on_step = on_step
         self._oversights = oversights
         self._thread_name = threading.current_thread().name
-        self._names = CellNames(cells, follows_all=follows_all or not cells)
+        self._names = Names(PyNativeFramework())
+        self._discovery = CellDiscovery(self._names, cells, follows_all=follows_all or not cells)
         self._parameters = CellParameters(agent, self._names)
         for optimizer in optimizers:
             self._parameters.knows(optimizer)
@@ -235,13 +238,13 @@ class CellCapture:
                 self._ended(skipped=True)
         return output
 
-    def _name(self, cell: nn.Cell) -> tuple[CellName | None, bool]:
+    def _name(self, cell: nn.Cell) -> tuple[ModuleName | None, bool]:
         """Return the name of a cell that is called, and whether it is no part of the training."""
         try:
             is_outermost = all(one is None for one in self._stack)
-            name = self._names.name(cell, is_outermost=is_outermost)
+            name = self._discovery.name(cell, is_outermost=is_outermost)
             if name is None:
-                return None, not self._names.is_transparent(cell)
+                return None, not self._discovery.is_transparent(cell)
             return name, is_outermost and self._is_evaluation(cell)
         except Exception as error:
             self._give_up(error)
@@ -252,7 +255,7 @@ class CellCapture:
         is_ended_by_update = self._step_on == "optimizer" and bool(self._parameters.optimizers)
         return is_ended_by_update and not cell.training and not pynative_executor().requires_grad()
 
-    def _left(self, cell: nn.Cell, name: CellName, within: Container, given: Any, output: Any) -> None:
+    def _left(self, cell: nn.Cell, name: ModuleName, within: Container, given: Any, output: Any) -> None:
         if not self._sees:
             return
         self.has_seen_calls = True
@@ -301,7 +304,8 @@ class CellCapture:
         self.has_seen_calls = True
         within = self._within()
         scope = ROOT_SCOPE if within is None else within[0].scope
-        self._builder.leaf(CellName(scope, own, True, False), None, tensors, output, within, opaque=True)
+        name = NOBODY._replace(scope=scope, type=own, is_leaf=True)
+        self._builder.leaf(name, None, tensors, output, within, opaque=True)
         self._compiled_calls.note(self._builder.at, len(tensors))
 
     def _within(self) -> Container:
@@ -397,7 +401,7 @@ class CellCapture:
         if not parameters.knows(optimizer):
             return False
         others = [other for other in live_instances(nn.Optimizer) if not parameters.knows(other)]
-        self._rounds.learn(parameters.optimizers, others if self._names.follows_all else ())
+        self._rounds.learn(parameters.optimizers, others if self._discovery.follows_all else ())
         return True
 
     def _end_open_step(self, cell: nn.Cell) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tensight.agents.eager.names import ROOT_SCOPE
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Moment, Numbers, moment, stacks_between
 from tensight.agents.torch.calls import NOWHERE, Call, Operation, Slot, tensors_in
-from tensight.agents.torch.names import ROOT_SCOPE, tensors_of
+from tensight.agents.torch.framework import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import torch
 
+    from tensight.agents.eager.names import Names
     from tensight.agents.places import PlaceTable
     from tensight.agents.torch.between import Begun
     from tensight.agents.torch.calls import Record
-    from tensight.agents.torch.names import Names
 
 SCRIPT = "Script"
 """Type of what is computed outside of all modules."""

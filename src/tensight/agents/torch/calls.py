@@ -15,15 +15,15 @@ from tensight.agents.eager.call_sites import CallSite
 from tensight.agents.eager.calls import Operation as CalledOperation
 from tensight.agents.eager.calls import Slot as CallSlot
 from tensight.agents.eager.calls import tensors_in_value
-from tensight.agents.torch.names import NOBODY
+from tensight.agents.eager.names import NOBODY
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
+    from tensight.agents.eager.names import ModuleName
     from tensight.agents.eager.traced_programs import Trace
     from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
-    from tensight.agents.torch.names import ModuleName
     from tensight.graph import OutputSlot
 
 NOWHERE = CallSite()

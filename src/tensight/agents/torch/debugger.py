@@ -17,6 +17,7 @@ from torch.nn.modules import module as module_hooks
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.eager.feeding import feeding
+from tensight.agents.eager.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.endings import at_end
 from tensight.agents.finite import SEARCH
@@ -29,9 +30,9 @@ from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
+from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
-from tensight.agents.torch.names import Names, scope_of_tensor, unwrapped
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.torch.threads import threads_of_torch
@@ -98,7 +99,7 @@ class Debugger(TrainingDebugger):
         is_asked_for: bool = True,
     ) -> None:
         super().__init__(settings, agent_of, is_asked_for=is_asked_for)
-        self._models = [unwrapped(subject) for subject in subjects if isinstance(subject, nn.Module)]
+        self._models = [unwrapped(FRAMEWORK, subject) for subject in subjects if isinstance(subject, nn.Module)]
         self._subjects = [subject for subject in subjects if isinstance(subject, nn.Module)]
         self._optimizers = [subject for subject in subjects if isinstance(subject, torch.optim.Optimizer)]
         for subject in subjects:
@@ -191,7 +192,7 @@ class Debugger(TrainingDebugger):
             self._waiting = None
 
     def _attach(self, first: nn.Module) -> None:
-        names = Names()
+        names = Names(FRAMEWORK)
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
         agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))

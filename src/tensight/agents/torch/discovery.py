@@ -12,7 +12,7 @@ from tensight.agents.live_instances import live_instances
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tensight.agents.torch.names import Names
+    from tensight.agents.eager.names import Names
 
 
 class Discovery:

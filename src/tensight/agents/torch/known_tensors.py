@@ -9,7 +9,7 @@ import torch
 from tensight.agents.torch.tensor_sources import Geometry, geometry, storage_of
 
 if TYPE_CHECKING:
-    from tensight.agents.torch.names import Names
+    from tensight.agents.eager.names import Names
 
 
 class KnownTensor(NamedTuple):
@@ -48,7 +48,7 @@ class KnownTensors:
         self._aliases: dict[tuple[int, Geometry], KnownTensor] | None = None
         self._names = names
         for entry in names.entries():
-            tensor = entry.holder[entry.key]
+            tensor = entry.tensor()
             if tensor is not None:
                 self._known[id(tensor)] = KnownTensor(entry.name, entry.name if entry.is_parameter else "")
                 if entry.is_parameter:
@@ -72,7 +72,7 @@ class KnownTensors:
         if self._aliases is None:
             self._aliases = {}
             for entry in self._names.entries():
-                held = entry.holder[entry.key]
+                held = entry.tensor()
                 # A tensor that only stands in for a weight, as in torch.func.functional_call, is none that is known.
                 known = None if held is None else self._known.get(id(held))
                 key = None if known is None else _memory(held)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as hooks
 
+from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.notices import say_once
 from tensight.agents.program import TracedNode
@@ -24,7 +25,7 @@ from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
-from tensight.agents.torch.names import tensors_of, unwrapped
+from tensight.agents.torch.framework import FRAMEWORK, tensors_of
 from tensight.agents.torch.scopes import EnteredScopes
 from tensight.agents.torch.traces import trace_of
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tensight.agents.agent import Agent
+    from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.torch.boundary import Boundary
-    from tensight.agents.torch.names import ModuleName, Names
 
 MOST_TRACES = 32
 """Steps that run other calls than so many before them are shown as the last of those."""
@@ -172,14 +173,10 @@ class ModuleCapture:
         """Return the leaves of the models with their weights, as far as they are known before they ran."""
         operators = []
         weights = self._names.tensor_names()
-        for root in self._names.roots:
-            model = root.module()
-            for module in () if model is None else model.modules():
-                name = self._names.modules.get(id(module))
-                if name is not None and name.is_leaf:
-                    own = [weights.get(id(tensor)) for tensor in tensors_of(module)]
-                    sources = tuple((weight, 0) for weight in own if weight is not None)
-                    operators.append(TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources))
+        for module, name in self._names.leaves():
+            own = [weights.get(id(tensor)) for tensor in tensors_of(module)]
+            sources = tuple((weight, 0) for weight in own if weight is not None)
+            operators.append(TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources))
         unique = {node.name: node for node in operators}
         return Trace((), tuple(unique.values()))
 
@@ -561,9 +558,10 @@ class ModuleCapture:
 
     def _hide(self, module: torch.nn.Module) -> None:
         """Leave no hooks while compiled code runs: it would be compiled once more, with them."""
+        name = type(unwrapped(FRAMEWORK, module)).__name__
         say_once(
-            f"{type(unwrapped(module)).__name__} is compiled: what happens within it cannot be seen, only what goes in"
-            " and out, its weights and their gradients"
+            f"{name} is compiled: what happens within it cannot be seen, only what goes in and out, its weights and"
+            " their gradients"
         )
         self._remove()
 

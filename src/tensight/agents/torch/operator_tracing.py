@@ -32,9 +32,9 @@ from tensight.graph import OutputSlot
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.agents.eager.names import Names
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source, StackFrame
-    from tensight.agents.torch.names import Names
     from tensight.agents.torch.operator_schemas import Declaration
     from tensight.agents.torch.operator_steps import OperatorStep, Path
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensight.agents.agent import Agent
+    from tensight.agents.eager.names import Names
     from tensight.agents.eager.traced_programs import Trace
     from tensight.agents.program import Source
     from tensight.agents.torch.boundary import Boundary
-    from tensight.agents.torch.names import Names
     from tensight.agents.torch.operator_steps import External, Operator
     from tensight.agents.torch.operator_tracing import Started
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.eager.outliving import Named, OutlivingTensors
+from tensight.agents.eager.outliving import OutlivingTensors
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.discovery import weights_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tensight.agents.agent import Agent
-    from tensight.agents.torch.names import Names
+    from tensight.agents.eager.names import Names
 
 # Counts what the training counts, too.
 _NOT_OBSERVED = frozenset({"step"})
@@ -37,14 +37,8 @@ class Parameters(OutlivingTensors):
     """
 
     def __init__(self, agent: Agent, names: Names) -> None:
-        super().__init__(agent, outline)
-        self._names = names
+        super().__init__(agent, names, outline)
         self._elsewhere: set[int] = set()
-
-    @property
-    def names_generation(self) -> int:
-        """Grows whenever a model comes or goes."""
-        return self._names.generation
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Observe the gradients that an optimizer is about to read, and what it is about to write to."""
@@ -80,10 +74,6 @@ class Parameters(OutlivingTensors):
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
         gradients = [weight.grad for weight in self.weights_of(optimizer) if weight.grad is not None]
         self._agent.scalars.update(id(optimizer), rates, gradients)
-
-    def _named(self) -> Iterator[Named]:
-        for entry in self._names.entries():
-            yield Named(partial(entry.holder.get, entry.key), entry.name, entry.is_parameter)
 
     def _extent(self, optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
         states, groups = optimizer.state, optimizer.param_groups

@@ -1,0 +1,106 @@
+"""What PyTorch's modules are, for the code that all eager frameworks share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tensight.agents.eager.adapter import InnerModule, ModuleKind, Named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A wrapper of these classes computes nothing of its own; the attribute holds what is wrapped.
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "OffloadWrapper": "_checkpoint_wrapped_module",
+}
+_WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+# Their own forward only calls their children one after the other, or does not exist.
+_PLAIN_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
+
+class TorchFramework:
+    """The `EagerFramework` of PyTorch."""
+
+    has_own_names = False
+
+    def modules(self, model: nn.Module) -> Iterator[InnerModule]:
+        """Yield a model and the modules in it, each once, the model first."""
+        scripted: tuple[str, ...] = ()
+        for path, module in model.named_modules():
+            steps = tuple(step for step in path.split(".") if step and step not in _WRAPPED)
+            # What TorchScript runs is one module to Python: those within are never called.
+            yield InnerModule(steps, module, not path.startswith(scripted))
+            if is_scripted(module):
+                scripted = (*scripted, f"{path}." if path else "")
+
+    def kind(self, module: nn.Module) -> ModuleKind:
+        """Return what a module is to a graph."""
+        if _is_compiled(module):
+            compiled = module
+            while (inner := self.wrapped(compiled)) is not None:
+                compiled = inner
+            return ModuleKind(type(compiled).__name__, is_leaf=True, is_plain=False, is_compiled=True)
+        if is_scripted(module):
+            return ModuleKind(str(module.original_name).replace("/", "_"), is_leaf=True, is_plain=False)
+        is_wrapper = self.wrapped(module) is not None
+        is_leaf = not is_wrapper and not any(True for _ in module.children())
+        is_own = type(module).__module__.startswith("torch.")
+        is_plain = is_wrapper or (isinstance(module, _PLAIN_CONTAINERS) and is_own)
+        # A lazy module becomes one of another class with its first call.
+        class_ = getattr(module, "cls_to_become", None) or type(module)
+        return ModuleKind(class_.__name__.replace("/", "_"), is_leaf and not is_plain, is_plain)
+
+    def wrapped(self, module: nn.Module) -> nn.Module | None:
+        """Return the module that a module only wraps, computing nothing of its own; None if it wraps none."""
+        attribute = _WRAPPERS.get(type(module).__name__)
+        inner: Any = None if attribute is None else module._modules.get(attribute)
+        return inner if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch.") else None
+
+    def held(self, module: nn.Module, path: str) -> Iterator[Named]:
+        """Yield the weights and buffers that a module holds itself."""
+        for held, is_parameter in ((module._parameters, True), (module._buffers, False)):
+            holder: Any = _ScriptedTensors(held) if is_scripted(module) else held
+            for key in holder:
+                yield Named(partial(holder.get, key), path + key, is_parameter)
+
+
+FRAMEWORK = TorchFramework()
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" and FRAMEWORK.wrapped(module) is not None
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Whether a module is one of TorchScript, scripted or traced."""
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """Return the weights and buffers of a module of one piece: its own, or with them those of all within."""
+    if is_scripted(module) or _is_compiled(module):
+        return [*module.parameters(), *module.buffers()]
+    return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
+
+
+class _ScriptedTensors:
+    """Where TorchScript holds the weights or the buffers of a module: as a dictionary has them."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+
+    def get(self, key: str) -> torch.Tensor | None:
+        # It has no method of this name.
+        return self._held[key] if key in self._held else None  # noqa: SIM401
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held.keys())
