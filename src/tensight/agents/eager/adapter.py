@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from tensight.agents.eager.call_sites import CallSite
+    from tensight.graph import OutputSlot
 
 
 class ModuleKind(NamedTuple):
@@ -69,17 +72,36 @@ class Named(NamedTuple):
     is_parameter: bool
 
 
-class EagerFramework(Protocol):
-    """Answers about the modules of a framework; nothing here may change or compute anything.
+class GradientEdge(NamedTuple):
+    """An output of a function of the backward pass, as frameworks link them to each other.
 
     Attributes
     ----------
-    has_own_names : bool
-        Whether the framework itself names weights, over all modules of a model: then two models share the space of
-        names, and only what is taken is named after its model, too.
+    function : object
+        The framework's own.
+    key : hashable
+        Equal for the same output of the same function, and for no other.
     """
 
-    has_own_names: bool
+    function: Any
+    key: Hashable
+
+
+class EagerFramework(Protocol):
+    """Answers about modules, tensors and the links of the backward pass; nothing here changes or computes anything."""
+
+    @property
+    def tensor_type(self) -> type[Any]:
+        """Of tensors."""
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether the framework itself names weights, over all modules of a model.
+
+        Then models share the space of names, and a weight is named after its model, too, only where its name is taken.
+        """
+
+    # --- modules ---
 
     def modules(self, model: Any) -> Iterator[InnerModule]:
         """Yield a model and the modules in it, each once, the model first."""
@@ -99,3 +121,57 @@ class EagerFramework(Protocol):
         path : str
             What stands before their names in the model: ``layer1.conv1.``; empty for the model itself.
         """
+
+    def read_by(self, module: Any, *, is_opaque: bool = False) -> Sequence[Any]:
+        """Return the weights that a call of a module may read, and the buffers as far as they are none of its inputs.
+
+        Parameters
+        ----------
+        module : object
+        is_opaque : bool
+            Whether nothing can be seen of what happens within it: then those of its modules are among them.
+        """
+
+    # --- tensors ---
+
+    def outline(self, tensor: Any) -> OutputSlot:
+        """Return dtype and shape of a tensor as graphs have them."""
+
+    def version(self, tensor: Any) -> int:
+        """Return a number that grows when a tensor is written to in place; 0 where nobody counts that."""
+
+    def requires_gradient(self, weight: Any) -> bool:
+        """Whether a weight is to be trained."""
+
+    # --- the backward pass ---
+
+    def edge(self, tensor: Any) -> GradientEdge | None:
+        """Return what has computed a tensor; None if nothing has, or no gradient goes there, or nobody can tell."""
+
+    def edges_into(self, edge: GradientEdge) -> list[GradientEdge]:
+        """Return what has computed the inputs of a function, as far as gradients go there."""
+
+    def weight_at(self, edge: GradientEdge) -> Hashable | None:
+        """Return what stands for a weight where the backward pass ends with one; None if it goes on."""
+
+    def end_of(self, weight: Any) -> Hashable | None:
+        """Return what `weight_at` returns for a weight; None if no backward pass has come there yet."""
+
+
+class ReportedFramework(EagerFramework, Protocol):
+    """What `EagerCapture` needs beside, whose adapter only reports what happens."""
+
+    def has_gradient(self, tensor: Any) -> bool:
+        """Whether a tensor was computed, and takes part in a backward pass that may come."""
+
+    def on_gradient(self, tensor: Any, told: Callable[[Any], None]) -> Any | None:
+        """Have a function told the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+
+    def has_unlinked_input(self, edge: GradientEdge) -> bool:
+        """Whether something without gradient went into a function, a factor for one, to which no edge leads."""
+
+    def forward(self, module: Any) -> Callable[..., Any]:
+        """Return the function of a module's class that computes what a call of it returns."""
+
+    def call_site(self) -> CallSite:
+        """Return where the user's code is that has called a module."""

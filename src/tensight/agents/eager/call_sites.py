@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 _DEEPEST = 1000
+_MOST_DECORATORS = 16
 
 CalledOf = Callable[["FrameType"], "tuple[Any, object] | None"]
 """Returns what a frame of the framework calls, and with which arguments; None if it calls no module."""
@@ -214,6 +215,46 @@ def whole_function(function: Any, outside: CallSite) -> tuple[StackFrame, ...]:
     if code is None or not is_user_code(code):
         return outside.stack
     return (_range(code, lines_of(code)), *outside.stack)
+
+
+def stack_between(
+    begin: CallSite | None, now: CallSite, container: object | None, forward: Any, *, ends: bool
+) -> tuple[StackFrame, ...]:
+    """Return the stack of what no module has returned, where it is only known after which call it was computed.
+
+    Parameters
+    ----------
+    begin : CallSite or None
+        Of a call after which all of it was computed; None if no such call is known.
+    now : CallSite
+    container : object or None
+        The module in whose code the training is; None if it is in the script.
+    forward : function or None
+        What a call of the container runs.
+    ends : bool
+        Whether the call of the container is over.
+    """
+    if begin is not None and begin.frames:
+        if ends:
+            return until_end(begin, len(now.frames))
+        return between(begin, now, 0 if container is None else now.levels.get(id(container), 0))
+    if container is None:
+        return since_beginning(now, max(len(now.frames) - 1, 0), again=True)
+    if ends:
+        return whole_function(forward, now)
+    return since_beginning(now, now.levels.get(id(container), 0), again=True)
+
+
+def beginning_of(function: Any) -> tuple[StackFrame, ...]:
+    """Return where a function begins, if it is the user's: nobody can say which of its lines did what."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not is_user_code(code):
+        return ()
+    # Decorators stand before it.
+    lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
+    texts = ((line, linecache.getline(code.co_filename, line).strip()) for line in lines)
+    line, text = next((one for one in texts if one[1].startswith("def ")), (code.co_firstlineno, ""))
+    return (StackFrame(os.path.abspath(code.co_filename), line, code.co_name, text),)
 
 
 def _stack(outer: tuple[Frame, ...], frame: Frame, lines: Lines) -> tuple[StackFrame, ...]:

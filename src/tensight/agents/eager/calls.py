@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
-    from tensight.agents.places import DeclaredNode
+    from tensight.agents.places import DeclaredNode, PlaceTable
     from tensight.agents.program import Source
     from tensight.graph import OutputSlot
 
@@ -32,6 +32,8 @@ class Slot:
         dtype and shape when it was first seen.
     reference : weakref of tensor or None
         The tensor that stood here in the latest step.
+    version : int
+        Of that tensor when it was seen.
     consumer : (Operation, int) or None
         What reads it first, and as which input: its gradient is an output of that operation's gradient.
     gradient_place : int
@@ -50,6 +52,7 @@ class Slot:
         "place",
         "reference",
         "source",
+        "version",
     )
 
     def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
@@ -57,6 +60,7 @@ class Slot:
         self.source = source
         self.outline = outline
         self.reference: weakref.ref[Any] | None = None
+        self.version = 0
         self.consumer: tuple[Operation[Any], int] | None = None
         self.gradient_place = UNPLACED
         self.gradient_outline: OutputSlot | None = None
@@ -100,6 +104,55 @@ class Operation(Generic[AnySlot]):
         # No dots: such a name is a weight's.
         parts = (path, "" if number == "0" else f"op{number}", "input", str(index))
         return "_".join(filter(None, parts))
+
+
+class Reading(Generic[AnySlot]):
+    """What an operation reads.
+
+    Attributes
+    ----------
+    sources : list of Source or None
+        Where each input came from; None for what nobody has seen.
+    read : list of (Slot, int)
+        The slots among them, each with its index.
+    parameters : list of str
+        Names of weights among them that are trained.
+    """
+
+    __slots__ = ("parameters", "read", "sources")
+
+    def __init__(self) -> None:
+        self.sources: list[Source | None] = []
+        self.read: list[tuple[AnySlot, int]] = []
+        self.parameters: list[str] = []
+
+    def reads(self, slot: AnySlot) -> int:
+        """Add an input that is another operation's output, or an input of the step; return its index."""
+        self.sources.append(slot.source)
+        self.read.append((slot, len(self.sources) - 1))
+        return len(self.sources) - 1
+
+    def reads_weight(self, name: str, *, is_trained: bool = True) -> None:
+        """Add a weight."""
+        self.sources.append((name, 0))
+        if is_trained:
+            self.parameters.append(name)
+
+    def reads_unseen(self) -> None:
+        """Add something of which nobody has seen where it came from."""
+        self.sources.append(None)
+
+
+def place_of_gradient(slot: Slot, places: PlaceTable) -> int:
+    """Return the place of the gradient of a slot: an output of the gradient of what reads it first."""
+    if slot.consumer is not None:
+        operation, index = slot.consumer
+        return places.place(places.node(operation.gradient_name, operation.gradient_type), index)
+    # Nothing that is a node has read it: it is only an input of its own gradient.
+    scope, _, own = slot.source[0].rpartition("/")
+    type_, _, number = own.rpartition("-op")
+    node = places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
+    return places.place(node, slot.source[1], "input")
 
 
 def tensors_in_value(kind: type[Any], value: Any) -> list[Any]:

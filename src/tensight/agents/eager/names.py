@@ -77,6 +77,7 @@ class Names:
 
     Attributes
     ----------
+    framework : EagerFramework
     roots : list of Root
     modules : dict of int to ModuleName
         By ``id(module)``.
@@ -94,7 +95,7 @@ class Names:
         self.generation = 0
         self.meet: Callable[[Any], None] = self.pass_over
         self.on_gone: Callable[[], None] = lambda: None
-        self._framework = framework
+        self.framework = framework
         self._passed_over: set[int] = set()
         self._entries: dict[int, list[Named]] = {}
         self._departed: dict[tuple[type, str], Root] = {}
@@ -105,7 +106,7 @@ class Names:
         The first model with parameters is ``Default``, whatever comes beside it ``Default/<its class>``. A model that
         has names already is looked at anew: modules may have been added to it.
         """
-        inner = unwrapped(self._framework, model)
+        inner = unwrapped(self.framework, model)
         known = self.modules.get(id(inner))
         if known is not None:
             self._read(known.root)
@@ -152,7 +153,7 @@ class Names:
         """Yield the modules that have none of their own, in the order of the models."""
         for root in self.roots:
             model = root.module()
-            for inner in () if model is None else self._framework.modules(model):
+            for inner in () if model is None else self.framework.modules(model):
                 name = self.modules.get(id(inner.module))
                 if name is not None and name.is_leaf:
                     yield inner.module, name
@@ -160,7 +161,7 @@ class Names:
     # --- models ---
 
     def _new_root(self, model: Any) -> Root:
-        framework = self._framework
+        framework = self.framework
         held: list[Named] = []
         for path, module, _ in framework.modules(model):
             held += framework.held(module, _path(path))
@@ -187,7 +188,7 @@ class Names:
         return f"{ROOT_SCOPE}/{name}"
 
     def _kind_of(self, module: Any) -> tuple[type, str]:
-        return type(module), self._framework.kind(module).type
+        return type(module), self.framework.kind(module).type
 
     def _hold(self, root: Root, model: Any) -> None:
         self.roots.append(root)
@@ -198,7 +199,7 @@ class Names:
 
         A loss that is made anew in every step (``nn.CrossEntropyLoss()(logits, labels)``) is the same in each.
         """
-        framework = self._framework
+        framework = self.framework
         earlier = self._departed.get(self._kind_of(module)) if self._departed else None
         if earlier is None or any(root.scope == earlier.scope for root in self.roots):
             return False
@@ -218,25 +219,25 @@ class Names:
         if model is None:
             return
         entries: list[Named] = []
-        for path, module, is_called in self._framework.modules(model):
+        for path, module, is_called in self.framework.modules(model):
             steps = [step.replace("/", "_") for step in path]
             if is_called and id(module) not in root.modules:
                 self._give_name(root, module, "/".join([root.scope, *steps]))
-            held = self._framework.held(module, _path(steps))
+            held = self.framework.held(module, _path(steps))
             entries += [named._replace(name=root.prefix + named.name) for named in held]
         self._entries[id(root)] = entries
         self.generation += 1
 
     def _give_name(self, root: Root, module: Any, scope: str) -> None:
         root.modules.add(id(module))
-        self.modules.setdefault(id(module), _name(self._framework.kind(module), scope, root))
+        self.modules.setdefault(id(module), _name(self.framework.kind(module), scope, root))
         weakref.finalize(module, self._forget_module, weakref.ref(self), root, id(module)).atexit = False
 
     def _note_wrappers(self, model: Any, name: ModuleName) -> None:
         """Have the wrappers of a model known as modules that compute nothing."""
-        while (inner := self._framework.wrapped(model)) is not None:
+        while (inner := self.framework.wrapped(model)) is not None:
             if id(model) not in self.modules:
-                compiled = self._framework.kind(model).is_compiled
+                compiled = self.framework.kind(model).is_compiled
                 self.modules[id(model)] = name._replace(is_leaf=compiled, is_plain=not compiled, is_compiled=compiled)
                 weakref.finalize(model, self._forget_module, weakref.ref(self), name.root, id(model)).atexit = False
             model = inner

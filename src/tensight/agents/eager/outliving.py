@@ -59,8 +59,6 @@ class OutlivingTensors(ABC):
     agent : Agent
     names : Names
         Of the models.
-    outline : callable
-        Returns dtype and shape of a tensor as graphs have them.
 
     Attributes
     ----------
@@ -72,10 +70,11 @@ class OutlivingTensors(ABC):
         they stand still.
     """
 
-    def __init__(self, agent: Agent, names: Names, outline: Callable[[Any], OutputSlot]) -> None:
+    def __init__(self, agent: Agent, names: Names) -> None:
         self._agent = agent
         self._names = names
-        self._outline = outline
+        self._outline = names.framework.outline
+        self._version = names.framework.version
         self._optimizers: list[weakref.ref[Any]] = []
         self._seen: tuple[int, tuple[tuple[int, ...], ...]] = (-1, ())
         self._tensors: list[_Held] = []
@@ -116,10 +115,6 @@ class OutlivingTensors(ABC):
     def _is_wrapped(self, optimizer: Any, other: Any) -> bool:  # noqa: ARG002 - for those who know
         """Whether one of two optimizers only hands on to the other what it is asked to do."""
         return False
-
-    def _version(self, tensor: Any) -> int:  # noqa: ARG002 - for those who know more
-        """Return a number that grows when somebody writes to a tensor, as far as the framework counts that."""
-        return 0
 
     @abstractmethod
     def _has_gradient(self, weight: Any) -> bool:
@@ -218,6 +213,25 @@ class OutlivingTensors(ABC):
             for one in held:
                 tensor = one.tensor()
                 versions[one.place] = -1 if tensor is None else version_of(tensor)
+
+    def observe_given(self, optimizer: Any, gradients: Sequence[Any]) -> None:
+        """Observe the gradients that an optimizer is given, and what it is about to write to.
+
+        Parameters
+        ----------
+        optimizer : object
+        gradients : sequence
+            One for each of the weights that it updates, in their order; what is no tensor stands for none.
+        """
+        updated = self.updated_by(optimizer)
+        self.observe_before_update(optimizer)
+        if not self._agent.capturing:
+            return
+        needs, observe = self._agent.places.needs, self._agent.observe
+        tensor_type = self._names.framework.tensor_type
+        for weight, gradient in zip(updated, gradients, strict=False):
+            if weight is not None and needs[weight.place] and isinstance(gradient, tensor_type):
+                observe(weight.place, gradient, needs[weight.place])
 
     def observe_before_update(self, optimizer: Any) -> None:
         """Observe what an optimizer is about to write to, where only that explains the step: the values it has read.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from mindspore import Parameter, Tensor
 
 from tensight.agents.eager.outliving import OutlivingTensors
-from tensight.agents.mindspore.arrays import outline
 from tensight.agents.mindspore.learning_rates import rates_of
 
 if TYPE_CHECKING:
@@ -16,25 +15,13 @@ if TYPE_CHECKING:
 
     from mindspore import nn
 
-    from tensight.agents.agent import Agent
-    from tensight.agents.eager.names import Names
 
 # Under which names an optimizer holds the weights themselves.
 _WEIGHTS = frozenset({"parameters", "_parameters", "params", "cache_enable"})
 
 
 class CellParameters(OutlivingTensors):
-    """Everything that outlives a step, and the gradients of weights.
-
-    Parameters
-    ----------
-    agent : Agent
-    names : Names
-        Of the networks.
-    """
-
-    def __init__(self, agent: Agent, names: Names) -> None:
-        super().__init__(agent, names, outline)
+    """Everything that outlives a step, and the gradients of weights."""
 
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
         """Observe the gradients that an optimizer is about to read, and note which code has it update."""
@@ -44,14 +31,7 @@ class CellParameters(OutlivingTensors):
             # With a loss scale of its own an optimizer is given scaled gradients.
             told = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
             self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), told)
-        updated = self.updated_by(optimizer)
-        self.observe_before_update(optimizer)
-        if not self._agent.capturing or not isinstance(gradients, (tuple, list)):
-            return
-        needs, observe = self._agent.places.needs, self._agent.observe
-        for weight, gradient in zip(updated, gradients, strict=False):
-            if weight is not None and needs[weight.place] and isinstance(gradient, Tensor):
-                observe(weight.place, gradient, needs[weight.place])
+        self.observe_given(optimizer, gradients if isinstance(gradients, (tuple, list)) else ())
 
     def _extent(self, optimizer: nn.Optimizer) -> tuple[int, ...]:
         # It makes its states when it is made.

@@ -14,23 +14,18 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
+from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import NOBODY, ROOT_SCOPE, ModuleName, Names
 from tensight.agents.eager.rounds import Rounds
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.live_instances import live_instances
-from tensight.agents.mindspore.arrays import outline
-from tensight.agents.mindspore.cell_branches import StepBuilder, has_gradient
-from tensight.agents.mindspore.cell_calls import tensors_in
 from tensight.agents.mindspore.cell_discovery import CellDiscovery
-from tensight.agents.mindspore.cell_hooks import GradientHooks
 from tensight.agents.mindspore.cell_parameters import CellParameters
-from tensight.agents.mindspore.cell_traces import trace_of
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
-from tensight.agents.mindspore.framework import PyNativeFramework, wraps
+from tensight.agents.mindspore.framework import PyNativeFramework, tensors_in, wraps
 from tensight.agents.notices import say_once
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
-from tensight.agents.program import TracedNode
 from tensight.agents.replacing import Replacements
 from tensight.agents.termination import is_of_handler
 
@@ -38,15 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tensight.agents.agent import Agent
-    from tensight.agents.eager.calls import Slot
-    from tensight.agents.mindspore.cell_branches import Container
     from tensight.agents.mindspore.compiled_calls import CompiledCall
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.oversights import Oversights
-    from tensight.agents.program import Program, Source
-
-MOST_TRACES = 32
-"""Steps that run other calls than so many before them are shown as the last of those."""
+    from tensight.agents.program import Program
 
 _thread = threading.get_ident
 
@@ -70,10 +60,6 @@ class CellCapture:
     follows_all : bool
         Whether every other network that is called is debugged, too.
 
-    Attributes
-    ----------
-    has_seen_calls : bool
-        Whether any call of a cell or a compiled function was seen in this step.
     """
 
     def __init__(
@@ -87,33 +73,28 @@ class CellCapture:
         oversights: Oversights,
         follows_all: bool = False,
     ) -> None:
-        self.has_seen_calls = False
         self._agent = agent
-        self._needs = agent.places.needs
         self._step_on = step_on
         self._on_step = on_step
         self._oversights = oversights
         self._thread_name = threading.current_thread().name
-        self._names = Names(PyNativeFramework())
+        self._framework = PyNativeFramework()
+        self._names = Names(self._framework)
         self._discovery = CellDiscovery(self._names, cells, follows_all=follows_all or not cells)
         self._parameters = CellParameters(agent, self._names)
         for optimizer in optimizers:
             self._parameters.knows(optimizer)
         self._programs = Programs(self._parameters)
-        self._hooks = GradientHooks(self._gradient_came)
-        self._builder = StepBuilder(agent.places, self._names, self._see)
+        self._calls = EagerCapture(agent, self._framework, self._names, self._give_up, "cells")
         self._rounds = Rounds(self._parameters.weights_of)
         self._updates = 0
         self._replaced = Replacements()
         self._thread = _thread()
-        self._stack: list[Container] = []
         self._compiled: set[int] = set()
         self._compiled_calls = CallsOfStep()
         self._calls_of: dict[Trace, tuple[CompiledCall, ...]] = {}
         self._is_quiet = False
-        self._sees = False
         self._steps = 0
-        self._traces = 0
         self._last: Trace | None = None
         self._root: weakref.ref[Any] | None = None
         self._scaled: tuple[weakref.ref[Any] | None, Any] = (None, None)
@@ -123,14 +104,7 @@ class CellCapture:
     def preview(self) -> Program:
         """Return what is known before anything ran; parameters are observed as they are."""
         self._parameters.observe()
-        weights = self._names.tensor_names()
-        operators: dict[str, TracedNode] = {}
-        for cell, name in self._names.leaves():
-            own = (weights.get(id(parameter)) for parameter in cell._params.values())
-            sources: tuple[Source, ...] = tuple((weight, 0) for weight in own if weight is not None)
-            node = TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources)
-            operators.setdefault(node.name, node)
-        return self._programs.preview(Trace((), tuple(operators.values())))
+        return self._programs.preview(self._calls.preview())
 
     def start(self) -> None:
         """See what runs in this thread from now on."""
@@ -150,39 +124,25 @@ class CellCapture:
 
     def stop(self) -> None:
         """Remove everything from MindSpore; twice is once."""
-        self._sees = False
         self._replaced.take_back()
-        self._hooks.remove()
+        self._calls.stop()
 
     def begin_step(self) -> None:
         """Start to count anew; tensors are looked at only if somebody wants to know."""
         self._steps += 1
-        self.has_seen_calls = False
         self._rounds.ends_late()
         self._scaled = None, None
-        self._stack.clear()
         self._is_quiet = False
-        self._hooks.remove()
         self._agent.watches.loss_scaled = False
         self._compiled_calls.begin()
-        self._builder.begin()
-        self._sees = self._agent.capturing or self._last is None
+        self._calls.begin_step()
 
     def end_step(self) -> Program:
         """Observe what outlives the step, and return what ran: the same program if that ran before."""
-        at = self._builder.at
-        if self._sees and not self._builder.idle:
-            if at.trace is None and self._traces < MOST_TRACES:
-                self._traces += 1
-                at.trace = trace_of(at.chain())
-            elif at.trace is None:
-                say_once(
-                    f"the steps of this training run their cells in more than {MOST_TRACES} different ways; no more"
-                    " graphs are drawn, what the further ones share with those is still watched"
-                )
-            self._last = at.trace or self._last
-            if at.trace is not None:
-                self._calls_of[at.trace] = self._compiled_calls.calls()
+        self._last = self._calls.end_step()
+        trace = self._calls.at.trace
+        if self._calls.sees and trace is not None:
+            self._calls_of[trace] = self._compiled_calls.calls()
         self._parameters.observe()
         return self._programs.program(self._last or Trace())
 
@@ -193,6 +153,11 @@ class CellCapture:
     def compiled_calls(self) -> tuple[CompiledCall, ...]:
         """Return the calls of compiled functions in the step that was the last to end."""
         return () if self._last is None else self._calls_of.get(self._last, ())
+
+    @property
+    def has_seen_calls(self) -> bool:
+        """Whether any call of a cell or a compiled function was seen in this step."""
+        return self._calls.has_seen_calls
 
     def has_run(self, graph: Program) -> bool:
         """Whether anything of a graph was ever observed: some are only compiled."""
@@ -206,33 +171,29 @@ class CellCapture:
             if _thread() != self._thread and isinstance(cell, nn.Optimizer):
                 self._guarded(self._oversights.update_elsewhere, type(cell).__name__, self._thread_name)
             return original(cell, *given, **named)
-        if not self._stack and mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
+        if not self._calls.depth and mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
             return original(cell, *given, **named)
         if isinstance(cell, nn.Optimizer):
             return self._update(original, cell, given, named)
         if self._rounds.is_open:
             self._guarded(self._end_open_step, cell)
-        if not self._sees and self._step_on != "forward" and not wraps(cell):
+        if not self._calls.sees and self._step_on != "forward" and not wraps(cell):
             return original(cell, *given, **named)
         if isinstance(cell, nn.TrainOneStepWithLossScaleCell):
             self._agent.watches.loss_scaled = True
         name, is_passed = self._name(cell)
         if is_passed:
             return self._quietly(original, cell, *given, **named)
-        stack, step = self._stack, self._steps
-        depth = len(stack)
-        stack.append(None if name is None else (name, cell, (given, named)))
         updates = self._updates
+        begun = self._calls.call_begins(name, cell, (given, named))
         try:
             output = original(cell, *given, **named)
         finally:
-            if step == self._steps:
-                del stack[depth:]
-        if step == self._steps:
+            is_same_step = self._calls.call_is_over(begun)
+        if is_same_step:
             if name is not None:
-                within = self._within()
-                self._guarded(self._left, cell, name, within, (given, named), output)
-                if within is None and self._step_on == "forward":
+                self._guarded(self._left, cell, name, (given, named), output)
+                if self._calls.is_outermost and self._step_on == "forward":
                     self._on_step(False)
             elif wraps(cell) and updates == self._updates and isinstance(cell, nn.TrainOneStepWithLossScaleCell):
                 self._ended(skipped=True)
@@ -241,7 +202,7 @@ class CellCapture:
     def _name(self, cell: nn.Cell) -> tuple[ModuleName | None, bool]:
         """Return the name of a cell that is called, and whether it is no part of the training."""
         try:
-            is_outermost = all(one is None for one in self._stack)
+            is_outermost = self._calls.is_outermost
             name = self._discovery.name(cell, is_outermost=is_outermost)
             if name is None:
                 return None, not self._discovery.is_transparent(cell)
@@ -255,21 +216,15 @@ class CellCapture:
         is_ended_by_update = self._step_on == "optimizer" and bool(self._parameters.optimizers)
         return is_ended_by_update and not cell.training and not pynative_executor().requires_grad()
 
-    def _left(self, cell: nn.Cell, name: ModuleName, within: Container, given: Any, output: Any) -> None:
-        if not self._sees:
-            return
-        self.has_seen_calls = True
+    def _left(self, cell: nn.Cell, name: ModuleName, given: Any, output: Any) -> None:
         is_opaque = id(cell) in self._compiled
-        if name.is_leaf or is_opaque:
-            self._builder.leaf(name, cell, given, output, within, opaque=is_opaque)
-            if is_opaque:
-                self._compiled_calls.note(self._builder.at, len(tensors_in(given)))
-        else:
-            self._builder.container(name, cell, output)
+        self._calls.returned(name, cell, given, output, is_opaque=is_opaque)
+        if is_opaque and self._calls.sees:
+            self._compiled_calls.note(self._calls.at, len(tensors_in(given)))
 
     def _call_compiled(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
         """Run a compiled function: of what happens within it there is a dump at most."""
-        if _thread() != self._thread or self._is_quiet or not self._sees:
+        if _thread() != self._thread or self._is_quiet or not self._calls.sees:
             return original(executor, *given, **named)
         function = getattr(executor, "fn", None)
         cell = getattr(executor, "obj", None)
@@ -277,11 +232,11 @@ class CellCapture:
         tensors = tensors_in((given, named))
         self._compiled_calls.graphs = {}
         # A compiled function would have the hooks of its arguments compiled with it.
-        taken = self._hooks.take_off(tensors)
+        taken = self._calls.hooks.take_off(tensors)
         try:
             output = self._quietly(original, executor, *given, **named)
         finally:
-            self._hooks.put_back(taken)
+            self._calls.hooks.put_back(taken)
         if step == self._steps:
             self._guarded(self._left_compiled, function, cell, tensors, output)
         return output
@@ -292,7 +247,7 @@ class CellCapture:
             if not self._compiled_calls.graphs:
                 qualified = getattr(function, "__qualname__", own)
                 say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
-        elif not any(map(has_gradient, tensors_in(output))):
+        elif not any(map(self._framework.has_gradient, tensors_in(output))):
             # MindSpore's own; what it does beside forward passes is nothing that people have written.
             return
         if isinstance(cell, nn.Cell) and own == "construct":
@@ -301,47 +256,11 @@ class CellCapture:
                 self._compiled.add(id(cell))
                 weakref.finalize(cell, self._compiled.discard, id(cell)).atexit = False
             return
-        self.has_seen_calls = True
-        within = self._within()
+        within = self._calls.within
         scope = ROOT_SCOPE if within is None else within[0].scope
         name = NOBODY._replace(scope=scope, type=own, is_leaf=True)
-        self._builder.leaf(name, None, tensors, output, within, opaque=True)
-        self._compiled_calls.note(self._builder.at, len(tensors))
-
-    def _within(self) -> Container:
-        """Return in whose code the training is."""
-        return next((one for one in reversed(self._stack) if one is not None), None)
-
-    # --- tensors ---
-
-    def _see(self, slot: Slot, tensor: Any) -> None:
-        need = self._needs[slot.place]
-        if need:
-            self._agent.observe(slot.place, tensor, need)
-        place = slot.gradient_place
-        if (place < 0 or self._needs[place]) and has_gradient(tensor):
-            self._hooks.await_gradient(slot, tensor)
-
-    def _gradient_came(self, slot: Slot, gradient: Any) -> None:
-        try:
-            if slot.consumer is not None:
-                operation, index = slot.consumer
-                node = self._agent.places.node(operation.gradient_name, operation.gradient_type)
-                place = self._agent.places.place(node, index)
-            else:
-                # Nothing that is a node has read it: it is only an input of its own gradient.
-                scope, _, own = slot.source[0].rpartition("/")
-                type_, _, number = own.rpartition("-op")
-                node = self._agent.places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
-                place = self._agent.places.place(node, slot.source[1], "input")
-            slot.gradient_place = place
-            if slot.gradient_outline is None:
-                slot.gradient_outline = outline(gradient)
-            need = self._needs[place]
-            if need:
-                self._agent.observe(place, gradient, need)
-        except Exception as error:
-            self._give_up(error)
+        self._calls.returned(name, None, tensors, output, is_opaque=True)
+        self._compiled_calls.note(self._calls.at, len(tensors))
 
     # --- backward passes ---
 
@@ -349,11 +268,11 @@ class CellCapture:
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
         """Notice from which tensor a backward pass will begin: it may be computed by no cell."""
-        if _thread() == self._thread and (self._sees or self._agent.scalars.notes_losses) and not self._is_quiet:
+        if _thread() == self._thread and (self._calls.sees or self._agent.scalars.notes_losses) and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
-            if root is not None and self._sees:
-                self._guarded(self._builder.script, root)
+            if root is not None:
+                self._guarded(self._calls.backward_comes, root)
         return original(executor, cell, output, *more, **named)
 
     def _grad(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
@@ -364,8 +283,8 @@ class CellCapture:
         self._root = None
         if root is not None and self._agent.scalars.notes_losses:
             self._guarded(self._tell_loss, root)
-        if self._sees and root is not None:
-            self._guarded(self._builder.backward, root)
+        if root is not None:
+            self._guarded(self._calls.backward_begins, root)
         return self._quietly(original, executor, *given, **named)
 
     def _tell_loss(self, root: Any) -> None:
@@ -418,7 +337,7 @@ class CellCapture:
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
         """Notice when a loss scaler finds that gradients have left the range of their type."""
         result = original(scaler, grads_finite, *more, **named)
-        if _thread() == self._thread and not self._is_quiet and not self._builder.idle and not bool(grads_finite):
+        if _thread() == self._thread and not self._is_quiet and not self._calls.idle and not bool(grads_finite):
             self._ended(skipped=True)
         return result
 

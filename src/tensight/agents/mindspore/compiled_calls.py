@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tensight.agents.eager.calls import Slot
-    from tensight.agents.mindspore.cell_calls import Operation, Ran
+    from tensight.agents.eager.step_builder import Position, RepeatedOperation
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.program import Program, Source, TracedNode
 
@@ -62,17 +62,17 @@ class CallsOfStep:
 
     def __init__(self) -> None:
         self.graphs: Mapping[int, DumpedProgram] = {}
-        self._ran: dict[int, tuple[Operation, _Sources, Mapping[int, DumpedProgram]]] = {}
+        self._ran: dict[int, tuple[RepeatedOperation, _Sources, Mapping[int, DumpedProgram]]] = {}
 
     def begin(self) -> None:
         """Begin a step."""
         self._ran.clear()
 
-    def note(self, at: Ran, given: int) -> None:
+    def note(self, at: Position, given: int) -> None:
         """Note that what ran last was the call of a compiled function, and how many tensors that was given."""
         graphs, self.graphs = self.graphs, {}
         if graphs and at.operation is not None:
-            self._ran[id(graphs)] = at.operation, at.sources[:given], graphs
+            self._ran[id(graphs)] = at.operation, tuple(at.reading.sources[:given]), graphs
 
     def calls(self) -> tuple[CompiledCall, ...]:
         """Return the calls of this step, now that its gradients have come."""

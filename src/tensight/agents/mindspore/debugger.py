@@ -17,8 +17,8 @@ from tensight.agents.eager.rounds import Rounds
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
-from tensight.agents.mindspore.cell_calls import tensors_in
 from tensight.agents.mindspore.dump_settings import EVERYTHING, GRADIENTS
+from tensight.agents.mindspore.framework import tensors_in
 from tensight.agents.mindspore.graph_capture import GraphCapture
 from tensight.agents.mindspore.handed_tuples import HandedTuples
 from tensight.agents.mindspore.learning_rates import rates_of

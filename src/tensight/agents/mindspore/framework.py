@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from mindspore import Parameter, nn
+from mindspore import Parameter, Tensor, nn
 
-from tensight.agents.eager.adapter import InnerModule, ModuleKind, Named
+from tensight.agents.eager.adapter import GradientEdge, InnerModule, ModuleKind, Named
+from tensight.agents.eager.call_sites import call_site
+from tensight.agents.eager.calls import tensors_in_value
+from tensight.agents.mindspore.arrays import outline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
+    from types import FrameType
+
+    from tensight.agents.eager.call_sites import CallSite
+    from tensight.graph import OutputSlot
 
 # Where MindSpore's own wrappers hold what they wrap.
 _WRAPPED = ("_backbone", "network", "_network", "net")
@@ -19,10 +28,23 @@ _PLAIN_CONTAINERS = (nn.SequentialCell, nn.CellList)
 _MOVING = ("moving_mean", "moving_variance")
 
 
-class PyNativeFramework:
-    """The `EagerFramework` of MindSpore in PyNative mode; parameters have the names that MindSpore gives them."""
+_CELL_FILE = inspect.getfile(nn.Cell)
+_HOOKS = ("_forward_hook", "_forward_pre_hook", "_lazy_forward_hook", "_lazy_forward_pre_hook")
+# Begins of the names of functions that multiply: a factor without gradient is linked to nothing.
+_PRODUCTS = ("Mul", "MatMul", "BatchMatMul", "Matmul", "Bmm", "Mm", "Dense")
+_FACTORS = 2
 
+tensors_in = partial(tensors_in_value, Tensor)
+"""Returns the tensors in a value, in the order in which it holds them."""
+
+
+class PyNativeFramework:
+    """The `ReportedFramework` of MindSpore in PyNative mode; parameters have the names that MindSpore gives them."""
+
+    tensor_type = Tensor
     has_own_names = True
+
+    # --- modules ---
 
     def modules(self, model: nn.Cell) -> Iterator[InnerModule]:
         """Yield a network and the cells in it, each once, the network first; optimizers are none of it."""
@@ -49,6 +71,76 @@ class PyNativeFramework:
             if buffer is not None:
                 yield Named(weakref.ref(buffer), path + key, False)
 
+    def read_by(self, module: nn.Cell, *, is_opaque: bool = False) -> list[Any]:
+        """Return the parameters that a call of a cell may read."""
+        return list(module.get_parameters() if is_opaque else module._params.values())
+
+    def forward(self, module: nn.Cell) -> Callable[..., Any]:
+        """Return the function of a cell's class that computes what a call of it returns."""
+        function: Callable[..., Any] = type(module).construct
+        return function
+
+    def call_site(self) -> CallSite:
+        """Return where the user's code is that has called a cell."""
+        site, running = call_site(_called, (_CELL_FILE,))
+        has_hooks = any(vars(call.module).get(name) for call in running[:1] for name in _HOOKS)
+        return site._replace(is_direct=False) if has_hooks else site
+
+    # --- tensors ---
+
+    def outline(self, tensor: Any) -> OutputSlot:
+        """Return dtype and shape of a tensor as graphs have them."""
+        return outline(tensor)
+
+    def version(self, tensor: Any) -> int:  # noqa: ARG002 - MindSpore counts some writes and not others
+        """Return 0: whether somebody has written to a tensor MindSpore does not tell."""
+        return 0
+
+    def requires_gradient(self, weight: Any) -> bool:
+        """Whether a parameter is to be trained."""
+        return bool(weight.requires_grad)
+
+    def has_gradient(self, tensor: Any) -> bool:
+        """Whether a tensor was computed, and takes part in a backward pass that may come."""
+        # Before 2.9 the second is not told.
+        return bool(tensor._has_auto_grad()) and getattr(tensor, "_requires_grad", None) is not False
+
+    def on_gradient(self, tensor: Any, told: Callable[[Any], None]) -> Any | None:
+        """Have a function told the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+        try:
+            return tensor.register_hook(told)
+        except RuntimeError:
+            # Before 2.9 only this tells that no gradient comes: it was stopped, or nobody asks for one.
+            return None
+
+    # --- the backward pass; its functions are linked since 2.9 ---
+
+    def edge(self, tensor: Any) -> GradientEdge | None:
+        """Return what has computed a tensor; None if nothing has, or there is no telling."""
+        function = getattr(tensor, "_grad_node", None)
+        if not hasattr(function, "next_functions"):
+            return None
+        return _edge(function, tensor._output_index)
+
+    def edges_into(self, edge: GradientEdge) -> list[GradientEdge]:
+        """Return what has computed the inputs of a function, as far as gradients go there."""
+        return [_edge(*following) for following in edge.function.next_functions if following[0] is not None]
+
+    def has_unlinked_input(self, edge: GradientEdge) -> bool:
+        """Whether a factor without gradient went into a function."""
+        function = edge.function
+        return function.name().startswith(_PRODUCTS) and len(self.edges_into(edge)) < _FACTORS
+
+    def weight_at(self, edge: GradientEdge) -> Hashable | None:
+        """Return what stands for a parameter where the backward pass ends with one; None if it goes on."""
+        function = edge.function
+        return function._unique_id() if function.is_leaf() else None
+
+    def end_of(self, weight: Any) -> Hashable | None:
+        """Return what `weight_at` returns for a parameter; None if no backward pass has come there yet."""
+        end = getattr(weight, "_grad_node", None)
+        return None if end is None else end._unique_id()
+
 
 def networks_of(cell: nn.Cell) -> list[nn.Cell]:
     """Return the networks in what wraps them to train them; the cell itself if it wraps none."""
@@ -57,6 +149,18 @@ def networks_of(cell: nn.Cell) -> list[nn.Cell]:
     inner = [one for one in cell.cells() if not isinstance(one, nn.Optimizer)]
     found = [network for one in inner for network in networks_of(one)]
     return [network for network in found if network.parameters_dict()] or [cell]
+
+
+def _edge(function: Any, output: int) -> GradientEdge:
+    return GradientEdge(function, (function._unique_id(), output))
+
+
+def _called(frame: FrameType) -> tuple[Any, object] | None:
+    code = frame.f_code
+    if code.co_name != "__call__" or code.co_filename != _CELL_FILE:
+        return None
+    names = frame.f_locals
+    return names["self"], (names.get("args"), names.get("kwargs"))
 
 
 def wraps(cell: nn.Cell) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.eager.names import ROOT_SCOPE
-from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.eager.step_tensors import MOST_SOURCES, SCRIPT, StepTensors
+from tensight.agents.torch.arrays import outline
 from tensight.agents.torch.between import Moment, Numbers, moment, stacks_between
 from tensight.agents.torch.calls import NOWHERE, Call, Operation, Slot, tensors_in
-from tensight.agents.torch.framework import tensors_of
+from tensight.agents.torch.framework import FRAMEWORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import torch
 
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from tensight.agents.places import PlaceTable
     from tensight.agents.torch.between import Begun
     from tensight.agents.torch.calls import Record
-
-SCRIPT = "Script"
-"""Type of what is computed outside of all modules."""
-
-_MOST_FUNCTIONS = 20_000
-"""Of autograd that are walked through to find where a tensor comes from."""
-
-_MOST_SOURCES = 64
 
 _NOWHERE = Moment(NOWHERE, (), 0)
 
@@ -50,10 +42,8 @@ class Branch:
 
     def __init__(self, places: PlaceTable, names: Names, chain: Sequence[Call]) -> None:
         self._places = places
-        self._weights = names.tensor_names()
-        self._counts: dict[tuple[str, str], int] = {}
-        self._slots: dict[int, Slot] = {}
-        self._functions: dict[tuple[Any, int], Slot] = {}
+        self._weights: Mapping[Any, str] = names.tensor_names()
+        self._tensors: StepTensors[Slot] = StepTensors(FRAMEWORK)
         self._before: list[Operation] = []
         self._unread: set[Slot] = set()
         self._calls = list(chain)
@@ -102,7 +92,7 @@ class Branch:
             call.operation = operation
             outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
         else:
-            outputs = [(self._known(tensor), False) for tensor in returned]
+            outputs = [(self._tensors.find(tensor), False) for tensor in returned]
             own = [
                 index
                 for index, (slot, _) in enumerate(outputs)
@@ -130,7 +120,7 @@ class Branch:
         operation = self._operation(ROOT_SCOPE, "Loss")
         inputs: list[tuple[Slot | None, bool]] = []
         for tensor in roots:
-            slot = self._known(tensor)
+            slot = self._tensors.find(tensor)
             if slot is not None:
                 operation.reads(slot)
             else:
@@ -147,7 +137,7 @@ class Branch:
         """Note what a container's code has computed and now gives to a module."""
         is_here = False
         for tensor in tensors_in(arguments):
-            if tensor.grad_fn is not None and id(tensor) not in self._weights and self._known(tensor) is None:
+            if tensor.grad_fn is not None and id(tensor) not in self._weights and self._tensors.find(tensor) is None:
                 if not is_here:
                     self._begin_at(moment(number), begun)
                     is_here = True
@@ -163,7 +153,7 @@ class Branch:
         self, operation: Operation, tensor: torch.Tensor, returned: Sequence[torch.Tensor]
     ) -> tuple[Slot | None, bool]:
         """Return the slot of an input of a leaf, and whether it is seen here for the first time."""
-        slot = self._known(tensor, written=any(tensor is one for one in returned))
+        slot = self._tensors.find(tensor, written=any(tensor is one for one in returned))
         if slot is not None:
             operation.reads(slot)
             # What a container has computed between two calls is observed by who reads it first.
@@ -172,8 +162,7 @@ class Branch:
             return slot, is_first
         weight = self._weights.get(id(tensor))
         if weight is not None:
-            operation.sources.append((weight, 0))
-            operation.parameters.append(weight)
+            operation.reading.reads_weight(weight)
             return None, False
         if tensor.grad_fn is not None:
             slot = self._computed_between(tensor)
@@ -188,7 +177,7 @@ class Branch:
         slot = Slot(self._places.place(operation.node, number), (operation.node.name, number), outline(tensor))
         operation.outputs.append(slot)
         if is_known:
-            self._know(slot, tensor)
+            self._tensors.know(slot, tensor)
         return slot
 
     def _computed_between(self, tensor: torch.Tensor) -> Slot:
@@ -204,40 +193,21 @@ class Branch:
 
     def _from_outside(self, operation: Operation, tensor: torch.Tensor) -> Slot:
         """Return the slot of a tensor that nothing in the program computed."""
-        node = self._places.node(operation.input_name(len(operation.sources)), "Parameter", "input")
+        node = self._places.node(operation.input_name(len(operation.reading.sources)), "Parameter", "input")
         slot = Slot(self._places.place(node, 0), (node.name, 0), outline(tensor))
-        self._know(slot, tensor)
+        self._tensors.know(slot, tensor)
         return slot
-
-    def _known(self, tensor: torch.Tensor, *, written: bool = False) -> Slot | None:
-        """Return the slot of a tensor, unless it was written to since by somebody else than who is asking."""
-        slot = self._slots.get(id(tensor))
-        if slot is None or slot.reference is None or slot.reference() is not tensor:
-            return None
-        return slot if written or slot.version == version_of(tensor) else None
-
-    def _know(self, slot: Slot, tensor: torch.Tensor) -> None:
-        slot.reference = weakref.ref(tensor)
-        slot.version = version_of(tensor)
-        self._slots[id(tensor)] = slot
-        function = tensor.grad_fn
-        if function is not None:
-            slot.function_output = tensor.output_nr
-            self._functions[function, tensor.output_nr] = slot
 
     # --- operations ---
 
     def _operation(self, scope: str, type_: str) -> Operation:
-        number = self._counts.get((scope, type_), 0)
-        self._counts[scope, type_] = number + 1
+        number = self._tensors.count(scope, type_)
         return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), self._now.site.stack)
 
     def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
-        for tensor in tensors_of(module)[:_MOST_SOURCES]:
+        for tensor in FRAMEWORK.read_by(module)[:MOST_SOURCES]:
             if (name := self._weights.get(id(tensor))) is not None:
-                operation.sources.append((name, 0))
-                if tensor.requires_grad:
-                    operation.parameters.append(name)
+                operation.reading.reads_weight(name, is_trained=tensor.requires_grad)
 
     def _compute(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
         """Note what a container's code computed tensors from, and on which lines."""
@@ -248,62 +218,38 @@ class Branch:
             operation.is_up_to_call = numbers.last >= last
 
     def _read_through(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> Numbers | None:
-        """Add as inputs what tensors were computed from, found by walking through autograd's functions.
+        """Add as inputs what tensors were computed from.
 
         Returns
         -------
         Numbers or None
             Of the functions that computed them.
         """
-        waiting = [(tensor.grad_fn, tensor.output_nr) for tensor in tensors if tensor.grad_fn is not None]
-        seen = set(waiting)
-        found: dict[Slot | str, None] = {}
+        passed = self._tensors.read_through(operation.reading, tensors, self._weights.get)
+        operation.consume()
         has_unseen = False
         numbers: list[int] = []
-        for function, number in waiting:
-            slot = self._functions.get((function, number))
-            if slot is not None:
-                found[slot] = None
-            elif (variable := getattr(function, "variable", None)) is not None:
-                name = self._weights.get(id(variable))
-                if name is not None:
-                    found[name] = None
-            else:
-                numbers.append(function._sequence_nr())
-                ahead = function.next_functions
-                if not all(step[0] for step in ahead):
-                    # Something without gradient went in, to which no walk leads. What it is, a tensor or a number, is
-                    # not asked: to look at what autograd saved may compute it anew.
-                    has_unseen |= function.name().startswith(_PRODUCTS)
-                    operation.may_read_unseen |= not function.name().startswith(_OPTIONAL_OPERANDS)
-                new = [step for step in ahead if step[0] is not None and step not in seen]
-                seen.update(new)
-                waiting += new
-            if len(seen) > _MOST_FUNCTIONS or len(found) >= _MOST_SOURCES:
-                break
-        # Autograd is walked backwards; people read forwards.
-        for one in reversed(found):
-            if isinstance(one, str):
-                operation.sources.append((one, 0))
-                operation.parameters.append(one)
-            else:
-                operation.reads(one)
+        for edge in passed.edges:
+            function = edge.function
+            numbers.append(function._sequence_nr())
+            if not all(step[0] for step in function.next_functions):
+                # Something without gradient went in, to which no walk leads. What it is, a tensor or a number, is
+                # not asked: to look at what autograd saved may compute it anew.
+                has_unseen |= function.name().startswith(_PRODUCTS)
+                operation.may_read_unseen |= not function.name().startswith(_OPTIONAL_OPERANDS)
         if has_unseen:
-            operation.sources.append(None)
+            operation.reading.reads_unseen()
         return Numbers(min(numbers), max(numbers)) if numbers else None
 
     def _remember(self, call: Call) -> None:
         """Take over what an earlier call of this step has computed."""
         for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
             scope = operation.node.name.rpartition("/")[0]
-            key = scope, operation.node.type
-            self._counts[key] = self._counts.get(key, 0) + 1
-            for slot in (*(slot for slot, _ in operation.read), *operation.outputs):
+            self._tensors.count(scope, operation.node.type)
+            for slot in (*(slot for slot, _ in operation.reading.read), *operation.outputs):
                 tensor = None if slot.reference is None else slot.reference()
                 if tensor is not None and not call.is_backward:
-                    self._slots[id(tensor)] = slot
-                    if tensor.grad_fn is not None and version_of(tensor) == slot.version:
-                        self._functions[tensor.grad_fn, tensor.output_nr] = slot
+                    self._tensors.remember(slot, tensor)
 
 
 def _is_one(arguments: Any, given: Sequence[torch.Tensor]) -> bool:

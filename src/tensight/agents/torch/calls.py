@@ -13,11 +13,15 @@ import torch
 
 from tensight.agents.eager.call_sites import CallSite
 from tensight.agents.eager.calls import Operation as CalledOperation
+from tensight.agents.eager.calls import Reading, tensors_in_value
 from tensight.agents.eager.calls import Slot as CallSlot
-from tensight.agents.eager.calls import tensors_in_value
 from tensight.agents.eager.names import NOBODY
+from tensight.agents.eager.traces import Execution
+from tensight.graph.layer_node import READS_UNSEEN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.eager.names import ModuleName
@@ -37,10 +41,6 @@ class Slot(CallSlot):
 
     Attributes
     ----------
-    reference : weakref of Tensor or None
-    version : int
-        Of that tensor when it was seen.
-    consumer : (Operation, int) or None
     function_output : int
         Which output it is of its autograd function, whose gradients `on_gradient` is told.
     has_gradient : bool
@@ -49,11 +49,10 @@ class Slot(CallSlot):
         Of the latest hook by which its gradient is seen.
     """
 
-    __slots__ = ("function_output", "has_gradient", "hook", "version")
+    __slots__ = ("function_output", "has_gradient", "hook")
 
     def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
         super().__init__(place, source, outline)
-        self.version = 0
         self.function_output = 0
         self.has_gradient = False
         self.hook: RemovableHandle | None = None
@@ -70,11 +69,7 @@ class Operation(CalledOperation[Slot]):
 
     Attributes
     ----------
-    sources : list of Source or None
-    read : list of (Slot, int)
-        The slots that it reads, each with its index among the sources.
-    parameters : list of str
-        Names of weights among the sources.
+    reading : Reading
     stack : tuple of StackFrame
     wide_stack : tuple of StackFrame
         Of what a container computes: true of every step, whatever it computes on the way to the call. Empty once
@@ -85,13 +80,11 @@ class Operation(CalledOperation[Slot]):
         Whether it may read tensors without gradients that are not among the sources, such as the targets of a loss.
     """
 
-    __slots__ = ("is_up_to_call", "may_read_unseen", "parameters", "read", "sources", "stack", "wide_stack")
+    __slots__ = ("is_up_to_call", "may_read_unseen", "reading", "stack", "wide_stack")
 
     def __init__(self, node: DeclaredNode, stack: tuple[StackFrame, ...]) -> None:
         super().__init__(node)
-        self.sources: list[Source | None] = []
-        self.read: list[tuple[Slot, int]] = []
-        self.parameters: list[str] = []
+        self.reading: Reading[Slot] = Reading()
         self.stack = stack
         self.wide_stack: tuple[StackFrame, ...] = ()
         self.is_up_to_call = False
@@ -99,11 +92,14 @@ class Operation(CalledOperation[Slot]):
 
     def reads(self, slot: Slot) -> None:
         """Add an input that is another operation's output, or an input of the step."""
-        index = len(self.sources)
-        self.sources.append(slot.source)
-        self.read.append((slot, index))
-        if slot.consumer is None:
-            slot.consumer = (self, index)
+        self.reading.reads(slot)
+        self.consume()
+
+    def consume(self) -> None:
+        """Have the gradients of what it reads come out of its own, unless something else has read that before."""
+        for slot, index in self.reading.read:
+            if slot.consumer is None:
+                slot.consumer = (self, index)
 
 
 class Record:
@@ -209,3 +205,18 @@ class Call:
             at = at.parent
         calls.reverse()
         return calls
+
+
+def executions(calls: Iterable[Call]) -> list[Execution]:
+    """Return what ran in the calls of a step."""
+    found: list[Execution] = []
+    for call in calls:
+        for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
+            reading = operation.reading
+            attributes = {READS_UNSEEN: True} if operation.may_read_unseen else {}
+            begins = call.is_backward and operation is call.operation
+            found.append(Execution(operation, reading, operation.stack, attributes, reading.read, begins))
+    if found:
+        # A backward pass of which nobody has heard may have come behind it.
+        found[-1] = found[-1]._replace(begins_backward=True)
+    return found

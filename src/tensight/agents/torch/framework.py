@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from tensight.agents.eager.adapter import InnerModule, ModuleKind, Named
+from tensight.agents.eager.adapter import GradientEdge, InnerModule, ModuleKind, Named
+from tensight.agents.torch.arrays import outline, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tensight.graph import OutputSlot
 
 # A wrapper of these classes computes nothing of its own; the attribute holds what is wrapped.
 _WRAPPERS = {
@@ -30,7 +33,10 @@ _PLAIN_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterLi
 class TorchFramework:
     """The `EagerFramework` of PyTorch."""
 
+    tensor_type = torch.Tensor
     has_own_names = False
+
+    # --- modules ---
 
     def modules(self, model: nn.Module) -> Iterator[InnerModule]:
         """Yield a model and the modules in it, each once, the model first."""
@@ -72,6 +78,46 @@ class TorchFramework:
             for key in holder:
                 yield Named(partial(holder.get, key), path + key, is_parameter)
 
+    def read_by(self, module: nn.Module, *, is_opaque: bool = False) -> list[torch.Tensor]:
+        """Return the weights and buffers that a call of a module may read, with those within where it is opaque."""
+        if is_opaque or is_scripted(module) or _is_compiled(module):
+            return [*module.parameters(), *module.buffers()]
+        return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
+
+    # --- tensors ---
+
+    def outline(self, tensor: torch.Tensor) -> OutputSlot:
+        """Return dtype and shape of a tensor as graphs have them."""
+        return outline(tensor)
+
+    def version(self, tensor: torch.Tensor) -> int:
+        """Return a number that grows when a tensor is written to in place."""
+        return version_of(tensor)
+
+    def requires_gradient(self, weight: torch.Tensor) -> bool:
+        """Whether a weight is to be trained."""
+        return bool(weight.requires_grad)
+
+    # --- the backward pass ---
+
+    def edge(self, tensor: torch.Tensor) -> GradientEdge | None:
+        """Return what has computed a tensor; None if nothing has, or no gradient goes there."""
+        function = tensor.grad_fn
+        return None if function is None else _edge(function, tensor.output_nr)
+
+    def edges_into(self, edge: GradientEdge) -> list[GradientEdge]:
+        """Return what has computed the inputs of a function, as far as gradients go there."""
+        return [_edge(*following) for following in edge.function.next_functions if following[0] is not None]
+
+    def weight_at(self, edge: GradientEdge) -> int | None:
+        """Return the identity of the tensor with which the backward pass ends; None if it goes on."""
+        variable = getattr(edge.function, "variable", None)
+        return None if variable is None else id(variable)
+
+    def end_of(self, weight: torch.Tensor) -> int:
+        """Return what `weight_at` returns for a weight: its identity."""
+        return id(weight)
+
 
 FRAMEWORK = TorchFramework()
 
@@ -85,11 +131,8 @@ def is_scripted(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
 
 
-def tensors_of(module: nn.Module) -> list[torch.Tensor]:
-    """Return the weights and buffers of a module of one piece: its own, or with them those of all within."""
-    if is_scripted(module) or _is_compiled(module):
-        return [*module.parameters(), *module.buffers()]
-    return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
+def _edge(function: Any, output: int) -> GradientEdge:
+    return GradientEdge(function, (function, output))
 
 
 class _ScriptedTensors:

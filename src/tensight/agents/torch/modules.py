@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as hooks
 
+from tensight.agents.eager.calls import place_of_gradient
 from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
+from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
 from tensight.agents.notices import say_once
-from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
-from tensight.agents.torch.calls import Call, Record, Slot, tensors_in
-from tensight.agents.torch.framework import FRAMEWORK, tensors_of
+from tensight.agents.torch.calls import Call, Record, Slot, executions, tensors_in
+from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.scopes import EnteredScopes
-from tensight.agents.torch.traces import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from tensight.agents.agent import Agent
     from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.torch.boundary import Boundary
-
-MOST_TRACES = 32
-"""Steps that run other calls than so many before them are shown as the last of those."""
 
 MOST_CALLS = 50_000
 """That the tree remembers."""
@@ -98,7 +95,7 @@ class ModuleCapture:
         self._entered_scopes = EnteredScopes()
         self._branch: Branch | None = None
         self._calls = 0
-        self._traces = 0
+        self._traces = TraceCount("modules")
         self._last = Trace()
         self._handles: list[Any] = []
         self._is_started = False
@@ -156,29 +153,17 @@ class ModuleCapture:
         if at is self._first:
             return self._last
         if at.trace is not None and at.renewals != self._renewals:
-            at.trace, at.renewals = trace_of(at.chain()), self._renewals
+            at.trace, at.renewals = trace_of(executions(at.chain())), self._renewals
         if at.trace is None:
-            if self._traces >= MOST_TRACES:
-                say_once(
-                    f"the steps of this training run their modules in more than {MOST_TRACES} different ways; no more"
-                    " graphs are drawn, what the further ones share with those is still watched"
-                )
+            if not self._traces.may_add():
                 return self._last
-            self._traces += 1
-            at.trace, at.renewals = trace_of(at.chain()), self._renewals
+            at.trace, at.renewals = trace_of(executions(at.chain())), self._renewals
         self._last = at.trace
         return at.trace
 
     def preview(self) -> Trace:
         """Return the leaves of the models with their weights, as far as they are known before they ran."""
-        operators = []
-        weights = self._names.tensor_names()
-        for module, name in self._names.leaves():
-            own = [weights.get(id(tensor)) for tensor in tensors_of(module)]
-            sources = tuple((weight, 0) for weight in own if weight is not None)
-            operators.append(TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources))
-        unique = {node.name: node for node in operators}
-        return Trace((), tuple(unique.values()))
+        return preview_of(self._names)
 
     def mark_evaluation(self) -> None:
         """Remember where the step stands."""
@@ -500,17 +485,7 @@ class ModuleCapture:
         return self._boundary.hook(see)
 
     def _place_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
-        if slot.consumer is not None:
-            operation, index = slot.consumer
-            node = self._places.node(operation.gradient_name, operation.gradient_type)
-            place = self._places.place(node, index)
-        else:
-            # Nothing that is a node has read it: it is only an input of its own gradient.
-            scope, _, own = slot.source[0].rpartition("/")
-            type_, _, number = own.rpartition("-op")
-            node = self._places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
-            place = self._places.place(node, slot.source[1], "input")
-        slot.gradient_place = place
+        place = slot.gradient_place = place_of_gradient(slot, self._places)
         slot.gradient_outline = outline(gradient)
         return place
 

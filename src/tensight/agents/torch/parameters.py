@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.eager.outliving import OutlivingTensors
-from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Parameters(OutlivingTensors):
     """
 
     def __init__(self, agent: Agent, names: Names) -> None:
-        super().__init__(agent, names, outline)
+        super().__init__(agent, names)
         self._elsewhere: set[int] = set()
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
@@ -101,9 +100,6 @@ class Parameters(OutlivingTensors):
                 for key, state in states.items():
                     if isinstance(state, torch.Tensor) and key not in _NOT_OBSERVED:
                         yield partial(states.get, key), f"{key}.{name}"
-
-    def _version(self, tensor: torch.Tensor) -> int:
-        return version_of(tensor)
 
     def _has_gradient(self, weight: torch.Tensor) -> bool:
         return bool(weight.requires_grad)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensight.agents.eager.adapter import ReportedFramework
     from tensight.agents.eager.calls import Slot
 
 _Hooked = tuple["Slot", Any, Any]
@@ -18,11 +19,13 @@ class GradientHooks:
 
     Parameters
     ----------
+    framework : ReportedFramework
     came : callable (slot, gradient) -> None
         Told each gradient.
     """
 
-    def __init__(self, came: Callable[[Slot, Any], None]) -> None:
+    def __init__(self, framework: ReportedFramework, came: Callable[[Slot, Any], None]) -> None:
+        self._framework = framework
         self._came = came
         self._hooked: dict[int, _Hooked] = {}
 
@@ -33,12 +36,9 @@ class GradientHooks:
             return
         if slot.on_gradient is None:
             slot.on_gradient = self._seer(slot)
-        try:
-            handle = tensor.register_hook(slot.on_gradient)
-        except RuntimeError:
-            # Before 2.9 only this tells that no gradient comes: it was stopped, or nobody asks for one.
-            return
-        self._hooked[id(tensor)] = slot, weakref.ref(tensor), handle
+        handle = self._framework.on_gradient(tensor, slot.on_gradient)
+        if handle is not None:
+            self._hooked[id(tensor)] = slot, weakref.ref(tensor), handle
 
     def take_off(self, tensors: list[Any]) -> list[tuple[Slot, Any]]:
         """Take the hooks off some tensors; return what `put_back` needs."""

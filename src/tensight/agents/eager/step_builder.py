@@ -1,0 +1,373 @@
+"""Finds out what a call of a module is and where its inputs come from, in steps whose calls an adapter reports.
+
+What models compute between two calls of modules is a node of its own. From which tensors it was computed the links of
+the backward pass tell. Where a framework has none, the outputs that nobody has read yet are taken for it, and one more
+source that is not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.eager.call_sites import beginning_of, stack_between
+from tensight.agents.eager.calls import Operation, Reading, Slot, tensors_in_value
+from tensight.agents.eager.names import ROOT_SCOPE
+from tensight.agents.eager.step_tensors import MOST_SOURCES, SCRIPT, StepTensors
+from tensight.agents.eager.traces import Execution
+from tensight.agents.notices import say_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from tensight.agents.eager.adapter import ReportedFramework
+    from tensight.agents.eager.call_sites import CallSite
+    from tensight.agents.eager.names import ModuleName, Names
+    from tensight.agents.eager.traced_programs import Trace
+    from tensight.agents.places import DeclaredNode, PlaceTable
+    from tensight.agents.program import StackFrame
+
+MOST_CALLS = 50_000
+"""That the tree remembers."""
+
+Container = tuple["ModuleName", Any, Any] | None
+"""In whose code something was called, the module itself, and with what that was called."""
+
+
+class RepeatedOperation(Operation[Slot]):
+    """A node: the n-th call of a leaf, or what a container's own code computes for the n-th time, in any step.
+
+    Attributes
+    ----------
+    inputs : dict of int to Slot
+        What came from outside, by the number of the input.
+    is_compiled : bool
+        Whether nothing can be seen of what happens within it.
+    """
+
+    __slots__ = ("inputs", "is_compiled")
+
+    def __init__(self, node: DeclaredNode) -> None:
+        super().__init__(node)
+        self.inputs: dict[int, Slot] = {}
+        self.is_compiled = False
+
+
+class Position:
+    """A position in the tree of steps, which begin alike: that an operation ran there, and what it read.
+
+    Attributes
+    ----------
+    parent : Position or None
+    operation : RepeatedOperation or None
+        None for the first of all, where steps begin.
+    reading : Reading
+    stack : tuple of StackFrame
+    since : CallSite or None
+        Of a call after which what it returns was computed; None if no such call is known.
+    begins_backward : bool
+    following : dict
+        What came next at some time.
+    trace : Trace or None
+        Of steps that end here.
+    """
+
+    __slots__ = ("begins_backward", "following", "operation", "parent", "reading", "since", "stack", "trace")
+
+    def __init__(self, parent: Position | None, operation: RepeatedOperation | None) -> None:
+        self.parent = parent
+        self.operation = operation
+        self.reading: Reading[Slot] = Reading()
+        self.stack: tuple[StackFrame, ...] = ()
+        self.since: CallSite | None = None
+        self.begins_backward = False
+        self.following: dict[tuple[Any, ...], Position] = {}
+        self.trace: Trace | None = None
+
+    def executions(self) -> list[Execution]:
+        """Return what ran from the beginning of the step to here."""
+        found: list[Execution] = []
+        at: Position | None = self
+        while at is not None and at.operation is not None:
+            found.append(at._execution(at.operation))
+            at = at.parent
+        found.reverse()
+        return found
+
+    def _execution(self, operation: RepeatedOperation) -> Execution:
+        attributes = {"compiled": True} if operation.is_compiled else {}
+        gradients = [(slot, index) for slot, index in self.reading.read if slot.consumer == (operation, index)]
+        return Execution(operation, self.reading, self.stack, attributes, gradients, self.begins_backward)
+
+
+class StepBuilder:
+    """What has run in a step so far, and which tensor is which slot.
+
+    Parameters
+    ----------
+    framework : ReportedFramework
+    places : PlaceTable
+    names : Names
+    seen : callable (slot, tensor) -> None
+        Told each tensor when it is there.
+
+    Attributes
+    ----------
+    at : Position
+        Where the step stands.
+    """
+
+    def __init__(
+        self,
+        framework: ReportedFramework,
+        places: PlaceTable,
+        names: Names,
+        seen: Callable[[Slot, Any], None],
+    ) -> None:
+        self._framework = framework
+        self._places = places
+        self._names = names
+        self._seen = seen
+        self._operations: dict[str, RepeatedOperation] = {}
+        self._first = Position(None, None)
+        self._calls = 0
+        self._weights: dict[int, str] = {}
+        self._weights_generation = -1
+        self._tensors: StepTensors[Slot] = StepTensors(framework)
+        self._unread: dict[Slot, None] = {}
+        self._ends: dict[Hashable, str] = {}
+        self._ran: dict[str, Position] = {}
+        self.at = self._first
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self.at = self._first
+        self._tensors.clear()
+        self._unread.clear()
+        self._ends.clear()
+        self._ran.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing ran since the step began."""
+        return self.at is self._first
+
+    # --- calls ---
+
+    def leaf(
+        self, name: ModuleName, module: Any | None, given: Any, output: Any, within: Container, *, opaque: bool
+    ) -> None:
+        """Note a call of a module that has none of its own, or within which nothing can be seen.
+
+        Parameters
+        ----------
+        name : ModuleName
+        module : object or None
+            None for a function.
+        given, output : object
+            What it was called with, and what it returned.
+        within : Container
+            In whose code it was called.
+        opaque : bool
+            Whether nothing can be seen of what happens within it.
+        """
+        tensors, returned = self._tensors_in(given), self._tensors_in(output)
+        reading: Reading[Slot] = Reading()
+        outside: list[tuple[int, Any]] = []
+        for tensor in tensors:
+            self._input(reading, outside, tensor, within)
+        if module is not None:
+            self._read_weights(reading, module, is_opaque=opaque)
+        operation = self._next(name.scope, name.type)
+        operation.is_compiled = opaque
+        for index, tensor in outside:
+            slot = self._from_outside(operation, index, tensor)
+            reading.sources[index] = slot.source
+            reading.read.append((slot, index))
+        self._add(operation, reading, module=module, is_call=True)
+        for index, tensor in outside:
+            self._tensors.know(operation.inputs[index], tensor)
+            self._seen(operation.inputs[index], tensor)
+        for index, tensor in enumerate(returned):
+            if self._tensors.is_written(tensor) or not any(tensor is one for one in tensors):
+                self._output(operation, index, tensor)
+
+    def container(self, name: ModuleName, module: Any, output: Any) -> None:
+        """Note that a call of a module has ended that called others: its own code may have computed what it returns."""
+        for tensor in self._tensors_in(output):
+            if name.is_plain or self._tensors.find(tensor) is not None or id(tensor) in self._known_weights():
+                continue
+            if self._framework.has_gradient(tensor) or self._unread:
+                self._between(tensor, (name, module, None), ends=True)
+
+    def script(self, tensor: Any) -> None:
+        """Note a tensor from which a backward pass will begin; it may be no output of a module."""
+        if self._tensors.find(tensor) is None and self._framework.has_gradient(tensor):
+            self._between(tensor, None)
+
+    def backward(self, tensor: Any) -> None:
+        """Note that a backward pass begins from a tensor."""
+        reading: Reading[Slot] = Reading()
+        slot = self._tensors.find(tensor)
+        if slot is not None:
+            reading.reads(slot)
+        operation = self._next(ROOT_SCOPE, "Loss")
+        self._add(operation, reading, begins_backward=True)
+        self._output(operation, 0, tensor, knows=False)
+
+    # --- tensors ---
+
+    def _tensors_in(self, value: Any) -> list[Any]:
+        return tensors_in_value(self._framework.tensor_type, value)
+
+    def _input(self, reading: Reading[Slot], outside: list[tuple[int, Any]], tensor: Any, within: Container) -> None:
+        """Add an input of a leaf; what comes from outside of the step is added to those that do, with its number."""
+        slot = self._tensors.find(tensor)
+        if slot is None:
+            if self._read_weight(reading, tensor):
+                return
+            is_given = within is None or any(tensor is one for one in self._tensors_in(within[2]))
+            if is_given and not self._framework.has_gradient(tensor):
+                outside.append((len(reading.sources), tensor))
+                reading.reads_unseen()
+                return
+            slot = self._between(tensor, within)
+        reading.reads(slot)
+        self._unread.pop(slot, None)
+
+    def _read_weights(self, reading: Reading[Slot], module: Any, *, is_opaque: bool = False) -> None:
+        for tensor in self._framework.read_by(module, is_opaque=is_opaque):
+            self._read_weight(reading, tensor)
+
+    def _read_weight(self, reading: Reading[Slot], tensor: Any) -> bool:
+        """Add an input that may be a weight; return whether it is one."""
+        name = self._known_weights().get(id(tensor))
+        if name is None:
+            return False
+        if len(reading.sources) < MOST_SOURCES:
+            reading.reads_weight(name, is_trained=self._framework.requires_gradient(tensor))
+        return True
+
+    def _between(self, tensor: Any, within: Container, *, ends: bool = False) -> Slot:
+        """Return the slot of a tensor that a container's own code, or the script's, has computed until now.
+
+        A container whose call `ends` has returned it.
+        """
+        scope, type_ = (ROOT_SCOPE, SCRIPT) if within is None else (within[0].scope, within[0].type)
+        reading: Reading[Slot] = Reading()
+        if not self._framework.has_gradient(tensor):
+            # A constant, or what no gradient is to pass: nobody can say from what it was computed.
+            reading.reads_unseen()
+        else:
+            if not self._read_through(reading, tensor):
+                for slot in list(self._unread)[-MOST_SOURCES:]:
+                    reading.reads(slot)
+                reading.reads_unseen()
+                if within is not None:
+                    self._read_weights(reading, within[1])
+            self._unread.clear()
+        operation = self._next(scope, type_)
+        position = self._add(operation, reading)
+        if not position.stack:
+            container = None if within is None else within[1]
+            forward = None if container is None else self._framework.forward(container)
+            position.since = self._since(reading)
+            position.stack = stack_between(position.since, self._framework.call_site(), container, forward, ends=ends)
+        return self._output(operation, 0, tensor)
+
+    def _since(self, reading: Reading[Slot]) -> CallSite | None:
+        """Return the first of the calls whose results something was computed from, if it was from nothing else."""
+        if None in reading.sources or len(reading.read) < len(reading.sources):
+            return None
+        read = [self._ran.get(slot.source[0]) for slot, _ in reading.read]
+        first = next((position for position in self._ran.values() if position in read), None)
+        return None if None in read or first is None else first.since
+
+    def _from_outside(self, operation: RepeatedOperation, index: int, tensor: Any) -> Slot:
+        """Return the slot of a tensor that nothing in the program computed."""
+        slot = operation.inputs.get(index)
+        if slot is None:
+            node = self._places.node(operation.input_name(index), "Parameter", "input")
+            outline = self._framework.outline(tensor)
+            slot = operation.inputs[index] = Slot(self._places.place(node, 0), (node.name, 0), outline)
+        slot.consumer = None
+        return slot
+
+    def _output(self, operation: RepeatedOperation, index: int, tensor: Any, *, knows: bool = True) -> Slot:
+        while len(operation.outputs) <= index:
+            number = len(operation.outputs)
+            place = self._places.place(operation.node, number)
+            operation.outputs.append(Slot(place, (operation.node.name, number), self._framework.outline(tensor)))
+        slot = operation.outputs[index]
+        slot.consumer = None
+        if knows:
+            self._tensors.know(slot, tensor)
+            self._unread[slot] = None
+        self._seen(slot, tensor)
+        return slot
+
+    def _read_through(self, reading: Reading[Slot], tensor: Any) -> bool:
+        """Add what a tensor was computed from, by the links of the backward pass; False if there are none."""
+        framework = self._framework
+        if framework.edge(tensor) is None:
+            return False
+        passed = self._tensors.read_through(reading, [tensor], self._weight_at_end)
+        if passed.has_unknown_end or any(framework.has_unlinked_input(edge) for edge in passed.edges):
+            reading.reads_unseen()
+        return True
+
+    def _weight_at_end(self, end: Hashable) -> str | None:
+        """Return the name of the weight with which a backward pass ends; None if it is none that is known."""
+        if not self._ends:
+            for entry in self._names.entries():
+                known = self._framework.end_of(entry.tensor())
+                if known is not None:
+                    self._ends[known] = entry.name
+        return self._ends.get(end)
+
+    # --- operations ---
+
+    def _next(self, scope: str, type_: str) -> RepeatedOperation:
+        name = f"{scope}/{type_}-op{self._tensors.count(scope, type_)}"
+        known = self._operations.get(name)
+        if known is None:
+            known = self._operations[name] = RepeatedOperation(self._places.node(name, type_))
+        return known
+
+    def _add(
+        self,
+        operation: RepeatedOperation,
+        reading: Reading[Slot],
+        *,
+        begins_backward: bool = False,
+        module: Any | None = None,
+        is_call: bool = False,
+    ) -> Position:
+        """Go on to an operation that runs next, and return its position; where it ran is told of calls."""
+        key = operation, begins_backward, tuple(reading.sources)
+        position = self.at.following.get(key)
+        if position is None:
+            position = Position(self.at, operation)
+            position.begins_backward = begins_backward
+            if is_call:
+                own = () if module is None else beginning_of(self._framework.forward(module))
+                position.stack, position.since = (*own, *user_stack()), self._framework.call_site()
+            elif begins_backward:
+                position.stack = user_stack()
+            self._calls += 1
+            if self._calls <= MOST_CALLS:
+                self.at.following[key] = position
+            else:
+                say_once(f"the steps call modules in more than {MOST_CALLS:,} different places; not all are remembered")
+        for slot, index in reading.read:
+            if slot.consumer is None:
+                slot.consumer = (operation, index)
+        position.reading = reading
+        self.at = self._ran[operation.node.name] = position
+        return position
+
+    def _known_weights(self) -> dict[int, str]:
+        if self._weights_generation != self._names.generation:
+            self._weights_generation = self._names.generation
+            self._weights = self._names.tensor_names()
+        return self._weights

@@ -1,0 +1,152 @@
+"""What a sequence of calls amounts to: the operators of forward and backward, in the order of execution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensight.agents.eager.calls import UNPLACED, Operation, Reading, Slot
+from tensight.agents.eager.step_tensors import MOST_SOURCES
+from tensight.agents.eager.traced_programs import Trace
+from tensight.agents.notices import say_once
+from tensight.agents.program import StackFrame, TracedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tensight.agents.eager.names import Names
+    from tensight.agents.program import Source
+    from tensight.graph import OutputSlot
+
+MOST_TRACES = 32
+"""Steps that run other calls than so many before them are shown as the last of those."""
+
+
+class Execution(NamedTuple):
+    """An operation as it ran in a step.
+
+    Attributes
+    ----------
+    operation : Operation
+    reading : Reading
+    stack : tuple of StackFrame
+    attributes : mapping of str to bool
+    gradients : sequence of (Slot, int)
+        Of what it reads that whose gradients its own gradient puts out.
+    begins_backward : bool
+        Whether a backward pass came next, through all that ran since the one before.
+    """
+
+    operation: Operation[Any]
+    reading: Reading[Any]
+    stack: tuple[StackFrame, ...]
+    attributes: Mapping[str, bool]
+    gradients: Sequence[tuple[Slot, int]]
+    begins_backward: bool
+
+
+class TraceCount:
+    """How many different traces the steps of a training have had.
+
+    Parameters
+    ----------
+    modules : str
+        What the framework calls modules.
+    """
+
+    def __init__(self, modules: str) -> None:
+        self._modules = modules
+        self._traces = 0
+
+    def may_add(self) -> bool:
+        """Whether another trace may be made; once none may, that is said."""
+        if self._traces >= MOST_TRACES:
+            say_once(
+                f"the steps of this training run their {self._modules} in more than {MOST_TRACES} different ways; no"
+                " more graphs are drawn, what the further ones share with those is still watched"
+            )
+            return False
+        self._traces += 1
+        return True
+
+
+def trace_of(executions: Iterable[Execution]) -> Trace:
+    """Return the trace of a step."""
+    inputs: dict[str, TracedNode] = {}
+    operators: list[TracedNode] = []
+    waiting: list[Execution] = []
+    gradient_sources: dict[str, tuple[Source | None, ...]] = {}
+
+    def go_backward() -> None:
+        for execution in reversed(waiting):
+            node = _gradient(execution)
+            if node is not None:
+                operators.append(node)
+                for name in execution.reading.parameters:
+                    gradient_sources[name] = (*gradient_sources.get(name, ()), *node.inputs)[:MOST_SOURCES]
+        waiting.clear()
+
+    for execution in executions:
+        for slot, _ in execution.reading.read:
+            name = slot.source[0]
+            if "/" not in name:
+                inputs[name] = TracedNode(name, "Parameter", "input", outputs=(slot.outline,))
+        operators.append(_forward(execution))
+        waiting.append(execution)
+        if execution.begins_backward:
+            go_backward()
+    return Trace(tuple(inputs.values()), tuple(operators), gradient_sources)
+
+
+def preview_of(names: Names) -> Trace:
+    """Return the leaves of the models with their weights, as far as they are known before they ran."""
+    operators: dict[str, TracedNode] = {}
+    weights = names.tensor_names()
+    for module, name in names.leaves():
+        own = (weights.get(id(tensor)) for tensor in names.framework.read_by(module))
+        sources: tuple[Source, ...] = tuple((weight, 0) for weight in own if weight is not None)
+        node = TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources)
+        operators.setdefault(node.name, node)
+    return Trace((), tuple(operators.values()))
+
+
+def _forward(execution: Execution) -> TracedNode:
+    operation = execution.operation
+    return TracedNode(
+        operation.node.name,
+        operation.node.type,
+        "operator",
+        tuple(execution.reading.sources),
+        tuple(slot.outline for slot in operation.outputs),
+        execution.stack,
+        execution.attributes,
+    )
+
+
+def _gradient(execution: Execution) -> TracedNode | None:
+    """Return the node of the backward pass; None if no gradient came by."""
+    operation, reading = execution.operation, execution.reading
+    sources = operation.gradient_sources()
+    outputs: list[OutputSlot] = []
+    for slot, index in execution.gradients:
+        if slot.gradient_place != UNPLACED:
+            while len(outputs) < index:
+                outputs.append(_nothing(execution, len(outputs), slot))
+            outputs.append(slot.gradient_outline or slot.outline)
+    if not sources and not outputs:
+        return None
+    return TracedNode(
+        operation.gradient_name,
+        operation.gradient_type,
+        "operator",
+        (*sources, *reading.sources)[:MOST_SOURCES],
+        tuple(outputs),
+        execution.stack,
+        execution.attributes,
+    )
+
+
+def _nothing(execution: Execution, index: int, slot: Slot) -> OutputSlot:
+    """Return what stands for the gradient of an input that has none, before that of a slot."""
+    outputs = execution.operation.outputs
+    other = outputs[0].outline if outputs else slot.outline
+    return next((one.outline for one, at in execution.reading.read if at == index), other)
