@@ -158,6 +158,14 @@ class Names:
                 if name is not None and name.is_leaf:
                     yield inner.module, name
 
+    def owner_of(self, module: Any) -> Any | None:
+        """Return the model that holds a module without a name, which it has got since it was looked at; else None."""
+        for root in self.roots:
+            model = root.module()
+            if model is not None and any(inner.module is module for inner in self.framework.modules(model)):
+                return model
+        return None
+
     # --- models ---
 
     def _new_root(self, model: Any) -> Root:
@@ -225,8 +233,22 @@ class Names:
                 self._give_name(root, module, "/".join([root.scope, *steps]))
             held = self.framework.held(module, _path(steps))
             entries += [named._replace(name=root.prefix + named.name) for named in held]
-        self._entries[id(root)] = entries
+        self._entries[id(root)] = self._as_before(root, entries)
         self.generation += 1
+
+    def _as_before(self, root: Root, entries: list[Named]) -> list[Named]:
+        """Let weights of modules that stand elsewhere now keep their names, as the modules do, where those are free."""
+        before = self._entries.get(id(root))
+        if before is None or self.framework.has_own_names:
+            return entries
+        known = {id(tensor): entry.name for entry in before if (tensor := entry.tensor()) is not None}
+        taken = {entry.name for entry in entries}
+        kept: list[Named] = []
+        for entry in entries:
+            tensor = entry.tensor()
+            name = entry.name if tensor is None else known.get(id(tensor), entry.name)
+            kept.append(entry if name in taken else entry._replace(name=name))
+        return kept
 
     def _give_name(self, root: Root, module: Any, scope: str) -> None:
         root.modules.add(id(module))

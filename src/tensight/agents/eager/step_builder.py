@@ -214,6 +214,7 @@ class StepBuilder:
         operation = self._next(ROOT_SCOPE, "Loss")
         self._add(operation, reading, begins_backward=True)
         self._output(operation, 0, tensor, knows=False)
+        self._tensors.release()
 
     # --- tensors ---
 

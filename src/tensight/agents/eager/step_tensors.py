@@ -48,7 +48,8 @@ class StepTensors(Generic[AnySlot]):
     def __init__(self, framework: EagerFramework) -> None:
         self._framework = framework
         self._slots: dict[int, AnySlot] = {}
-        self._by_edge: dict[Hashable, AnySlot] = {}
+        # With the function, which lives as long as it is here: another one could get its key.
+        self._by_edge: dict[Hashable, tuple[AnySlot, Any]] = {}
         self._counts: dict[tuple[str, str], int] = {}
 
     def clear(self) -> None:
@@ -93,7 +94,19 @@ class StepTensors(Generic[AnySlot]):
         # What has computed one that was written to since is not what has computed these values.
         edge = self._framework.edge(tensor) if slot.version == self._framework.version(tensor) else None
         if edge is not None:
-            self._by_edge[edge.key] = slot
+            self._by_edge[edge.key] = slot, edge.function
+
+    def release(self) -> None:
+        """Hold no function of the backward pass any more: one is about to free them, with what they have saved."""
+        self._by_edge = {key: (slot, None) for key, (slot, _) in self._by_edge.items()}
+
+    def _computed_by(self, edge: GradientEdge) -> AnySlot | None:
+        """Return the slot of what a function has computed; None if no slot is known to be that."""
+        slot, function = self._by_edge.get(edge.key, (None, None))
+        if slot is None or function is not None:
+            return slot
+        # It lives at least as long as the tensor that it has computed.
+        return slot if slot.reference is not None and slot.reference() is not None else None
 
     def read_through(
         self, reading: Reading[AnySlot], tensors: Iterable[Any], weight_at: Callable[[Hashable], str | None]
@@ -114,7 +127,7 @@ class StepTensors(Generic[AnySlot]):
         found: dict[AnySlot | str, None] = {}
         passed = Passed([], has_unknown_end=False)
         for edge in waiting:
-            slot = self._by_edge.get(edge.key)
+            slot = self._computed_by(edge)
             if slot is not None:
                 found[slot] = None
             elif (end := framework.weight_at(edge)) is not None:

@@ -68,7 +68,7 @@ class CellDiscovery:
             self._transparent.add(id(cell))
             weakref.finalize(cell, self._transparent.discard, id(cell)).atexit = False
             return
-        owner = None if self._is_outermost else self._owner_of(cell)
+        owner = None if self._is_outermost else names.owner_of(cell)
         if owner is not None:
             # The network got new cells since it was looked at.
             names.add(owner)
@@ -76,14 +76,6 @@ class CellDiscovery:
             names.add(cell)
         else:
             names.pass_over(cell)
-
-    def _owner_of(self, cell: nn.Cell) -> nn.Cell | None:
-        """Return the network with a name that a cell belongs to; None if it belongs to none."""
-        for root in self._names.roots:
-            network = root.module()
-            if network is not None and any(inner is cell for inner in _inner_cells(network)):
-                return network
-        return None
 
     def _add(self, network: nn.Cell) -> None:
         if id(network) not in self._names.modules:

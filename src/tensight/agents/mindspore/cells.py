@@ -87,6 +87,7 @@ class CellCapture:
         self._programs = Programs(self._parameters)
         self._calls = EagerCapture(agent, self._framework, self._names, self._give_up, "cells")
         self._rounds = Rounds(self._parameters.weights_of)
+        self._rounds.learn(self._parameters.optimizers)
         self._updates = 0
         self._replaced = Replacements()
         self._thread = _thread()

@@ -1,0 +1,1 @@
+"""The adapter for minigrad: `minigrad_agent.debugger.Debugger` debugs its trainings."""

@@ -1,0 +1,117 @@
+"""Debugs a training on minigrad: reports what happens to the code that all eager frameworks share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import minigrad
+
+from minigrad_agent.framework import MinigradFramework, MinigradReader
+from tensight.agents.agent import Agent
+from tensight.agents.debugging import TrainingDebugger
+from tensight.agents.eager.capture import EagerCapture
+from tensight.agents.eager.names import Names
+from tensight.agents.eager.outliving import OutlivingTensors
+from tensight.agents.eager.rounds import Rounds
+from tensight.agents.eager.traced_programs import Programs, Trace
+from tensight.agents.reader import Framework
+from tensight.agents.replacing import Replacements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tensight.agents.settings import AgentSettings
+
+
+class Parameters(OutlivingTensors):
+    """Weights, their gradients, and the states of optimizers."""
+
+    def weights_of(self, optimizer: minigrad.SGD) -> list[minigrad.Tensor]:
+        return optimizer.parameters
+
+    def _extent(self, optimizer: minigrad.SGD) -> tuple[int, ...]:
+        return (id(optimizer),)
+
+    def _states_of(self, optimizer: minigrad.SGD, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
+        for index, weight in enumerate(optimizer.parameters[: len(optimizer.moments)]):
+            yield partial(optimizer.moments.__getitem__, index), f"moment.{names[id(weight)]}"
+
+    def _has_gradient(self, weight: minigrad.Tensor) -> bool:
+        return weight.requires_grad
+
+
+class Debugger(TrainingDebugger):
+    """Debugs a training of some models by some optimizers."""
+
+    def __init__(self, models: list[Any], optimizers: list[Any], settings: AgentSettings) -> None:
+        super().__init__(settings, Agent)
+        self._models = models
+        self._optimizers = optimizers
+        self._replaced = Replacements()
+
+    def _begin(self) -> None:
+        framework = MinigradFramework()
+        self._names = names = Names(framework)
+        for model in self._models:
+            names.add(model)
+        names.meet = lambda module: names.add(names.owner_of(module) or module)
+        agent = self._agent = self._agent_of(
+            self._settings, Framework("minigrad", minigrad.__version__), MinigradReader(), script="minigrad"
+        )
+        self._parameters = parameters = Parameters(agent, names)
+        for optimizer in self._optimizers:
+            parameters.knows(optimizer)
+        self._rounds = Rounds(parameters.weights_of)
+        self._rounds.learn(self._optimizers)
+        self._programs = Programs(parameters)
+        self._capture = capture = EagerCapture(agent, framework, names, self._give_up)
+        parameters.observe()
+        agent.attach(self._programs.preview(capture.preview()))
+        self._replaced.put(minigrad.Module, "__call__", self._call)
+        self._replaced.put(minigrad, "backward", self._backward)
+        self._replaced.put(minigrad.SGD, "step", self._update)
+        capture.begin_step()
+
+    def _detach(self) -> None:
+        self._replaced.take_back()
+        self._capture.stop()
+
+    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+        trace = self._capture.end_step()
+        self._parameters.observe()
+        try:
+            agent.step_done(self._programs.program(trace or Trace()), scaled_skip=skipped)
+        finally:
+            self._capture.begin_step()
+
+    def _call(self, original: Callable[..., Any], module: minigrad.Module, *given: Any) -> Any:
+        capture = self._capture
+        is_evaluation = capture.is_outermost and not module.training and not minigrad.is_grad_enabled()
+        if is_evaluation or not capture.sees:
+            return original(module, *given)
+        name = self._names.name(module)
+        begun = capture.call_begins(name, module, given)
+        is_same_step = False
+        try:
+            output = original(module, *given)
+        finally:
+            is_same_step = capture.call_is_over(begun)
+        if is_same_step and name is not None:
+            with self._guarded():
+                capture.returned(name, module, given, output)
+        return output
+
+    def _backward(self, original: Callable[..., Any], loss: minigrad.Tensor) -> None:
+        with self._guarded():
+            self._capture.backward_comes(loss)
+            self._capture.backward_begins(loss)
+        original(loss)
+
+    def _update(self, original: Callable[..., Any], optimizer: minigrad.SGD) -> None:
+        with self._guarded():
+            self._parameters.note_update(optimizer)
+            self._parameters.observe_given(optimizer, [weight.grad for weight in optimizer.parameters])
+        original(optimizer)
+        if self._rounds.ends_step(frozenset((id(optimizer),))):
+            self._end_by_update(False)
