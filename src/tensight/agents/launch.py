@@ -7,10 +7,13 @@ imports next to nothing; what the agent needs is imported after the framework, i
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
+
+from tensight.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +26,11 @@ START_FILE = "tensight_debug.pth"
 
 def arrange() -> None:
     """Have the agent installed when this process imports a framework that there is an agent for."""
-    for module, debug in (("torch", _debug_torch), ("mindspore", _debug_mindspore)):
+    for known in FRAMEWORKS:
+        debug = _DEBUG[known.module]
         # A folder that is in the search path twice, as lib and lib64, has its line run twice.
         if not any(isinstance(finder, _Expectation) and finder.calls is debug for finder in sys.meta_path):
-            when_imported(module, debug)
+            when_imported(known.module, debug)
 
 
 def when_imported(module: str, call: Callable[[], None]) -> None:
@@ -91,16 +95,8 @@ class _Expectation:
         loader.exec_module = exec_module
 
 
-def _debug_torch() -> None:
-    _debug("tensight.agents.torch.install")
-
-
-def _debug_mindspore() -> None:
-    _debug("tensight.agents.mindspore.install")
-
-
-def _debug(adapter: str) -> None:
-    """Install the agent of an adapter; whatever is wrong with it, the script goes on."""
+def _debug(framework: str) -> None:
+    """Install the agent of a framework's adapter; whatever is wrong with it, the script goes on."""
     # What is imported stays: with a framework in memory, one search for reference cycles takes a tenth of a second, and
     # so many new objects would set off several.
     collects = gc.isenabled()
@@ -111,12 +107,15 @@ def _debug(adapter: str) -> None:
 
         require_one_version()
         settings = AgentSettings.from_environment()
-        importlib.import_module(adapter).install(settings)
+        importlib.import_module(f"tensight.agents.{framework}.install").install(settings)
     except Exception as error:
         _say(error)
     finally:
         if collects:
             gc.enable()
+
+
+_DEBUG = {known.module: functools.partial(_debug, known.module) for known in FRAMEWORKS}
 
 
 def _say(error: Exception) -> None:

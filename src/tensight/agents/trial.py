@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from tensight.agents.launch import when_imported
+from tensight.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tensight.agents.debugging import TrainingDebugger
 
 STEP = b"."
-FRAMEWORKS = ("torch", "mindspore")
 
 
 class Outcome(NamedTuple):
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str]) -> None:
     trial = Trial(int(arguments[0]), int(arguments[1]))
     atexit.register(trial.report)
     for framework in FRAMEWORKS:
-        when_imported(framework, partial(_follow, trial, framework))
+        when_imported(framework.module, partial(_follow, trial, framework.module))
     if arguments[2] == "-m":
         sys.argv = list(arguments[3:])
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

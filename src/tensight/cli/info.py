@@ -38,11 +38,11 @@ def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> 
 def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    from tensight.dumps import FRAMEWORKS
+    from tensight.frameworks import name_of
 
     ranks = summary["ranks"]
     out.print(f"[bold]{escape(summary['path'])}[/]")
-    framework = FRAMEWORKS.get(summary["framework"], summary["framework"])
+    framework = name_of(summary["framework"])
     version, device = (summary[name] or "?" for name in ("framework_version", "device_target"))
     # msprobe writes neither.
     machine = framework if summary["tool"] else f"{framework} {version} on {device}"

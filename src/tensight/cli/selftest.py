@@ -15,6 +15,7 @@ from tensight.cli.exit_codes import FOUND
 from tensight.cli.options import Json, Quiet
 from tensight.cli.output import console, count, number, print_json, size, table
 from tensight.cli.run import Capture
+from tensight.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tensight.cli.trials import Measured, Verdict
 
 NAMES_SHOWN = 5
-SEEDS = {"torch": "torch.manual_seed", "mindspore": "mindspore.set_seed"}
 PLAIN, AGAIN, DEBUGGED = "without the debugger", "without it, once more", "with the debugger"
 
 
@@ -74,7 +74,7 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without us")
         out.print(f"  {escape(_some(verdict.unstable))}")
-        seed = SEEDS[runs[PLAIN].framework]
+        seed = next(known.seeding for known in FRAMEWORKS if known.module == runs[PLAIN].framework)
         out.print(f"  Set its seeds ({seed}), then what the debugger changes can be told from what chance does.")
     elif verdict.changed:
         which = f"{len(verdict.changed)} of {count(verdict.compared, 'tensor')}"

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from tensight.agents.settings import as_variables
 from tensight.cli.own_server import own_server
 from tensight.client import WaitError
-from tensight.dumps import FRAMEWORKS
 from tensight.errors import InputError, TensightError
+from tensight.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from tensight.client import Server, Session
@@ -108,8 +108,8 @@ def require_framework() -> None:
     InputError
         This interpreter has none of the frameworks.
     """
-    if not any(importlib.util.find_spec(module) for module in FRAMEWORKS):
-        neither = " nor ".join(FRAMEWORKS.values())
+    if not any(importlib.util.find_spec(known.module) for known in FRAMEWORKS):
+        neither = " nor ".join(known.name for known in FRAMEWORKS)
         raise InputError(f"neither {neither} is installed for {sys.executable}: {_WHERE}")
 
 
@@ -277,11 +277,11 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
 def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
         last = "\n".join(f"  {line}" for line in said.splitlines()[-LINES_SHOWN:])
-        missing = [name for module, name in FRAMEWORKS.items() if f"No module named {module!r}" in last]
+        missing = [known.name for known in FRAMEWORKS if f"No module named {known.module!r}" in last]
         hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
         raise InputError(f"{what}: ended with exit code {code}; the last it said:\n{last}{hint}")
     if outcome["steps"] == 0:
-        frameworks = " or ".join(FRAMEWORKS.values())
+        frameworks = " or ".join(known.name for known in FRAMEWORKS)
         raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")
     seconds = outcome["step_seconds"]
     lines = [line for line in said.splitlines() if line.startswith("tensight: ")]

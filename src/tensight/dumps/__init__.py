@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps.dump import Dump, open_dump
-from tensight.dumps.metadata import FRAMEWORKS, Device, DumpMetadata
+from tensight.dumps.metadata import Device, DumpMetadata
 from tensight.dumps.overflow import OverflowRecord
 from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.tensor_file import CONSTANTS, TensorFile
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSTANTS",
-    "FRAMEWORKS",
     "Device",
     "Dump",
     "DumpMetadata",

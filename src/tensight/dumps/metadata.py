@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.dumps.storage import MissingFileError
 from tensight.errors import DumpError, Problem
+from tensight.frameworks import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +21,6 @@ FOLDER = ".dump_metadata"
 
 SETUP = "setup.json"
 """The set-up of the training, in recordings of Tensight."""
-
-FRAMEWORKS: Mapping[str, str] = MappingProxyType({"torch": "PyTorch", "mindspore": "MindSpore"})
-"""What people call a framework, by the name under which agents and recordings know it."""
 
 _MAX_JSON_BYTES = 64 * 2**20
 
@@ -81,7 +79,7 @@ class DumpMetadata:
     @property
     def framework_name(self) -> str:
         """What people call the framework."""
-        return FRAMEWORKS.get(self.framework, self.framework)
+        return name_of(self.framework)
 
     @property
     def is_whole(self) -> bool:
