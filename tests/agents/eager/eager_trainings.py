@@ -66,7 +66,7 @@ class Kit(Protocol):
         """Call a network as people do who evaluate it."""
 
     def debug(self, trace: str, *subjects: Any) -> AbstractContextManager[Any]:
-        """Return what debugs a training of modules and optimizers, without a server, and traces it."""
+        """Return what debugs modules and optimizers, or all that is called, and traces it without a server."""
 
     def leftovers(self) -> list[str]:
         """Return what of the framework is not as it was when the kit was imported."""
@@ -171,6 +171,17 @@ def two_optimizers(kit: Kit, trace: str, kept: Kept) -> None:
                 kit.update(lambda step=step, network=network: loss(network(kit.tensor(batch(step)))), optimizer)
 
 
+def unnamed_optimizers(kit: Kit, trace: str, kept: Kept) -> None:
+    """The same where the debugger finds all of it by itself."""
+    one, other = two_layers(kit), two_layers(kit)
+    loss = kit.mean_square()
+    optimizers = kit.optimizer(one), kit.optimizer(other)
+    with kit.debug(trace):
+        for step in range(STEPS):
+            for network, optimizer in zip((one, other), optimizers, strict=True):
+                kit.update(lambda step=step, network=network: loss(network(kit.tensor(batch(step)))), optimizer)
+
+
 def evaluated(kit: Kit, trace: str, kept: Kept) -> None:
     network, loss = two_layers(kit), kit.mean_square()
     optimizer = kit.optimizer(network)
@@ -257,9 +268,19 @@ def renamed(kit: Kit, trace: str, kept: Kept) -> None:
 TRAININGS = {
     training.__name__: training
     for training in (
-        layers, undebugged, shared, residual, two_optimizers, evaluated, raising, sick, fresh_losses, renamed
+        layers,
+        undebugged,
+        shared,
+        residual,
+        two_optimizers,
+        unnamed_optimizers,
+        evaluated,
+        raising,
+        sick,
+        fresh_losses,
+        renamed,
     )
-}  # fmt: skip
+}
 
 
 def main() -> None:

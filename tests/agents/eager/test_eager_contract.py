@@ -289,6 +289,14 @@ def test_each_of_several_optimizers_updates_once_in_a_step(runs: Runs) -> None:
         assert len(hashes) == STEPS + 1, name
 
 
+def test_models_and_optimizers_that_nobody_has_named_are_found(runs: Runs) -> None:
+    seen, named = runs.seen("unnamed_optimizers"), runs.seen("two_optimizers")
+    assert seen.steps == STEPS
+    assert seen.links == named.links
+    of_last_step = {key: row for key, row in named.rows.items() if key[0] == STEPS - 1}
+    assert {key: row for key, row in seen.rows.items() if key[0] == STEPS - 1} == of_last_step
+
+
 def test_evaluations_between_steps_are_no_part_of_them(runs: Runs) -> None:
     with_evaluations, without = runs.seen("evaluated"), runs.seen("layers")
     assert with_evaluations.links == without.links

@@ -140,9 +140,6 @@ class EagerFramework(Protocol):
     def version(self, tensor: Any) -> int:
         """Return a number that grows when a tensor is written to in place; 0 where nobody counts that."""
 
-    def requires_gradient(self, weight: Any) -> bool:
-        """Whether a weight is to be trained."""
-
     # --- the backward pass ---
 
     def edge(self, tensor: Any) -> GradientEdge | None:
@@ -154,18 +151,21 @@ class EagerFramework(Protocol):
     def weight_at(self, edge: GradientEdge) -> Hashable | None:
         """Return what stands for a weight where the backward pass ends with one; None if it goes on."""
 
-    def end_of(self, weight: Any) -> Hashable | None:
-        """Return what `weight_at` returns for a weight; None if no backward pass has come there yet."""
-
 
 class ReportedFramework(EagerFramework, Protocol):
     """What `EagerCapture` needs beside, whose adapter only reports what happens."""
+
+    def requires_gradient(self, weight: Any) -> bool:
+        """Whether a weight is to be trained."""
 
     def has_gradient(self, tensor: Any) -> bool:
         """Whether a tensor was computed, and takes part in a backward pass that may come."""
 
     def on_gradient(self, tensor: Any, told: Callable[[Any], None]) -> Any | None:
         """Have a function told the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+
+    def end_of(self, weight: Any) -> Hashable | None:
+        """Return what `weight_at` returns for a weight; None if no backward pass has come there yet."""
 
     def has_unlinked_input(self, edge: GradientEdge) -> bool:
         """Whether something without gradient went into a function, a factor for one, to which no edge leads."""

@@ -131,9 +131,7 @@ class StepBuilder:
         self._operations: dict[str, RepeatedOperation] = {}
         self._first = Position(None, None)
         self._calls = 0
-        self._weights: dict[int, str] = {}
-        self._weights_generation = -1
-        self._tensors: StepTensors[Slot] = StepTensors(framework)
+        self._tensors: StepTensors[Slot] = StepTensors(names)
         self._unread: dict[Slot, None] = {}
         self._ends: dict[Hashable, str] = {}
         self._ran: dict[str, Position] = {}
@@ -195,7 +193,7 @@ class StepBuilder:
     def container(self, name: ModuleName, module: Any, output: Any) -> None:
         """Note that a call of a module has ended that called others: its own code may have computed what it returns."""
         for tensor in self._tensors_in(output):
-            if name.is_plain or self._tensors.find(tensor) is not None or id(tensor) in self._known_weights():
+            if name.is_plain or self._tensors.find(tensor) is not None or id(tensor) in self._tensors.weights:
                 continue
             if self._framework.has_gradient(tensor) or self._unread:
                 self._between(tensor, (name, module, None), ends=True)
@@ -242,7 +240,7 @@ class StepBuilder:
 
     def _read_weight(self, reading: Reading[Slot], tensor: Any) -> bool:
         """Add an input that may be a weight; return whether it is one."""
-        name = self._known_weights().get(id(tensor))
+        name = self._tensors.weights.get(id(tensor))
         if name is None:
             return False
         if len(reading.sources) < MOST_SOURCES:
@@ -366,9 +364,3 @@ class StepBuilder:
         position.reading = reading
         self.at = self._ran[operation.node.name] = position
         return position
-
-    def _known_weights(self) -> dict[int, str]:
-        if self._weights_generation != self._names.generation:
-            self._weights_generation = self._names.generation
-            self._weights = self._names.tensor_names()
-        return self._weights

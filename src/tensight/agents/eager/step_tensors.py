@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from tensight.agents.eager.calls import AnySlot, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from tensight.agents.eager.adapter import EagerFramework, GradientEdge
+    from tensight.agents.eager.adapter import GradientEdge
+    from tensight.agents.eager.names import Names
 
 SCRIPT = "Script"
 """Type of what is computed outside of all modules."""
@@ -42,15 +43,26 @@ class StepTensors(Generic[AnySlot]):
 
     Parameters
     ----------
-    framework : EagerFramework
+    names : Names
     """
 
-    def __init__(self, framework: EagerFramework) -> None:
-        self._framework = framework
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._framework = names.framework
+        self._weights: Mapping[Any, str] = {}
+        self._weights_generation = -1
         self._slots: dict[int, AnySlot] = {}
         # With the function, which lives as long as it is here: another one could get its key.
         self._by_edge: dict[Hashable, tuple[AnySlot, Any]] = {}
         self._counts: dict[tuple[str, str], int] = {}
+
+    @property
+    def weights(self) -> Mapping[Any, str]:
+        """Names of weights and buffers by the identity of the tensor; models may come while a step runs."""
+        if self._weights_generation != self._names.generation:
+            self._weights_generation = self._names.generation
+            self._weights = self._names.tensor_names()
+        return self._weights
 
     def clear(self) -> None:
         """Forget the step."""

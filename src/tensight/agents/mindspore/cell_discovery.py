@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from mindspore import nn
 
+from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.framework import networks_of, wraps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tensight.agents.eager.names import ModuleName, Names
 
@@ -61,6 +62,20 @@ class CellDiscovery:
     def is_transparent(self, cell: nn.Cell) -> bool:
         """Whether a cell without a name only wraps networks: what it calls counts."""
         return id(cell) in self._transparent
+
+    def meet_trained(self, optimizer: nn.Optimizer) -> None:
+        """Find no more: a network is debugged when it is called, or was named."""
+
+    def uncalled(self, knows: Callable[[nn.Optimizer], bool]) -> list[nn.Optimizer]:
+        """Return the optimizers of networks that have not been called yet, and are debugged as soon as they are.
+
+        Parameters
+        ----------
+        knows : callable (optimizer) -> bool
+            Whether an optimizer updates a network that is known; asked for each one that there is.
+        """
+        others = [other for other in live_instances(nn.Optimizer) if not knows(other)]
+        return others if self.follows_all else []
 
     def _meet(self, cell: nn.Cell) -> None:
         names = self._names

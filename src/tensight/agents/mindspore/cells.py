@@ -16,9 +16,8 @@ from mindspore import nn
 
 from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import NOBODY, ROOT_SCOPE, ModuleName, Names
-from tensight.agents.eager.rounds import Rounds
 from tensight.agents.eager.traced_programs import Programs, Trace
-from tensight.agents.live_instances import live_instances
+from tensight.agents.eager.updates import Updates
 from tensight.agents.mindspore.cell_discovery import CellDiscovery
 from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
@@ -86,9 +85,8 @@ class CellCapture:
             self._parameters.knows(optimizer)
         self._programs = Programs(self._parameters)
         self._calls = EagerCapture(agent, self._framework, self._names, self._give_up, "cells")
-        self._rounds = Rounds(self._parameters.weights_of)
-        self._rounds.learn(self._parameters.optimizers)
-        self._updates = 0
+        self._updates = Updates(self._parameters, self._discovery, self._step_ended)
+        self._update_count = 0
         self._replaced = Replacements()
         self._thread = _thread()
         self._compiled: set[int] = set()
@@ -131,7 +129,7 @@ class CellCapture:
     def begin_step(self) -> None:
         """Start to count anew; tensors are looked at only if somebody wants to know."""
         self._steps += 1
-        self._rounds.ends_late()
+        self._updates.begin_step()
         self._scaled = None, None
         self._is_quiet = False
         self._agent.watches.loss_scaled = False
@@ -176,7 +174,7 @@ class CellCapture:
             return original(cell, *given, **named)
         if isinstance(cell, nn.Optimizer):
             return self._update(original, cell, given, named)
-        if self._rounds.is_open:
+        if self._updates.may_be_over:
             self._guarded(self._end_open_step, cell)
         if not self._calls.sees and self._step_on != "forward" and not wraps(cell):
             return original(cell, *given, **named)
@@ -185,7 +183,7 @@ class CellCapture:
         name, is_passed = self._name(cell)
         if is_passed:
             return self._quietly(original, cell, *given, **named)
-        updates = self._updates
+        updates = self._update_count
         begun = self._calls.call_begins(name, cell, (given, named))
         try:
             output = original(cell, *given, **named)
@@ -196,8 +194,8 @@ class CellCapture:
                 self._guarded(self._left, cell, name, (given, named), output)
                 if self._calls.is_outermost and self._step_on == "forward":
                     self._on_step(False)
-            elif wraps(cell) and updates == self._updates and isinstance(cell, nn.TrainOneStepWithLossScaleCell):
-                self._ended(skipped=True)
+            elif wraps(cell) and updates == self._update_count and isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+                self._step_ended(True)
         return output
 
     def _name(self, cell: nn.Cell) -> tuple[ModuleName | None, bool]:
@@ -299,7 +297,7 @@ class CellCapture:
 
     def _update(self, original: Callable[..., Any], optimizer: nn.Optimizer, given: Any, named: dict[str, Any]) -> Any:
         """Have an optimizer update its weights: that ends a step."""
-        knows = self._guarded(self._knows, optimizer)
+        knows = self._guarded(self._updates.knows, optimizer)
         if not knows:
             self._guarded(self._oversights.strange_update, type(optimizer).__name__, UNKNOWN_PARAMETERS)
         else:
@@ -308,38 +306,26 @@ class CellCapture:
             self._guarded(self._parameters.observe_gradients, optimizer, gradients)
         result = self._quietly(original, optimizer, *given, **named)
         self._oversights.update_ends()
-        self._updates += 1
-        if knows and self._rounds.ends_step(frozenset((id(optimizer),))):
-            self._ended(skipped=False)
+        self._update_count += 1
+        if knows:
+            self._guarded(self._updates.updated, optimizer)
         return result
-
-    def _knows(self, optimizer: nn.Optimizer) -> bool:
-        """Whether an optimizer trains the networks. With one that is new others are looked for, which may be next."""
-        parameters = self._parameters
-        if any(optimizer is known for known in parameters.optimizers):
-            return True
-        if not parameters.knows(optimizer):
-            return False
-        others = [other for other in live_instances(nn.Optimizer) if not parameters.knows(other)]
-        self._rounds.learn(parameters.optimizers, others if self._discovery.follows_all else ())
-        return True
 
     def _end_open_step(self, cell: nn.Cell) -> None:
         """End the step before a cell is called, if it was over with the last update."""
         is_evaluation = not cell.training and not pynative_executor().requires_grad()
-        if not is_evaluation and self._rounds.was_over({id(parameter) for parameter in cell.get_parameters()}):
-            self._ended(skipped=False)
+        if not is_evaluation:
+            self._updates.end_before(cell.get_parameters())
 
     def end_open_step(self) -> None:
         """End the step if it may be over with the last update: nothing is called any more."""
-        if self._rounds.ends_late():
-            self._ended(skipped=False)
+        self._updates.end_open_step()
 
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
         """Notice when a loss scaler finds that gradients have left the range of their type."""
         result = original(scaler, grads_finite, *more, **named)
         if _thread() == self._thread and not self._is_quiet and not self._calls.idle and not bool(grads_finite):
-            self._ended(skipped=True)
+            self._step_ended(True)
         return result
 
     def _scale(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -360,7 +346,7 @@ class CellCapture:
         if len(before) == len(scaled) == 1:
             self._scaled = weakref.ref(scaled[0]), before[0]
 
-    def _ended(self, *, skipped: bool) -> None:
+    def _step_ended(self, skipped: bool) -> None:
         if self._step_on == "optimizer":
             self._on_step(skipped)
 

@@ -12,7 +12,7 @@ from tensight.agents.torch.calls import NOWHERE, Call, Operation, Slot, tensors_
 from tensight.agents.torch.framework import FRAMEWORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import torch
 
@@ -42,8 +42,7 @@ class Branch:
 
     def __init__(self, places: PlaceTable, names: Names, chain: Sequence[Call]) -> None:
         self._places = places
-        self._weights: Mapping[Any, str] = names.tensor_names()
-        self._tensors: StepTensors[Slot] = StepTensors(FRAMEWORK)
+        self._tensors: StepTensors[Slot] = StepTensors(names)
         self._before: list[Operation] = []
         self._unread: set[Slot] = set()
         self._calls = list(chain)
@@ -137,7 +136,8 @@ class Branch:
         """Note what a container's code has computed and now gives to a module."""
         is_here = False
         for tensor in tensors_in(arguments):
-            if tensor.grad_fn is not None and id(tensor) not in self._weights and self._tensors.find(tensor) is None:
+            is_computed = tensor.grad_fn is not None and id(tensor) not in self._tensors.weights
+            if is_computed and self._tensors.find(tensor) is None:
                 if not is_here:
                     self._begin_at(moment(number), begun)
                     is_here = True
@@ -160,7 +160,7 @@ class Branch:
             is_first = slot in self._unread
             self._unread.discard(slot)
             return slot, is_first
-        weight = self._weights.get(id(tensor))
+        weight = self._tensors.weights.get(id(tensor))
         if weight is not None:
             operation.reading.reads_weight(weight)
             return None, False
@@ -206,7 +206,7 @@ class Branch:
 
     def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
         for tensor in FRAMEWORK.read_by(module)[:MOST_SOURCES]:
-            if (name := self._weights.get(id(tensor))) is not None:
+            if (name := self._tensors.weights.get(id(tensor))) is not None:
                 operation.reading.reads_weight(name, is_trained=tensor.requires_grad)
 
     def _compute(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
@@ -225,7 +225,7 @@ class Branch:
         Numbers or None
             Of the functions that computed them.
         """
-        passed = self._tensors.read_through(operation.reading, tensors, self._weights.get)
+        passed = self._tensors.read_through(operation.reading, tensors, self._tensors.weights.get)
         operation.consume()
         has_unseen = False
         numbers: list[int] = []

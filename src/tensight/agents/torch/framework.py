@@ -94,10 +94,6 @@ class TorchFramework:
         """Return a number that grows when a tensor is written to in place."""
         return version_of(tensor)
 
-    def requires_gradient(self, weight: torch.Tensor) -> bool:
-        """Whether a weight is to be trained."""
-        return bool(weight.requires_grad)
-
     # --- the backward pass ---
 
     def edge(self, tensor: torch.Tensor) -> GradientEdge | None:
@@ -113,10 +109,6 @@ class TorchFramework:
         """Return the identity of the tensor with which the backward pass ends; None if it goes on."""
         variable = getattr(edge.function, "variable", None)
         return None if variable is None else id(variable)
-
-    def end_of(self, weight: torch.Tensor) -> int:
-        """Return what `weight_at` returns for a weight: its identity."""
-        return id(weight)
 
 
 FRAMEWORK = TorchFramework()

@@ -1,8 +1,4 @@
-"""When a step ends: with the optimizer's update, however that comes about.
-
-Of several optimizers each has to update its weights, as `Rounds` says. A model that has not been called yet may still
-be trained in the same step: whether the last update has ended that shows with the next call.
-"""
+"""Follows the optimizers of PyTorch, whose updates end steps, however they come about."""
 
 from __future__ import annotations
 
@@ -13,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.eager.rounds import Rounds
+from tensight.agents.eager.updates import Updates
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import FrameType
 
     from tensight.agents.oversights import Oversights
@@ -78,22 +74,15 @@ class Steps:
         self._gradients = gradients
         self.capture = capture
         self._boundary = boundary
-        self._on_step = on_step
         self._on_scaling = on_scaling
-        self._discovery = discovery
+        self._updates = Updates(parameters, discovery, on_step)
         self._is_active = False
         self._thread, self._thread_name = threading.get_ident(), threading.current_thread().name
         self._is_installed = False
-        self._foreign: set[int] = set()
-        self._foreign_generation = -1
         self._running: list[FrameType] = []
         self._evaluations = 0
-        self._rounds = Rounds(parameters.weights_of)
-        # Where the script names what is debugged, all of it is known.
-        self._looked_generation = -1 if discovery.follows_all else parameters.names_generation
-        self._is_skipped = False
         self._scaled: tuple[Callable[[], torch.Tensor | None], Callable[[], torch.Tensor | None]] | None = None
-        self._updates = 0
+        self._update_count = 0
         self._scaler = Replacements()
 
     def install(self) -> None:
@@ -129,10 +118,10 @@ class Steps:
         self._running.append(frame)
         if is_inner:
             return None
-        if not self._knows(optimizer):
+        if not self._updates.knows(optimizer):
             self._oversights.strange_update(type(optimizer).__name__, UNKNOWN_PARAMETERS)
             return None
-        self._end_before(self._parameters.weights_of(optimizer))
+        self._updates.end_before(self._parameters.weights_of(optimizer))
         self._evaluations = 0
         self._oversights.update_begins()
         self._parameters.note_update(optimizer)
@@ -149,32 +138,31 @@ class Steps:
             return
         if self._running:
             self._running.pop()
-        if self._running or not self._knows(optimizer):
+        if self._running or not self._updates.knows(optimizer):
             return
-        self._updates += 1
+        self._update_count += 1
         self._oversights.update_ends()
         if _closure(arguments, named) is None:
             # A closure may clear the gradients itself, before it computes those that the update uses.
             self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
-        self._update_done(optimizer, skipped=skipped is not None and bool(skipped))
+        self._updates.updated(optimizer, skipped=skipped is not None and bool(skipped))
 
     def note_compiled_update(self) -> None:
         """Take note, before something else runs, if compiled code has run an optimizer's step."""
         optimizer, self._boundary.compiled_update = self._boundary.compiled_update, None
-        if optimizer is not None and self._is_active and self._knows(optimizer):
-            self._end_before(self._parameters.weights_of(optimizer))
-            self._updates += 1
-            self._update_done(optimizer, skipped=False)
+        if optimizer is not None and self._is_active and self._updates.knows(optimizer):
+            self._updates.end_before(self._parameters.weights_of(optimizer))
+            self._update_count += 1
+            self._updates.updated(optimizer)
 
     def end_before_call(self, module: torch.nn.Module) -> None:
         """End the step before a model is called, if it was over with the last update."""
-        self._end_before(module.parameters())
+        self._updates.end_before(module.parameters())
 
     def end_open_step(self) -> None:
         """End the step if it may be over with the last update: nothing is called any more."""
-        if self._rounds.ends_late():
-            self._on_step(self._is_skipped)
+        self._updates.end_open_step()
 
     def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that does the same: its evaluations belong to one step."""
@@ -194,62 +182,24 @@ class Steps:
             self.capture.mark_evaluation()
         self._evaluations += 1
 
-    def _update_done(self, optimizer: torch.optim.Optimizer, *, skipped: bool) -> None:
-        self._look_for_optimizers()
-        self._is_skipped = skipped
-        if self._rounds.ends_step(frozenset((id(optimizer),))):
-            self._on_step(skipped)
-
-    def _end_before(self, weights: Iterable[torch.Tensor]) -> None:
-        """End the step before a model with these weights is called or updated, if it was over with the last update."""
-        if self._rounds.is_open and self._rounds.was_over(set(map(id, weights))):
-            self._on_step(self._is_skipped)
-
-    def _look_for_optimizers(self) -> None:
-        """Find the optimizers of models first called since the debugger attached, before they update."""
-        parameters = self._parameters
-        uncalled = None
-        if self._looked_generation != parameters.names_generation:
-            self._looked_generation = parameters.names_generation
-            uncalled = self._discovery.uncalled(parameters.knows)
-        self._rounds.learn(parameters.optimizers, uncalled)
-
-    def _knows(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether an optimizer trains the models; one that is new is added."""
-        parameters = self._parameters
-        if any(optimizer is known for known in parameters.optimizers):
-            return True
-        if self._foreign_generation != parameters.names_generation:
-            self._foreign_generation = parameters.names_generation
-            self._foreign.clear()
-        if id(optimizer) in self._foreign:
-            return False
-        if parameters.knows(optimizer, is_updating=True):
-            return True
-        self._discovery.meet_trained(optimizer)
-        if parameters.knows(optimizer, is_updating=True):
-            return True
-        self._foreign.add(id(optimizer))
-        return False
-
     # --- loss scalers ---
 
     def _scaler_step(self, original: Any, scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
         """Notice when a scaler leaves out an update: that ends a step, too."""
-        before = self._updates
+        before = self._update_count
         result = original(scaler, optimizer, *arguments, **named)
-        if self._updates == before:
+        if self._update_count == before:
             self._boundary.call(self._after_scaler, optimizer)
         return result
 
     def _after_scaler(self, optimizer: Any) -> None:
         if not self._is_active or threading.get_ident() != self._thread:
             return
-        if isinstance(optimizer, torch.optim.Optimizer) and self._knows(optimizer):
-            self._end_before(self._parameters.weights_of(optimizer))
-            self._updates += 1
+        if isinstance(optimizer, torch.optim.Optimizer) and self._updates.knows(optimizer):
+            self._updates.end_before(self._parameters.weights_of(optimizer))
+            self._update_count += 1
             self._parameters.observe_gradients(optimizer)
-            self._update_done(optimizer, skipped=True)
+            self._updates.updated(optimizer, skipped=True)
 
     def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:
         self._boundary.call(self._before_scaling, scaler)

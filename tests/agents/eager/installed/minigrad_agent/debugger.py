@@ -13,8 +13,9 @@ from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import Names
 from tensight.agents.eager.outliving import OutlivingTensors
-from tensight.agents.eager.rounds import Rounds
 from tensight.agents.eager.traced_programs import Programs, Trace
+from tensight.agents.eager.updates import Updates
+from tensight.agents.live_instances import live_instances
 from tensight.agents.reader import Framework
 from tensight.agents.replacing import Replacements
 
@@ -41,8 +42,33 @@ class Parameters(OutlivingTensors):
         return weight.requires_grad
 
 
+class Discovery:
+    """Gives names to modules as they are called, if nobody has named what is debugged."""
+
+    def __init__(self, names: Names, models: list[minigrad.Module]) -> None:
+        self.follows_all = not models
+        self._names = names
+        names.meet = self._meet
+        for model in models:
+            names.add(model)
+
+    def meet_trained(self, optimizer: minigrad.SGD) -> None:
+        """A model is met when it is called."""
+
+    def uncalled(self, knows: Callable[[minigrad.SGD], bool]) -> list[minigrad.SGD]:
+        others = [one for one in live_instances(minigrad.SGD) if not knows(one)]
+        return others if self.follows_all else []
+
+    def _meet(self, module: minigrad.Module) -> None:
+        owner = self._names.owner_of(module)
+        if owner is not None or self.follows_all or not module.parameters():
+            self._names.add(owner or module)
+        else:
+            self._names.pass_over(module)
+
+
 class Debugger(TrainingDebugger):
-    """Debugs a training of some models by some optimizers."""
+    """Debugs a training of some models by some optimizers; of all that are called, if none are named."""
 
     def __init__(self, models: list[Any], optimizers: list[Any], settings: AgentSettings) -> None:
         super().__init__(settings, Agent)
@@ -53,17 +79,14 @@ class Debugger(TrainingDebugger):
     def _begin(self) -> None:
         framework = MinigradFramework()
         self._names = names = Names(framework)
-        for model in self._models:
-            names.add(model)
-        names.meet = lambda module: names.add(names.owner_of(module) or module)
+        discovery = Discovery(names, self._models)
         agent = self._agent = self._agent_of(
             self._settings, Framework("minigrad", minigrad.__version__), MinigradReader(), script="minigrad"
         )
         self._parameters = parameters = Parameters(agent, names)
         for optimizer in self._optimizers:
             parameters.knows(optimizer)
-        self._rounds = Rounds(parameters.weights_of)
-        self._rounds.learn(self._optimizers)
+        self._updates = Updates(parameters, discovery, self._end_by_update)
         self._programs = Programs(parameters)
         self._capture = capture = EagerCapture(agent, framework, names, self._give_up)
         parameters.observe()
@@ -77,6 +100,9 @@ class Debugger(TrainingDebugger):
         self._replaced.take_back()
         self._capture.stop()
 
+    def _end_open_step(self) -> None:
+        self._updates.end_open_step()
+
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
         trace = self._capture.end_step()
         self._parameters.observe()
@@ -88,6 +114,8 @@ class Debugger(TrainingDebugger):
     def _call(self, original: Callable[..., Any], module: minigrad.Module, *given: Any) -> Any:
         capture = self._capture
         is_evaluation = capture.is_outermost and not module.training and not minigrad.is_grad_enabled()
+        if not is_evaluation and self._updates.may_be_over:
+            self._updates.end_before(module.parameters())
         if is_evaluation or not capture.sees:
             return original(module, *given)
         name = self._names.name(module)
@@ -109,9 +137,12 @@ class Debugger(TrainingDebugger):
         original(loss)
 
     def _update(self, original: Callable[..., Any], optimizer: minigrad.SGD) -> None:
+        knows = False
         with self._guarded():
-            self._parameters.note_update(optimizer)
-            self._parameters.observe_given(optimizer, [weight.grad for weight in optimizer.parameters])
+            knows = self._updates.knows(optimizer)
+            if knows:
+                self._parameters.note_update(optimizer)
+                self._parameters.observe_given(optimizer, [weight.grad for weight in optimizer.parameters])
         original(optimizer)
-        if self._rounds.ends_step(frozenset((id(optimizer),))):
-            self._end_by_update(False)
+        if knows:
+            self._updates.updated(optimizer)

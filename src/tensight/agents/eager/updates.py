@@ -1,0 +1,119 @@
+"""When a step ends: with the optimizers' updates, as `Rounds` says.
+
+A model that has not been called yet may still be trained in the same step: whether the last update has ended that shows
+with the next call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensight.agents.eager.rounds import Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tensight.agents.eager.outliving import OutlivingTensors
+
+
+class Discovery(Protocol):
+    """Finds models and optimizers that nobody has named."""
+
+    follows_all: bool
+    """Whether every model is debugged as soon as it is called."""
+
+    def meet_trained(self, optimizer: Any) -> None:
+        """Give names to the models that an optimizer trains, if no call of them was seen."""
+
+    def uncalled(self, knows: Callable[[Any], bool]) -> Sequence[Any]:
+        """Return the optimizers of models that have not been called yet, and are debugged as soon as they are.
+
+        Parameters
+        ----------
+        knows : callable (optimizer) -> bool
+            Whether an optimizer updates a model that is known; asked for each one that there is.
+        """
+
+
+class Updates:
+    """The updates of a training.
+
+    Parameters
+    ----------
+    parameters : OutlivingTensors
+        Knows which optimizers train the models.
+    discovery : Discovery
+    on_step : callable (skipped) -> None
+        Told when a step has ended, and whether a loss scaler has left out its update.
+    """
+
+    def __init__(self, parameters: OutlivingTensors, discovery: Discovery, on_step: Callable[[bool], None]) -> None:
+        self._parameters = parameters
+        self._discovery = discovery
+        self._on_step = on_step
+        self._rounds = Rounds(parameters.weights_of)
+        self._foreign: set[int] = set()
+        self._foreign_generation = -1
+        # Where the script names what is debugged, all of it is known.
+        self._looked_generation = -1 if discovery.follows_all else parameters.names_generation
+        self._is_skipped = False
+
+    def knows(self, optimizer: Any) -> bool:
+        """Whether an optimizer, which is about to update, trains the models; one that is new is added."""
+        parameters = self._parameters
+        if any(optimizer is known for known in parameters.optimizers):
+            return True
+        if self._foreign_generation != parameters.names_generation:
+            self._foreign_generation = parameters.names_generation
+            self._foreign.clear()
+        if id(optimizer) in self._foreign:
+            return False
+        if parameters.knows(optimizer, is_updating=True):
+            return True
+        self._discovery.meet_trained(optimizer)
+        if parameters.knows(optimizer, is_updating=True):
+            return True
+        self._foreign.add(id(optimizer))
+        return False
+
+    def updated(self, optimizer: Any, *, skipped: bool = False) -> None:
+        """Note that an optimizer which trains the models has updated them; that may end the step.
+
+        Parameters
+        ----------
+        optimizer : object
+        skipped : bool
+            Whether a loss scaler has left out the update.
+        """
+        self._look_for_optimizers()
+        self._is_skipped = skipped
+        if self._rounds.ends_step(frozenset((id(optimizer),))):
+            self._on_step(skipped)
+
+    @property
+    def may_be_over(self) -> bool:
+        """Whether nobody can tell yet if the step was over with the last update."""
+        return self._rounds.is_open
+
+    def end_before(self, weights: Iterable[Any]) -> None:
+        """End the step before a model with these weights is called or updated, if it was over with the last update."""
+        if self._rounds.is_open and self._rounds.was_over(set(map(id, weights))):
+            self._on_step(self._is_skipped)
+
+    def end_open_step(self) -> None:
+        """End the step if it may be over with the last update: nothing is called any more."""
+        if self._rounds.ends_late():
+            self._on_step(self._is_skipped)
+
+    def begin_step(self) -> None:
+        """Wait for nobody any more: the step has ended otherwise."""
+        self._rounds.ends_late()
+
+    def _look_for_optimizers(self) -> None:
+        """Find the optimizers of models first called since the debugger attached, before they update."""
+        parameters = self._parameters
+        uncalled = None
+        if self._looked_generation != parameters.names_generation:
+            self._looked_generation = parameters.names_generation
+            uncalled = self._discovery.uncalled(parameters.knows)
+        self._rounds.learn(parameters.optimizers, uncalled)
