@@ -11,6 +11,7 @@ import pytest
 from dump_writer import DumpWriter, GraphWriter
 from offline_runs import debugging, go
 
+from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import Command, WatchpointSpec
 
@@ -88,7 +89,7 @@ def test_runs_to_an_operator_forwards_and_back(dump_200: Path) -> None:
                 await session.command(Command(action="run_to_node", node="nothing"))
             with pytest.raises(NotFoundError, match="in graph 'other'"):
                 await session.command(Command(action="run_to_node", node=order[0], graph="other"))
-            with pytest.raises(StateError, match="is no operator"):
+            with pytest.raises(InputError, match="is no operator"):
                 await session.command(Command(action="run_to_node", node="network.fc1.weight"))
             with pytest.raises(NotFoundError, match="no rank 4"):
                 await session.command(Command(action="run_to_node", node=order[0], rank=4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensight.errors import InputError
 from tensight.graph.steps import step_of
 from tensight.sessions.errors import NotFoundError, StateError
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensight.dumps import Dump
+    from tensight.errors import TensightError
     from tensight.graph import Graph
 
 
@@ -26,12 +28,15 @@ class Place:
         The operator that has just run.
     index : int
         Its place among the operators that ran in the step.
+    is_last : bool
+        Whether it is the last of them.
     """
 
     rank: int
     graph: str
     node: str
     index: int
+    is_last: bool
 
 
 class Replay:
@@ -63,7 +68,7 @@ class Replay:
             raise StateError(
                 f"{order[-1][1]} is the last operator of step {step_of(iteration)}; continue to the next step"
             )
-        return Place(rank, *order[index], index)
+        return _place(rank, order, index)
 
     def preceding(self, place: Place | None, rank: int, iteration: int) -> Place:
         """Return the operator before a place, the last one if there is no place.
@@ -77,7 +82,7 @@ class Replay:
         index = len(order) - 1 if place is None else place.index - 1
         if index < 0:
             raise StateError(f"{order[0][1]} is the first operator of step {step_of(iteration)}; go back a step")
-        return Place(rank, *order[index], index)
+        return _place(rank, order, index)
 
     def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> Place:
         """Return the place of an operator.
@@ -94,23 +99,26 @@ class Replay:
         ------
         NotFoundError
             No graph has such a node.
+        InputError
+            It is no operator.
         StateError
-            It is no operator, or did not run in this iteration; the message says when it did, as far as was dumped.
+            It did not run in this iteration; the message says when it did, as far as was dumped.
         """
         for rank in ranks:
-            for index, (owner, name) in enumerate(self._executed(rank, iteration)):
+            order = self._executed(rank, iteration)
+            for index, (owner, name) in enumerate(order):
                 if name == node and graph in ("", owner):
-                    return Place(rank, owner, name, index)
+                    return _place(rank, order, index)
         raise self._why_not(ranks, iteration, graph, node)
 
-    def _why_not(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> NotFoundError | StateError:
+    def _why_not(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> TensightError:
         owners = [
             (rank, one) for rank in ranks for one in self._dump.graphs(rank) if node in one and graph in ("", one.name)
         ]
         if not owners:
             return NotFoundError(f"there is no node {node[:200]!r}" + (f" in graph {graph[:200]!r}" if graph else ""))
         if not any(one.node(node).is_operator for _, one in owners):
-            return StateError(f"{node} is no operator, so it does not run")
+            return InputError(f"{node} is no operator, so it does not run")
         ran = {turn for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
         steps = ", ".join(str(step_of(turn)) for turn in sorted(ran)[:5]) + (", …" if len(ran) > 5 else "")
         when = f"its graph ran in step {steps}" if ran else "its graph was recorded in no step"
@@ -140,3 +148,8 @@ class Replay:
         """Return the number of the folder that holds a graph's tensors: that of its root graph, if there is one."""
         folders = self._dump.graph_ids(rank)
         return graph.root_id if graph.root_id in folders else graph.graph_id
+
+
+def _place(rank: int, order: Sequence[tuple[str, str]], index: int) -> Place:
+    """Return a place among the operators of a step, each given with its graph."""
+    return Place(rank, *order[index], index, is_last=index == len(order) - 1)

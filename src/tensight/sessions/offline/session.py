@@ -54,6 +54,8 @@ class OfflineSession(DumpSession):
         """Return what can be done now."""
         paused = self._state is State.PAUSED
         opened = self._opened is not None and not self._state.has_ended
+        place = self._place
+        can_walk = paused and self._has_data
         return (
             super()
             .capabilities()
@@ -64,9 +66,9 @@ class OfflineSession(DumpSession):
                     "can_step": paused and self._step < self.total_steps,
                     "can_step_back": paused and self._step > 0,
                     "can_go_to_step": paused,
-                    "can_next_node": paused and self._step > 0,
-                    "can_previous_node": paused and self._step > 0,
-                    "can_run_to_node": paused and self._step > 0,
+                    "can_next_node": can_walk and not (place is not None and place.is_last),
+                    "can_previous_node": can_walk and not (place is not None and place.index == 0),
+                    "can_run_to_node": can_walk,
                     "can_recheck": paused and bool(self.watchpoint_list.enabled()),
                     "has_previous_values": opened,
                     "has_execution_history": self._opened is not None and self._opened.has_history,
@@ -75,6 +77,11 @@ class OfflineSession(DumpSession):
                 }
             )
         )
+
+    @property
+    def _has_data(self) -> bool:
+        """Whether something was dumped of the step that is shown."""
+        return self._opened is not None and any(self._step in steps for steps in self._opened.steps_of.values())
 
     def record(self) -> SessionRecord:
         """Return the session at a glance."""
