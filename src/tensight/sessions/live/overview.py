@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.graph import TensorAddress, step_of
+from tensight.graph.node import CONSTANT
 from tensight.sessions.curves import curves
 from tensight.sessions.live.reported_tensors import TensorKey
 from tensight.sessions.loss import find_loss, with_told_loss
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tensight.sessions.live.rank_graphs import RankGraphs
     from tensight.sessions.live.statistics_store import StatisticsStore
     from tensight.sessions.records import Curves, OverviewStatistic, StatisticsRow
+
+NOT_LISTED = -1
+"""In place of the row of a tensor that has none."""
 
 MOST_LOSSES = 20_000
 """Steps of a loss curve; of a longer training, the newest."""
@@ -47,10 +51,13 @@ class ToldSource:
         self.rank = rank
         self.first_of = first_of
         told = store.tensors_of(rank)
-        self._place_of_id = np.zeros(max((row[0] for row in told), default=0) + 1, np.int64)
+        self._place_of_id = np.full(max((row[0] for row in told), default=0) + 1, NOT_LISTED, np.int64)
         found: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
         for number, graph, node, io, slot, kind, position in told:
+            if kind == CONSTANT:
+                # A constant is the same in every step.
+                continue
             place = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
             if place == len(self.tensors):
                 self.tensors.append(ListedTensor(node, io, slot, graph, (graph,), kind, position))
@@ -65,6 +72,7 @@ class ToldSource:
         for iteration, ids, values, marks in self._store.columns(self.rank, statistic):
             # A tensor that was told of only just now is in none of the rows.
             listed = ids < len(self._place_of_id)
+            listed[listed] = self._place_of_id[ids[listed]] != NOT_LISTED
             places = self._place_of_id[ids[listed]]
             yield StepColumn(iteration + self._first_step, places, values[listed], marks[listed])
 

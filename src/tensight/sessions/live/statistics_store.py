@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tensight.graph import TensorAddress, step_of
+from tensight.graph.node import CONSTANT
 from tensight.sessions.errors import StorageError
 from tensight.sessions.live import step_columns
 from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
@@ -134,6 +135,7 @@ class StatisticsStore:
         self._most_rows = most_rows
         self._lock = threading.Lock()
         self._ids: dict[TensorKey, int] = {}
+        self._listed: dict[TensorKey, ReportedTensor] = {}
         self._orders: dict[tuple[object, ...], NDArray[np.int64]] = {}
         self._version = 0
         try:
@@ -243,6 +245,7 @@ class StatisticsStore:
         except sqlite3.Error as error:
             # Tensors that were only just added are not there.
             self._ids.clear()
+            self._listed.clear()
             raise self._storage_error(error) from error
         self.is_empty = not self._rows
 
@@ -297,7 +300,10 @@ class StatisticsStore:
         chosen = (*values, *words)
         direction = "DESC" if descending else "ASC"
         by = _DERIVED.get(sort, f'"{sort}"')
-        order = f"ORDER BY ({by}) IS NULL, {by} {direction}, rank, position, io, slot, tensors.id"
+        # Backwards as they ran; by anything else equal ones are as they ran either way.
+        ties = direction if sort == "position" else ""
+        as_ran = ", ".join(f"{column} {ties}" for column in ("rank", "position", "io", "slot", "tensors.id"))
+        order = f"ORDER BY ({by}) IS NULL, {by} {direction}, {as_ran}"
         ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen, programs)
         wanted = ids[offset : offset + limit].tolist()
         rows = self._query(
@@ -363,10 +369,12 @@ class StatisticsStore:
         return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
 
     def _add_tensors(self, tensors: Iterable[ReportedTensor]) -> None:
-        for key, kind, position in tensors:
-            if key in self._ids:
+        for tensor in tensors:
+            # Its position is another one when its graph has grown.
+            key, kind, position = tensor
+            if self._listed.get(key) == tensor:
                 continue
-            if len(self._ids) >= MOST_TENSORS:
+            if key not in self._ids and len(self._ids) >= MOST_TENSORS:
                 raise StorageError(f"statistics of more than {MOST_TENSORS:,} different tensors are not kept")
             found = self._database.execute(
                 "INSERT INTO tensors (rank, graph, node, io, slot, type, position) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -374,9 +382,12 @@ class StatisticsStore:
                 (*key, kind, position),
             )
             self._ids[key] = int(found.fetchone()[0])
+            self._listed[key] = tensor
 
     def _add_rows(self, rows: Sequence[ReportedRow]) -> None:
-        step_columns.add_rows(self._database, rows, [self._ids[row.key] for row in rows])
+        # A constant is of no step.
+        of_steps = [row for row in rows if row.type != CONSTANT]
+        step_columns.add_rows(self._database, of_steps, [self._ids[row.key] for row in of_steps])
 
     def _add_columns(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
         if tensors:
@@ -468,16 +479,17 @@ def _each_once(
 ) -> list[tuple[Any, ...]]:
     """Return rows without those of a tensor that was told with another graph of the program, too.
 
-    Of several rows that which was told with a graph that ran stays, at the place where the first one stood.
+    Of several rows that which was told with a graph that ran stays where it stood; of several of these the one whose
+    graph came first, however the rows are sorted.
     """
-    chosen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for row in found:
-        _, rank, graph, node, *tensor = row
+    chosen: dict[tuple[Any, ...], tuple[bool, int]] = {}
+    for number, rank, graph, node, *tensor in found:
         program, ran = programs.get(rank, (None, frozenset()))
         key = (rank, graph if program is None else program.first_of(graph, node), node, *tensor)
-        if chosen.setdefault(key, row) is not row and graph in ran:
-            chosen[key] = row
-    return list(chosen.values())
+        candidate = graph not in ran, number
+        chosen[key] = min(chosen.get(key, candidate), candidate)
+    ids = {number for _, number in chosen.values()}
+    return [row for row in found if row[0] in ids]
 
 
 def _storable(value: object) -> object:
