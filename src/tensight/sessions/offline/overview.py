@@ -81,6 +81,7 @@ class DumpSource:
         steps: list[int] = []
         sizes: list[int] = []
         found: dict[tuple[str, str, str, int], int] = {}
+        known: set[tuple[int, int]] = set()
         files = analysis.known.files
         for row in rows.tolist():
             file = files[row]
@@ -96,6 +97,10 @@ class DumpSource:
             elif file.graph not in self.tensors[place].graphs:
                 graphs = (*self.tensors[place].graphs, file.graph)
                 self.tensors[place] = self.tensors[place]._replace(graph=file.graph, graphs=graphs)
+            if (place, file.step) in known:
+                # A weight that was dumped with several graphs of a step counts with the first.
+                continue
+            known.add((place, file.step))
             places.append(place)
             listed.append(row)
             steps.append(file.step)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tensight.analysis import StatisticsTable
     from tensight.dumps import Dump, TensorFile
-    from tensight.graph import TensorAddress
+    from tensight.graph import Node, TensorAddress
     from tensight.tensors import TensorStatistics
 
 _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
@@ -36,9 +36,14 @@ _TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
 
 def position_of(dump: Dump, file: TensorFile) -> int | None:
     """Return the place of a tensor's node in its step, from 1; None for constants and what has no node."""
-    graph = dump.graph_of(file)
-    node = None if graph is None or file.node is None else graph.get(file.node)
+    node = node_of(dump, file)
     return None if node is None else dump.node_number(file.rank, node)
+
+
+def node_of(dump: Dump, file: TensorFile) -> Node | None:
+    """Return the node of a tensor; None of what belongs to none."""
+    graph = dump.graph_of(file)
+    return None if graph is None or file.node is None else graph.get(file.node)
 
 
 def statistics_record(table: StatisticsTable, row: int) -> Statistics | None:
@@ -76,6 +81,7 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
     if statistics is None:
         return None
     file = table.files[row]
+    node = node_of(dump, file)
     return StatisticsRow(
         address=str(address),
         rank=address.rank,
@@ -84,8 +90,9 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
         slot=address.slot,
         io=address.io,
         step=address.step,
-        type=file.op_type,
-        position=position_of(dump, file),
+        # Files call constants parameters.
+        type=node.type if node is not None and node.is_constant else file.op_type,
+        position=None if node is None else dump.node_number(file.rank, node),
         statistics=statistics,
     )
 
@@ -141,21 +148,27 @@ def _sorted(
 ) -> NDArray[np.int64]:
     files = [table.files[row] for row in rows.tolist()]
     positions = np.fromiter(map(dump.execution_position, files), np.int64, len(files))
-    # Within equal keys, and by position, as they ran; inputs before outputs as in the table.
+    # Within equal keys as they ran, rank by rank; inputs before outputs as in the table.
     inputs_first = np.fromiter((file.io == "output" for file in files), np.int64, len(files))
     ties = np.lexsort((rows, inputs_first, positions, np.fromiter((file.rank for file in files), np.int64, len(files))))
-    if sort == "position":
-        return rows[ties[::-1]] if descending else rows[ties]
     rows = rows[ties]
-    keys = _keys(table, rows, sort)
+    keys = _positions(dump, table, rows) if sort == "position" else _keys(table, rows, sort)
     missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), np.bool_)
     there, absent = rows[~missing], rows[missing]
     keys = keys[~missing]
-    # Reversed twice, so that equal ones stay in the order of execution.
-    order = (
-        len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1] if descending else np.argsort(keys, kind="stable")
-    )
+    order = np.argsort(keys, kind="stable")
+    if descending and sort == "position":
+        order = order[::-1]
+    elif descending:
+        # Reversed twice, so that equal ones stay in the order of execution.
+        order = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1]
     return np.concatenate([there[order], absent])
+
+
+def _positions(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the places of tensors in their step; NaN where there is none."""
+    places = (position_of(dump, table.files[row]) for row in rows.tolist())
+    return np.fromiter((math.nan if place is None else place for place in places), np.float64, len(rows))
 
 
 def _keys(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray[Any]:
