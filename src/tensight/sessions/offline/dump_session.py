@@ -274,6 +274,12 @@ class DumpSession(Session):
             return graph.root_id == other.root_id
         return self._opened is None or self._opened.are_parts(rank, graph, other)
 
+    def graph_of(self, rank: int, node: str, graph: str = "", iteration: int | None = None) -> str:
+        """Return the graph in which a node is meant; none, as an empty text, where only files are called so."""
+        if not graph and self._opened is not None and self._opened.index.is_foreign(rank, node):
+            return ""
+        return super().graph_of(rank, node, graph, iteration)
+
     def graph_steps(self, rank: int) -> GraphSteps:
         """Return which graphs of a rank ran in which step."""
         self.graphs(rank)

@@ -61,11 +61,26 @@ class TensorIndex:
         self._named: dict[tuple[int, int], dict[_Key, int]] = {}
         self._making_room = threading.Lock()
         self._readers: dict[tuple[int, str], dict[tuple[str, int], list[tuple[str, int]]]] = {}
+        self._foreign: dict[int, frozenset[str]] = {}
 
     def node(self, rank: int, graph: str, name: str) -> Node | None:
         """Return a node of a rank's graphs; None if there is none."""
         found = self._graphs.get((rank, graph))
         return None if found is None else found.get(name)
+
+    def is_foreign(self, rank: int, name: str) -> bool:
+        """Whether files are called so that belong to no node, and no node is."""
+        is_known = any(name in graph for (owner, _), graph in self._graphs.items() if owner == rank)
+        return not is_known and name in self._foreign_of(rank)
+
+    def has_slot(self, address: TensorAddress) -> bool:
+        """Whether the graph has a node with such an input or output; of a node without outputs there may be one."""
+        node = self.node(address.rank, address.graph, address.node)
+        if node is None:
+            return False
+        if address.io == "input":
+            return address.slot < len(self.producers(address.rank, address.graph, address.node))
+        return address.slot < max(len(node.outputs), 1)
 
     def is_unwritten(self, address: TensorAddress) -> bool:
         """Whether a tensor is an output of an operator that never writes it."""
@@ -152,6 +167,15 @@ class TensorIndex:
                 if row is not None:
                     return row
         return None
+
+    def _foreign_of(self, rank: int) -> frozenset[str]:
+        """Return the names of the files of a rank that belong to no node."""
+        foreign = self._foreign.get(rank)
+        if foreign is None:
+            blocks = (block for (owner, _), blocks in self._blocks.items() if owner == rank for block in blocks)
+            files = (self._table.files[row] for block in blocks for row in block)
+            foreign = self._foreign[rank] = frozenset(file.op_name for file in files if file.node is None)
+        return foreign
 
     def _first(self, address: TensorAddress, named: dict[_Key, int]) -> int | None:
         return next((named[key] for key in self._keys(address) if key in named), None)

@@ -162,15 +162,14 @@ class OpenedDump:
         Raises
         ------
         NotFoundError
-            There is no such node.
+            There is no such node, or it has no such input or output.
         UnavailableError
             It was not dumped in this iteration, or only its statistics were.
         """
         row = self.index.row(address)
         if row is None:
+            self._require_slot(address)
             node = self.index.node(address.rank, address.graph, address.node)
-            if address.graph and node is None:
-                raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
             if node is not None and self.index.is_unwritten(address):
                 raise UnavailableError(f"nobody wrote {address}: operators {node.type} leave this output as memory was")
             raise UnavailableError(f"{address} was not recorded in step {address.step}")
@@ -178,6 +177,16 @@ class OpenedDump:
         if file.recorded is not None:
             raise UnavailableError(f"of {address} only statistics were recorded, there are no values")
         return memory.read(owner, file)
+
+    def _require_slot(self, address: TensorAddress) -> None:
+        """Refuse the address of what no graph has; NotFoundError. What belongs to no node is in no graph."""
+        node = self.index.node(address.rank, address.graph, address.node)
+        if node is None and address.graph:
+            raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
+        if node is not None and not self.index.has_slot(address):
+            raise NotFoundError(
+                f"{node.name} has no {address.io} {address.slot}; look at its record to see which it has"
+            )
 
     def over_steps(self, address: TensorAddress, graphs: Sequence[str]) -> tuple[StatisticsRow, ...]:
         """Return the statistics of a tensor in all steps that have it, reading those files and no others.
@@ -189,8 +198,8 @@ class OpenedDump:
             for place in self.index.occurrences(replace(address, graph=graph)):
                 found.setdefault(place[0].iteration, place)
         places = [found[iteration] for iteration in sorted(found)]
-        if not places and self.index.node(address.rank, address.graph, address.node) is None:
-            raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
+        if not places:
+            self._require_slot(address)
         self.analysis.statistics(np.fromiter((row for _, row in places), np.int64, len(places)))
         rows = (statistics_row(self.dump, self.table, row, place) for place, row in places)
         return tuple(row for row in rows if row is not None)
