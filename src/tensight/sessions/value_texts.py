@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tensight.graph import Node
+    from tensight.sessions.records import Statistics
 
 LONGEST_TEXT = 1024
 """Characters of a value."""
@@ -21,11 +22,45 @@ LONGEST_TEXT = 1024
 _MOST_ATTRIBUTES = 1000
 _MOST_ELEMENTS = 64
 _MOST_NUMBERS = 16
+_LARGEST_EXACT = 2**53
+"""Statistics are float64; integers beyond are not all among them."""
 
 
 def attribute_texts(node: Node) -> dict[str, str]:
     """Return the attributes of an operator as texts."""
     return {name[:LONGEST_TEXT]: value_text(value) for name, value in islice(node.attributes.items(), _MOST_ATTRIBUTES)}
+
+
+def scalar_text(statistics: Statistics | None) -> str:
+    """Return the value of a tensor with one element by its statistics, as its type prints it.
+
+    Parameters
+    ----------
+    statistics : Statistics or None
+
+    Returns
+    -------
+    str
+        Empty for a tensor with more elements, and where the value is not known.
+    """
+    if statistics is None or statistics.count != 1 or "count" in statistics.unknown:
+        return ""
+    special = {"nan": statistics.nan_count, "inf": statistics.pos_inf_count, "-inf": statistics.neg_inf_count}
+    for text, count in special.items():
+        if count:
+            return text
+    if statistics.max is None:
+        return ""
+    try:
+        dtype = dtype_named(statistics.dtype)
+    except TypeError:
+        return repr(statistics.max)
+    if dtype.kind == "c":
+        # Its statistics are those of its magnitude.
+        return ""
+    if dtype.kind in "iu" and abs(statistics.max) > _LARGEST_EXACT:
+        return repr(statistics.max)
+    return str(dtype.type(statistics.max))
 
 
 def value_text(value: object) -> str:

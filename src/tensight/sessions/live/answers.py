@@ -49,6 +49,9 @@ class AskingSession(RecordedRun, Protocol):
     def inspection(self) -> KnownValues:
         """Has its tensors."""
 
+    def announce(self, *, news: bool = False) -> None:
+        """Tell the clients how the session looks now."""
+
 
 class AnsweringProcess(ReportingProcess, Protocol):
     """A process that is asked for tensors; see `TrainingProcess`."""
@@ -230,6 +233,8 @@ class Answers:
                 self._resolve(groups[number], told)
             number += 1
         await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
+        # With the first ones there is a table of statistics.
+        self._process.session.announce()
         return wire.ok()
 
     async def send_tensor_base(self, items: AsyncIterator[TensorBase]) -> EventReply:

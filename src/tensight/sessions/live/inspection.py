@@ -19,6 +19,7 @@ from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
 from tensight.sessions.live.statistics_store import statistics_of, told_of
 from tensight.sessions.live.values import KeptValues
 from tensight.sessions.records import State, TensorRecord
+from tensight.sessions.value_texts import scalar_text
 from tensight.tensors import View, ViewResult, statistics
 from tensight.tensors.views import MOST_ELEMENTS
 
@@ -285,7 +286,8 @@ class Inspection:
     def _tensor(self, process: TrainingProcess, graph: Graph, node: Node, address: TensorAddress) -> _Tensor | None:
         own = TensorKey(process.rank, graph.name, node.name, address.io, address.slot)
         if address.io == "output":
-            if node.outputs and address.slot >= len(node.outputs):
+            # A graph may not say which outputs there are; then there may be one.
+            if address.slot >= max(len(node.outputs), 1):
                 return None
             declared = node.outputs[address.slot] if node.outputs else None
             address = replace(address, iteration=-1) if node.is_constant else address
@@ -343,8 +345,8 @@ class Inspection:
         here, store = tensor.process.answers.here, self._session.recording.statistics
         if any((key, tensor.iteration) in here for key in tensor.keys):
             return False
-        known = next((key for key in _as_read(tensor) if store.of(*key) is not None), None)
-        return known is not None and known[1] < tensor.iteration
+        lags = (lag for key, lag in _as_read(tensor) if store.of(key, tensor.iteration - lag) is not None)
+        return next(lags, 0) > 0
 
     async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
         """Return the statistics of tensors, as far as they are known here or the process tells them."""
@@ -358,7 +360,7 @@ class Inspection:
         known: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
             told = chain(
-                (store.of(*key) for key in _as_read(tensor)),
+                (store.of(key, tensor.iteration - lag) for key, lag in _as_read(tensor)),
                 (store.of(key, tensor.iteration) for key in self._known_keys(tensor)),
             )
             found = next((one for one in told if one is not None), None)
@@ -415,6 +417,7 @@ class Inspection:
         address, process, declared = tensor.address, tensor.process, tensor.declared
         numbers = known.get(address)
         kept = self._kept(tensor)
+        is_scalar = numbers is not None and numbers.count == 1 and "count" not in numbers.unknown
         is_missing = address in known and numbers is None
         status: TensorStatus = "statistics_only" if numbers is not None else "not_kept"
         if kept is not None:
@@ -439,7 +442,7 @@ class Inspection:
             shape=numbers.shape if numbers is not None else declared.shape if declared is not None else None,
             size_bytes=numbers.size_bytes if numbers is not None else 0,
             has_previous=self.previous(address) is not None,
-            scalar=_scalar(kept, numbers),
+            scalar=str(kept.open().reshape(-1)[0]) if kept is not None and is_scalar else scalar_text(numbers),
             statistics=numbers,
             abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(iteration)),
         )
@@ -455,24 +458,39 @@ class Inspection:
         graphs : sequence of str
             In which its node is the same; of a step that is known in several the first counts.
         """
-        store = self._session.recording.statistics
         found: dict[int, StatisticsRow] = {}
         for graph in graphs or (address.graph,):
-            for key in self._find(replace(address, graph=graph)).keys:
-                rows = await asyncio.to_thread(store.history, key)
-                if rows:
-                    found.update({row.step: row for row in rows if row.step not in found})
-                    break
+            tensor = self._find(replace(address, graph=graph))
+            for row in await asyncio.to_thread(self._rows_over_steps, tensor):
+                found.setdefault(row.step, row)
         return tuple(found[step] for step in sorted(found))
+
+    def _rows_over_steps(self, tensor: _Tensor) -> Iterator[StatisticsRow]:
+        """Yield what is known of a tensor, under its own address; of a step that comes several times the first counts.
+
+        It is looked for where `_known_statistics` finds what is known of one step.
+        """
+        store = self._session.recording.statistics
+        for key, lag in _as_read(tensor) if _is_updated(tensor) else ((key, 0) for key in tensor.keys):
+            for row in store.history(key):
+                at = replace(tensor.address, iteration=iteration_of(row.step) + lag)
+                if lag and at.iteration > tensor.process.iteration:
+                    # No step has read yet what the last one left.
+                    continue
+                named = {"address": str(at), "node": at.node, "slot": at.slot, "io": at.io, "step": at.step}
+                yield row.model_copy(update=named)
 
 
 def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
-    """Yield the keys and iterations of what went in with a parameter to which the step writes when it ends."""
+    """Yield the keys of what went in with a parameter to which the step writes when it ends, each with its lag.
+
+    The parameter itself has it one iteration before: then the lag is 1.
+    """
     if _is_updated(tensor):
         own, output = tensor.keys
-        yield own, tensor.iteration
-        yield output._replace(io="input"), tensor.iteration
-        yield output, tensor.iteration - 1
+        yield own, 0
+        yield output._replace(io="input"), 0
+        yield output, 1
 
 
 def _is_updated(tensor: _Tensor) -> bool:
@@ -480,15 +498,3 @@ def _is_updated(tensor: _Tensor) -> bool:
     source, roles = tensor.producer, parameter_roles(tensor.graph)
     is_input = tensor.keys[0].io == "input" and source.is_parameter and len(tensor.keys) > 1
     return is_input and (source.name in roles.trainable or source.name in roles.states)
-
-
-def _scalar(kept: KeptValue | None, numbers: Statistics | None) -> str:
-    """Return the value of a tensor with one element, as text; empty for any other, or if it is not known."""
-    if numbers is None or numbers.count != 1 or "count" in numbers.unknown:
-        return ""
-    if kept is not None:
-        return str(kept.open().reshape(-1)[0])
-    for text, count in (("nan", numbers.nan_count), ("inf", numbers.pos_inf_count), ("-inf", numbers.neg_inf_count)):
-        if count:
-            return text
-    return "" if numbers.max is None else repr(numbers.max)

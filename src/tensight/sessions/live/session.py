@@ -146,7 +146,7 @@ class LiveSession(Session):
         self.texts: dict[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
-        self._told: tuple[State, str, int] | None = None
+        self._told: tuple[State, str, int, bool] | None = None
         self._told_at = 0.0
         path = recording.name
         self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
@@ -241,7 +241,8 @@ class LiveSession(Session):
         """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
         state, now = self.state, time.monotonic()
         # While it runs the step is always another one.
-        told = state, message(self), 0 if state is State.RUNNING else self.present_step
+        step = 0 if state is State.RUNNING else self.present_step
+        told = state, message(self), step, self.recording.statistics.is_empty
         if news or told != self._told or (state is State.RUNNING and now - self._told_at >= _QUIET_S):
             self._told, self._told_at = told, now
             self.events.append_state(self.record())
@@ -437,7 +438,10 @@ class LiveSession(Session):
 
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
         """Return the inputs and outputs of a node at a step (default: the one that is shown), with statistics."""
-        return await self.inspection.tensors_of(rank, graph, node, step)
+        records = await self.inspection.tensors_of(rank, graph, node, step)
+        # With the first statistics that were asked for there is a table of them.
+        self.announce()
+        return records
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
         """Return a tensor, as a read-only map of a file. NotFoundError, UnavailableError, StateError, StorageError."""
@@ -468,6 +472,8 @@ class LiveSession(Session):
         limit: int = 100,
     ) -> StatisticsPage:
         """Return the statistics of all tensors of a step (default: the one shown) that are known."""
+        if rank is not None:
+            self.process_of(rank)
         iteration = iteration_of(self.step if step is None else step)
 
         def read() -> StatisticsPage:

@@ -16,6 +16,7 @@ from tensight.sessions.errors import NotFoundError
 from tensight.sessions.offline.index import INITIAL
 from tensight.sessions.offline.statistics import statistics_record
 from tensight.sessions.records import TensorRecord
+from tensight.sessions.value_texts import scalar_text
 
 if TYPE_CHECKING:
     from tensight.analysis import Analysis
@@ -117,7 +118,7 @@ def _record(
         shape=statistics.shape if statistics is not None else declared.shape if declared is not None else None,
         size_bytes=0 if statistics is None else statistics.size_bytes,
         has_previous=index.previous(address) is not None,
-        scalar=_scalar(analysis, row) if status == "available" and row is not None else "",
+        scalar=_scalar(analysis, row) if status == "available" and row is not None else scalar_text(statistics),
         statistics=statistics,
         abbreviations=_hits_on(index, address, abbreviations),
     )
