@@ -12,6 +12,8 @@ PAGE := src/tensight/server/page/index.html
 PAGE_SOURCES := $(shell find ui -name node_modules -prune -o -name dist -prune -o -name schema.d.ts -prune -o -type f -print)
 AGENT_SOURCES := $(shell find src/tensight agent tests/installed -name __pycache__ -prune -o -name "*.egg-info" -prune -o -type f \
   -not -name "*_pb2*" -not -name "*.so" -not -path "*/server/page/*" -print)
+DOCS := .venvs/docs
+DOCS_READY := $(DOCS)/.ready
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest newest
 AGENT_TRIED := .venvs/.agent-tried
@@ -21,8 +23,8 @@ INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test test-long coverage lint sanitize format page api node browser mindspores installed agent screenshots bench healthy \
-  fixtures conformance lock clean
+.PHONY: help demo test test-long coverage lint docs sanitize format page api node browser mindspores installed agent screenshots bench \
+  healthy fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,13 +69,23 @@ test-long: $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and f
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
-lint: $(READY) node ## Check style, types, and the direction of imports
+lint: $(READY) node docs ## Check style, types, the direction of imports, and that the documentation site builds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/circles_of_files.py
 	$(NPM) run check
+
+# An environment of its own: docstrings are read, not imported, so the site needs nothing of ours or of the frameworks.
+$(DOCS_READY): requirements/docs.lock
+	@echo "Setting up $(DOCS) (once, some seconds) ..."
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/docs.lock
+	@touch $@
+
+docs: $(DOCS_READY) ## Build the documentation site in build/site; a broken link or a page that no menu names is an error
+	$(DOCS)/bin/python build_docs.py
 
 sanitize: $(READY) ## Run the tests of the kernels with sanitizers for addresses and undefined behaviour
 	$(BIN)/python tests/tensors/sanitized.py
@@ -126,7 +138,7 @@ $(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
 	$(BIN)/python tests/page/screenshots.py
 
-bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures that the README quotes, beside the peers, in one run
+bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures of docs/performance.md, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/graph_parse.py
 	$(BIN)/python benchmarks/info.py
@@ -167,8 +179,10 @@ conformance: $(FRAMEWORKS) ## Run the original debugger and compare it with ours
 
 lock: ## Resolve the development dependencies anew
 	@$(PYTHON) -m venv .venvs/uv && .venvs/uv/bin/python -m pip install --quiet uv
-	.venvs/uv/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 --generate-hashes \
-	  --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/dev.lock
+	for group in dev docs; do \
+	  .venvs/uv/bin/uv pip compile $$(test $$group = dev && echo pyproject.toml) --group $$group --universal --python-version 3.10 \
+	    --generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/$$group.lock; \
+	done
 
 clean: ## Remove what make made
 	rm -rf $(VENV) .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* ui/node_modules ui/dist src/tensight/server/page

@@ -45,6 +45,9 @@ def debug(
     *subjects : mindspore.nn.Cell
         The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
         block calls; in PYNATIVE_MODE these, or everything if none are given.
+
+    Other Parameters
+    ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, partial_memory, job, quiet
         As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.

@@ -47,6 +47,9 @@ def debug(
     *subjects : torch.nn.Module or torch.optim.Optimizer
         The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
         block calls; optimizers are found by themselves.
+
+    Other Parameters
+    ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, record, record_folder, trace, trace_steps, perturb, against, keep_going, memory_budget_bytes, partial_memory, \
 job, quiet

@@ -1,4 +1,4 @@
-"""Every code block of README and of the tutorial, run as it is printed."""
+"""Every code block of README, of the page to start with and of the tutorials, run as it is printed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,27 @@ def _comparable_line(line: str) -> str:
     return re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", re.sub(r"\S*/(\w+\.py)", r"…/\1", line)).strip()
 
 
-def test_readme(follow: Follow, dump_210: Path) -> None:
+def test_readme(follow: Follow) -> None:
     with follow("README.md") as walk:
         make, tests = walk.next("sh").commands
         assert tests.startswith("make test")  # what runs this
         walk.run(f"{make.partition('#')[0]} -C {ROOT}")
 
+        demo = walk.next("console")
+        (command,) = demo.commands
+        assert_shown(demo, walk.run(command))
+
+        walk.terminal()
+        walk.run("tensight run --record full --record-folder dump train.py --fault-at 40")
+        walk.terminal(finds="check")
+        shutil.copy(SCRIPTS / "train.py", walk.folder / "reference.py")
+        port = (SCRIPTS / "train.py").read_text().replace("torch.tanh(", "torch.relu(")
+        (walk.folder / "port.py").write_text(port)
+        assert "Default/Network-op0 (Network, reference.py:22) is the first operator" in walk.terminal(finds="compare")
+
+
+def test_start(follow: Follow, dump_210: Path) -> None:
+    with follow("docs/start.md") as walk:
         demo = walk.next("console")
         install, command = demo.commands
         assert install == "pip install . torch"  # tests/installed does that
@@ -59,8 +74,8 @@ def test_readme(follow: Follow, dump_210: Path) -> None:
         walk.cell()
 
 
-def test_tutorial(follow: Follow) -> None:
-    with follow("docs/tutorial.md") as walk:
+def test_tutorial_on_a_training_that_runs(follow: Follow) -> None:
+    with follow("docs/tutorials/a-running-training.md") as walk:
         demo = walk.next("console")
         assert_shown(demo, walk.run(demo.commands[0]))
         walk.run("sed -i 's/--fault-at\", type=int/&, default=30/' train.py")
@@ -71,6 +86,9 @@ def test_tutorial(follow: Follow) -> None:
         walk.cell()
         walk.cell()
 
+
+def test_tutorial_on_a_dump(follow: Follow) -> None:
+    with follow("docs/tutorials/a-dump.md") as walk:
         use_mindspore(walk)
         write_lenet(walk, "log-of-zero")
         walk.terminal()

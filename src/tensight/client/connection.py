@@ -35,7 +35,9 @@ KEEP_ALIVE_S = 4.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Verify = bool | str | os.PathLike[str] | ssl.SSLContext
+"""For https, which certificates are trusted: those that the system trusts (True), those in a file, or any (False)."""
 Certificate = tuple[str | os.PathLike[str], str | os.PathLike[str]]
+"""For https, the files with the certificate and the key of a client, PEM."""
 T = TypeVar("T")
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.trace_files import TracedRow
 
-#: ``iteration`` of the tensors in ``constants/``, which belong to no iteration.
 CONSTANTS = -1
+"""``iteration`` of the tensors in ``constants/``, which belong to no iteration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ class Selector:
 
 
 ALL_TENSORS = Selector(SelectorKind.ALL)
+"""Selects every tensor but constants."""
 
 MOST_PERSISTENCE = 1_000_000
 """Steps in a row that a watchpoint can ask for."""
