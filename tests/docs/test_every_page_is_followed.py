@@ -7,7 +7,7 @@ from pathlib import Path
 
 from blocks import ROOT, blocks_of
 
-FOLDERS = ("how-to", "tutorials")
+FOLDERS = ("how-to", "tutorials", "concepts")
 
 
 def test_every_page_with_code_blocks_is_followed() -> None:
