@@ -176,16 +176,51 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not broken
 
 
+NAMED_FILE = re.compile(r"`([a-z0-9_./]+(?:/|\.py|/[a-z0-9_.-]+))`")
+"""A folder, a module or another file of the project, as ARCHITECTURE.md and the decisions name them."""
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+def not_there(named: set[str]) -> list[str]:
+    """Return which of the files that a page names do not exist: from the root, the packages, or anywhere in them."""
+    code = ROOT / "src" / "tensight"
+    return [path for path in named if not ((ROOT / path).exists() or [*code.rglob(path.rstrip("/"))])]
+
+
 def test_the_architecture_is_that_of_the_code() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     code = ROOT / "src" / "tensight"
     built = {"server/page"}
-    named = set(re.findall(r"`([a-z0-9_./]+(?:/|\.py|/[a-z0-9_.-]+))`", page))
+    named = set(NAMED_FILE.findall(page))
     assert len(named) > 40
-    assert not [path for path in named - built if not ((ROOT / path).exists() or [*code.rglob(path.rstrip("/"))])]
+    assert not not_there(named - built)
     packages = {f"{path.parent.name}/" for path in code.glob("*/__init__.py")}
     modules = {path.name for path in code.glob("*.py") if not path.name.startswith("_")}
     assert not {path for path in packages | modules if f"| `{path}" not in page and f", `{path}`" not in page}
+
+
+def test_each_walk_names_the_files_in_its_way() -> None:
+    walks = (ROOT / "ARCHITECTURE.md").read_text().split("\n## The walk of ")[1:]
+    assert [walk.splitlines()[0] for walk in walks] == ["a watchpoint", "a tensor to a heat map", "a dump to a hit"]
+    for walk in walks:
+        steps = re.findall(r"^\d\. .*?(?=^\d\. |\n\n)", walk, re.MULTILINE | re.DOTALL)
+        assert len(steps) >= 5
+        assert all(NAMED_FILE.search(step) for step in steps)
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_says_why_what_and_what_follows(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# {int(page.stem[:2])}. ")
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+    assert not not_there(set(NAMED_FILE.findall(text)))
+
+
+def test_the_list_of_decisions_has_each_with_its_title() -> None:
+    listed = dict(re.findall(r"^- \[(.*)\]\((.*)\)$", (ROOT / "docs/decisions/index.md").read_text(), re.MULTILINE))
+    assert sorted(int(page.stem[:2]) for page in DECISIONS) == list(range(1, len(DECISIONS) + 1))
+    titles = {page.read_text().splitlines()[0].partition(". ")[2]: page.name for page in DECISIONS}
+    assert listed == titles
 
 
 def test_every_package_of_the_page_is_used() -> None:
