@@ -77,7 +77,13 @@ class CheckResult:
 
 
 def natural_selector(check: ConditionCheck) -> Selector:
-    """Return the tensors that a condition is meant for, for a watchpoint that does not say."""
+    """Return the tensors that a condition is meant for, for a watchpoint that does not say.
+
+    Parameters
+    ----------
+    check : ConditionCheck
+        A check of the condition.
+    """
     return TARGET_SELECTORS[check.condition.target]
 
 

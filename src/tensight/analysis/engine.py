@@ -65,7 +65,19 @@ class ThreadEngine:
         weight: Callable[[Item], int],
         progress: Progress | None,
     ) -> None:
-        """Call `work` once for each item; see `Engine.run`."""
+        """Call `work` once for each item; see `Engine.run`.
+
+        Parameters
+        ----------
+        items : sequence
+            What is to be done.
+        work : callable (item)
+            Does it for one item.
+        weight : callable (item) -> int
+            Size of the work on an item, bytes.
+        progress : Progress or None
+            Is called as the work goes on.
+        """
         queue = iter(sorted(items, key=weight, reverse=True))
         total = sum(map(weight, items))
         lock = threading.Lock()

@@ -133,7 +133,13 @@ class StatisticsTable:
 
     @classmethod
     def empty(cls, dump: Dump) -> StatisticsTable:
-        """Return a table of all tensors of a dump in which nothing is known yet."""
+        """Return a table of all tensors of a dump in which nothing is known yet.
+
+        Parameters
+        ----------
+        dump : Dump
+            The dump to make a table of.
+        """
         dumped, only_recorded = dump.tensors(), dump.recorded_tensors()
         files = [*dumped, *only_recorded] if only_recorded else dumped
         index = {file_key(file): row for row, file in enumerate(files)}
@@ -217,29 +223,63 @@ class StatisticsTable:
         self.units.clear()
 
     def describe(self, row: int, dtype: str, shape: tuple[int, ...]) -> None:
-        """Note element type and shape of a readable tensor; equal shapes are kept once."""
+        """Note element type and shape of a readable tensor; equal shapes are kept once.
+
+        Parameters
+        ----------
+        row : int
+            Row of the tensor.
+        dtype : str
+            Element type, such as ``float32``.
+        shape : tuple of int
+            Length of each dimension.
+        """
         self.dtypes[row], self.shapes[row], self.errors[row] = sys.intern(dtype), _shape(shape), ""
 
     def range_counts(self, key: Range) -> NDArray[np.int64]:
-        """Return the column of element counts in a range, adding it when new."""
+        """Return the column of element counts in a range, adding it when new.
+
+        Parameters
+        ----------
+        key : Range
+            Start and end of the range; both belong to it.
+        """
         if key not in self.in_range:
             self.in_range[key] = np.full(len(self.files), -1, np.int64)
         return self.in_range[key]
 
     def change_rows(self, atol: float) -> NDArray[np.void]:
-        """Return the column of comparisons for an absolute tolerance, adding it when new."""
+        """Return the column of comparisons for an absolute tolerance, adding it when new.
+
+        Parameters
+        ----------
+        atol : float
+            Absolute tolerance, in the unit of the tensor.
+        """
         if atol not in self.changes:
             self.changes[atol] = np.zeros(len(self.files), CHANGE)
         return self.changes[atol]
 
     def unit_percentages(self, rule: UnitRule) -> NDArray[np.float64]:
-        """Return the column of percentages of units, adding it when new."""
+        """Return the column of percentages of units, adding it when new.
+
+        Parameters
+        ----------
+        rule : UnitRule
+            What is counted of each unit.
+        """
         if rule not in self.units:
             self.units[rule] = np.full(len(self.files), np.nan)
         return self.units[rule]
 
     def prepare(self, visits: Sequence[Visit]) -> None:
-        """Add the columns that visits will fill, before threads start to fill them."""
+        """Add the columns that visits will fill, before threads start to fill them.
+
+        Parameters
+        ----------
+        visits : sequence of Visit
+            What will be read.
+        """
         for visit in visits:
             for key in visit.ranges:
                 self.range_counts(key)
@@ -249,7 +289,13 @@ class StatisticsTable:
                 self.unit_percentages(rule)
 
     def fill(self, visit: Visit) -> None:
-        """Read one tensor once and store all that the visit asks for; an unreadable file becomes an error row."""
+        """Read one tensor once and store all that the visit asks for; an unreadable file becomes an error row.
+
+        Parameters
+        ----------
+        visit : Visit
+            Which tensor is read, and what is wanted of it.
+        """
         row = visit.index
         try:
             self._read(visit)
@@ -384,7 +430,13 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def file_key(file: TensorFile) -> FileKey:
-    """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there."""
+    """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there.
+
+    Parameters
+    ----------
+    file : TensorFile
+        A tensor of a dump.
+    """
     if file.recorded is not None:
         # A trace holds all steps in one file.
         return (

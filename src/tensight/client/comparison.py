@@ -62,6 +62,7 @@ class Comparison:
     Parameters
     ----------
     connection : Connection
+        The way to the server.
     record : ComparisonRecord
         What is known of it.
 
@@ -192,10 +193,14 @@ class Comparison:
         step : int, optional
             By default all that were compared.
         phase : {"forward", "backward", "update"}, optional
+            By default all of a step.
         only : {"all", "different", "divergent"}
             "different" are those not known to be bit-equal, "divergent" those whose inputs agree and outputs do not.
         sort : {"position", "added", "relative", "name"}
+            By order of execution, by the error that an operator adds, by the relative difference of its outputs, or by
+            name.
         descending : bool
+            Whether the largest come first.
 
         Examples
         --------
@@ -224,6 +229,15 @@ class Comparison:
     ) -> Rows[UnmatchedRow]:
         """Return operators and parameters that only one run has, in the last step that was compared.
 
+        Parameters
+        ----------
+        side : {"a", "b"}
+            Of which run.
+        query : str
+            Parts of the name or type, in any case.
+        rank : int, optional
+            Rank of the process; by default the first.
+
         Examples
         --------
         >>> len(comparison.unmatched("a"))
@@ -241,6 +255,13 @@ class Comparison:
 
     def losses(self, *, rank: int | None = None, points: int = 400) -> ComparedLosses:
         """Return both loss curves, and what their difference points to.
+
+        Parameters
+        ----------
+        rank : int, optional
+            Rank of the processes; by default the first.
+        points : int
+            Of each curve, at most.
 
         Examples
         --------
@@ -313,6 +334,19 @@ class Comparison:
 
 class ComparedTensor(Values):
     """A tensor of a comparison: B minus A, or one side of it; `Comparison.tensor` returns it.
+
+    Parameters
+    ----------
+    connection : Connection
+        The way to the server.
+    path : str
+        Path of the comparison on the server.
+    a : TensorAddress
+        The tensor of run A.
+    b : TensorAddress or None
+        The tensor of run B; None for the one that it was compared with.
+    which : {"a", "b", "difference"}
+        One of both, or B minus A.
 
     Examples
     --------

@@ -26,6 +26,7 @@ class Events:
     Parameters
     ----------
     connection : Connection
+        The way to the server.
     path : str
         Where the server gives them.
     after : int
@@ -66,6 +67,11 @@ class Events:
 
     def next(self, timeout_s: float | None = None) -> Event | None:
         """Return the next event, or None if there is none for so long (by default, wait for ever).
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Seconds to wait; by default for ever.
 
         Examples
         --------

@@ -34,6 +34,11 @@ class GraphReading(SessionPart):
     def graphs(self, rank: int | None = None) -> list[GraphRecord]:
         """Return the graphs of a rank, or of all.
 
+        Parameters
+        ----------
+        rank : int, optional
+            Rank of the process; by default all.
+
         Examples
         --------
         >>> [graph.name for graph in session.graphs()]
@@ -106,6 +111,7 @@ class GraphReading(SessionPart):
         name : str
             Its name, or the end of it: a weight comes before the states that an optimizer keeps of it.
         rank : int
+            Rank of the process, from 0.
         graph : str
             By default the one that ran in the step shown if that has it, else the newest that has.
 
@@ -130,6 +136,17 @@ class GraphReading(SessionPart):
 
         Without the name of a graph all graphs of the rank are one program, which has each node once.
 
+        Parameters
+        ----------
+        scope : str
+            Path of the scope, or ``@parameters`` or ``@constants`` for these groups; empty for the root.
+        rank : int
+            Rank of the process, from 0.
+        graph : str
+            Name of a graph; empty for all of the rank as one program.
+        watchpoint : int, optional
+            Number of a watchpoint; each entry then has how much of it that watches.
+
         Examples
         --------
         >>> [entry.label for entry in session.tree()]
@@ -140,6 +157,17 @@ class GraphReading(SessionPart):
 
     def level(self, scope: str = "", *, rank: int = 0, graph: str = "", limit: int = 1500) -> GraphLevel:
         """Return a scope with the edges between its entries, as it is drawn: by default of the graph that ran.
+
+        Parameters
+        ----------
+        scope : str
+            Path of the scope, or ``@parameters`` or ``@constants`` for these groups; empty for the root.
+        rank : int
+            Rank of the process, from 0.
+        graph : str
+            By default the one that ran in the step shown.
+        limit : int
+            At most so many entries.
 
         Examples
         --------
@@ -155,6 +183,7 @@ class GraphReading(SessionPart):
         Parameters
         ----------
         address : str, or anything with an address
+            Which tensor.
         hops : int
             Edges away from the node.
         limit : int
@@ -188,6 +217,11 @@ class GraphReading(SessionPart):
     def source_text(self, file: str) -> str:
         """Return the text of a file of code that the training process sent. NotFoundError if it sent none.
 
+        Parameters
+        ----------
+        file : str
+            Its path, as frames have it.
+
         Examples
         --------
         >>> session.source_text("/home/me/train.py")  # doctest: +SKIP
@@ -197,6 +231,11 @@ class GraphReading(SessionPart):
 
     def executions(self, rank: int = 0) -> Rows[Execution]:
         """Return which graphs ran in which step.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
 
         Examples
         --------

@@ -62,7 +62,15 @@ class Rows(Sequence[R]):
 
     @classmethod
     def of(cls, rows: Sequence[R], look: Look[R]) -> Rows[R]:
-        """Return a list that is here already."""
+        """Return a list that is here already.
+
+        Parameters
+        ----------
+        rows : sequence
+            What the server returned, all of it.
+        look : Look
+            How they look as a table.
+        """
         return cls(lambda offset, limit: (len(rows), rows[offset : offset + limit]), look)
 
     def __len__(self) -> int:

@@ -49,6 +49,11 @@ class Running(SessionPart):
     def step(self, steps: int = 1) -> Self:
         """Go on for some steps; watchpoints stop it before.
 
+        Parameters
+        ----------
+        steps : int
+            How many, from 1.
+
         Examples
         --------
         >>> session.step(2).wait(60).step
@@ -158,6 +163,11 @@ class Running(SessionPart):
         Any step of a dump or a recorded run. Of a training with Tensight's agent, while it stands still, a step that
         has passed: nothing moves there, and going on goes on from where it stands.
 
+        Parameters
+        ----------
+        step : int
+            From 1; 0 for the state before the first update.
+
         Examples
         --------
         >>> session.go_to(3).wait(60).step
@@ -169,6 +179,11 @@ class Running(SessionPart):
 
     def back(self, steps: int = 1) -> Self:
         """Go back some steps, as `go_to` does.
+
+        Parameters
+        ----------
+        steps : int
+            How many, from 1.
 
         Examples
         --------

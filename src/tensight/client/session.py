@@ -45,6 +45,7 @@ class Session(Running, Watching, GraphReading):
     Parameters
     ----------
     connection : Connection
+        The way to the server.
     record : SessionRecord
         What is known of it.
 
@@ -89,11 +90,13 @@ class Session(Running, Watching, GraphReading):
         slot : int
             Which output, or input, of the node.
         rank : int
+            Rank of the process, from 0.
         graph : str
             By default the one that ran at the step if that has the node, else the newest that has.
         step : int, optional
             From 1; 0 for what was there before the first step.
         io : {"output", "input"}
+            Whether `slot` counts outputs or inputs.
 
         Raises
         ------
@@ -126,6 +129,7 @@ class Session(Running, Watching, GraphReading):
         node : str
             Its name, or the end of it.
         rank : int
+            Rank of the process, from 0.
         graph : str
             By default the one that ran at the step if that has it, else the newest that has.
         step : int, optional
@@ -163,6 +167,7 @@ class Session(Running, Watching, GraphReading):
         sort : str
             ``position`` (order of execution), ``node``, or a statistic such as ``max``.
         descending : bool
+            Whether the largest come first.
 
         Examples
         --------
@@ -195,6 +200,7 @@ class Session(Running, Watching, GraphReading):
         Parameters
         ----------
         rank : int
+            Rank of the process, from 0.
         points : int
             Of each curve, at most.
 

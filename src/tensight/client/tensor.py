@@ -47,11 +47,16 @@ class Values:
     Parameters
     ----------
     connection : Connection
+        The way to the server.
     path : str
+        Path of the session on the server.
         Of the session.
     address : TensorAddress
+        Which tensor, at which step.
     which : {"current", "difference"}
+        The tensor, the same one a step before, or the first minus the second.
     tolerance : float
+        For a difference: changes below this share of the largest count as none, 0 to 1.
         For differences.
     """
 
@@ -168,6 +173,11 @@ class Values:
 
     def histogram(self, bins: int = 40) -> HistogramRecord:
         """Return how the finite values are distributed.
+
+        Parameters
+        ----------
+        bins : int
+            Number of bins of equal width.
 
         Examples
         --------

@@ -66,7 +66,9 @@ class Watching(SessionPart):
             For people. The server keeps watchpoints for the next session of the same dump, or of the same network under
             the same name.
         severity : {"error", "warning"}
+            How bad a hit is: an error breaks a training, a warning may have a harmless cause.
         enabled : bool
+            Whether it is checked.
         persistence : int
             In how many steps in a row the condition must hold on a tensor before it is a hit.
         **parameters : float or bool
@@ -109,6 +111,11 @@ class Watching(SessionPart):
         Those that are set already, by this session or an earlier one of the same network, stay as they are; they are
         returned, too.
 
+        Parameters
+        ----------
+        accept : bool
+            False to note that they are not wanted.
+
         Examples
         --------
         >>> recommended = session.watch_recommended()
@@ -147,6 +154,7 @@ class Watching(SessionPart):
         Parameters
         ----------
         watchpoint : int or WatchpointRecord
+            Which one: its number, or what `watch` returned.
         on, edits, name, severity, enabled, persistence
             As in `watch`.
         further_edits : sequence of Edit
@@ -176,6 +184,11 @@ class Watching(SessionPart):
 
     def delete_watchpoints(self, *watchpoints: int | WatchpointRecord) -> None:
         """Delete the watchpoints named, or all if none is.
+
+        Parameters
+        ----------
+        *watchpoints : int or WatchpointRecord
+            Which ones: their numbers, or what `watch` returned.
 
         Examples
         --------

@@ -187,6 +187,11 @@ class DumpAnalyzer:
     def get_iterations(self, ranks: IntSelection = None) -> list[int]:
         """Return the dumped iterations of some ranks, by default of all, ascending.
 
+        Parameters
+        ----------
+        ranks : int, list or set of int, optional
+            By default all.
+
         Raises
         ------
         DebuggerParamTypeError, DebuggerParamValueError
@@ -232,6 +237,11 @@ class DumpAnalyzer:
     def list_affected_nodes(self, tensor: DebuggerTensor) -> list[Node]:
         """Return the nodes that directly use the node of a tensor; which of its outputs they use is not looked at.
 
+        Parameters
+        ----------
+        tensor : DebuggerTensor
+            A tensor of this dump.
+
         Raises
         ------
         DebuggerParamTypeError
@@ -245,6 +255,11 @@ class DumpAnalyzer:
     def get_input_nodes(self, node: Node) -> list[Node]:
         """Return the nodes that a node takes its inputs from, in the order of its inputs.
 
+        Parameters
+        ----------
+        node : Node
+            A node of this dump.
+
         Raises
         ------
         DebuggerParamTypeError
@@ -257,6 +272,11 @@ class DumpAnalyzer:
 
     def get_output_nodes(self, node: Node) -> list[Node]:
         """Return the nodes that take an output of a node, in topological order.
+
+        Parameters
+        ----------
+        node : Node
+            A node of this dump.
 
         Raises
         ------

@@ -28,7 +28,13 @@ class DebuggerError(TensightError):
 
 
 class DebuggerParamValueError(DebuggerError, InputError):
-    """An argument has a value that is not possible: an unknown rank, a missing threshold."""
+    """An argument has a value that is not possible: an unknown rank, a missing threshold.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, without class name and code.
+    """
 
     error_code = "5054B081"
 
@@ -37,7 +43,13 @@ class DebuggerParamValueError(DebuggerError, InputError):
 
 
 class DebuggerParamTypeError(DebuggerError, TypeError):
-    """An argument has the wrong type."""
+    """An argument has the wrong type.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, without class name and code.
+    """
 
     error_code = "5054B080"
 
@@ -46,6 +58,12 @@ class DebuggerParamTypeError(DebuggerError, TypeError):
 
 
 class RankDirNotFound(DebuggerError, DumpError):  # noqa: N818 - the original's name, which scripts catch
-    """The folder holds no ``rank_N`` folder with metadata, so it is no dump."""
+    """The folder holds no ``rank_N`` folder with metadata, so it is no dump.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, without class name and code.
+    """
 
     error_code = "5054B285"

@@ -33,6 +33,11 @@ class SourceLine(dict[str, Any]):
 
     The keys are ``file_path``, ``line_no``, ``code_line`` and ``has_substack``. A line that is no frame (a heading, or
     a form that nobody knows) has an empty path, line number 0 and the whole line as its code.
+
+    Parameters
+    ----------
+    frame : SourceFrame
+        The line, as the graph has it.
     """
 
     def __init__(self, frame: SourceFrame) -> None:
@@ -194,7 +199,15 @@ class Node:
         return self.outputs_in(self._chosen_iterations(iterations), selected_slots(slots))
 
     def outputs_in(self, iterations: Sequence[int], slots: frozenset[int] | None = None) -> list[DebuggerTensor]:
-        """Return the output tensors of given iterations, slot by slot, without any test of the arguments."""
+        """Return the output tensors of given iterations, slot by slot, without any test of the arguments.
+
+        Parameters
+        ----------
+        iterations : sequence of int
+            From 0.
+        slots : frozenset of int, optional
+            Which outputs, from 0; by default all.
+        """
         chosen = [slot for slot in range(self.slot_count) if slots is None or slot in slots]
         return [DebuggerTensor(self, slot, iteration) for slot in chosen for iteration in iterations]
 

@@ -52,11 +52,23 @@ class OpDevicePath:
         return list(self._paths)
 
     def add(self, path: OpPath) -> None:
-        """Add the files of an iteration."""
+        """Add the files of an iteration.
+
+        Parameters
+        ----------
+        path : OpPath
+            They replace those of the same iteration.
+        """
         self._paths[path.iteration] = path
 
     def iteration(self, iteration: int) -> OpPath | None:
-        """Return the files of an iteration, None if it was not dumped or not asked for."""
+        """Return the files of an iteration, None if it was not dumped or not asked for.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0.
+        """
         return self._paths.get(iteration)
 
     def to_dict(self) -> dict[int, dict[str, list[str]]]:
@@ -83,11 +95,23 @@ class OpPathManager:
         return list(self._paths)
 
     def add(self, path: OpDevicePath) -> None:
-        """Add the files of a rank."""
+        """Add the files of a rank.
+
+        Parameters
+        ----------
+        path : OpDevicePath
+            They replace those of the same rank.
+        """
         self._paths[path.rank_id] = path
 
     def rank(self, rank_id: int) -> OpDevicePath | None:
-        """Return the files of a rank, None if there is no such rank or it was not asked for."""
+        """Return the files of a rank, None if there is no such rank or it was not asked for.
+
+        Parameters
+        ----------
+        rank_id : int
+            From 0.
+        """
         return self._paths.get(rank_id)
 
     def to_dict(self) -> dict[str, dict[int, dict[str, list[str]]]]:
@@ -172,7 +196,13 @@ class DumpParser:
         return found
 
     def export_xlsx(self, output_dir: Path | None = None) -> str:
-        """Write the graphs of all ranks to a workbook; see `DumpAnalyzer.export_graphs`."""
+        """Write the graphs of all ranks to a workbook; see `DumpAnalyzer.export_graphs`.
+
+        Parameters
+        ----------
+        output_dir : str or path-like, optional
+            Where to; the current folder by default. It is made if it does not exist.
+        """
         from tensight.analysis.workbook import export_workbook
 
         return export_workbook(self._dump, output_dir)

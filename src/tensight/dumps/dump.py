@@ -61,7 +61,9 @@ class Dump:
     Parameters
     ----------
     located : LocatedDump
+        The folder, and the ranks in it.
     with_unwritten : bool
+        Whether outputs that operators of optimizers never write are tensors, too.
 
     Attributes
     ----------
@@ -104,33 +106,70 @@ class Dump:
         return tuple(self._rank(rank).device for rank in self.ranks)
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
-        """Return the graphs of a rank, sorted by id. A file that cannot be parsed is a problem, not an error."""
+        """Return the graphs of a rank, sorted by id. A file that cannot be parsed is a problem, not an error.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        """
         with _without_garbage_collection():
             return self._rank(rank).graphs
 
     def graph_of(self, tensor: TensorFile) -> Graph | None:
-        """Return the graph that has a tensor's node; None if the tensor is unmatched."""
+        """Return the graph that has a tensor's node; None if the tensor is unmatched.
+
+        Parameters
+        ----------
+        tensor : TensorFile
+            A tensor of this dump.
+        """
         return self._rank(tensor.rank).graphs_by_name.get(tensor.graph)
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
-        """Return the ids of the root graphs that a rank has tensor folders of."""
+        """Return the ids of the root graphs that a rank has tensor folders of.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        """
         return tuple(self._rank(rank).iterations)
 
     def iterations(self, rank: int | None = None, graph_id: int | None = None) -> tuple[int, ...]:
-        """Return the dumped iterations of a rank and a root graph, or of all, in increasing order."""
+        """Return the dumped iterations of a rank and a root graph, or of all, in increasing order.
+
+        Parameters
+        ----------
+        rank : int, optional
+            By default all.
+        graph_id : int, optional
+            Of the root graph; by default all.
+        """
         ranks = self.ranks if rank is None else (rank,)
         folders = (self._rank(one).iterations for one in ranks)
         graphs = (graph for found in folders for number, graph in found.items() if graph_id in (None, number))
         return tuple(sorted({iteration for graph in graphs for iteration in graph}))
 
     def history(self, rank: int) -> Mapping[int, tuple[int, ...]] | None:
-        """Return the executed iterations by root graph id; None if the dump has no (credible) history."""
+        """Return the executed iterations by root graph id; None if the dump has no (credible) history.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        """
         return self._rank(rank).history
 
     def execution_order(self, rank: int) -> tuple[str, ...]:
         """Return the full names of the operators of a rank in the order in which they ran.
 
         Graphs follow one another as they ran first. A graph without a list is taken in topological order.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
         """
         return self._rank(rank).order.names
 
@@ -139,21 +178,50 @@ class Dump:
 
         Constants are negative; operators count from 0; parameters follow, because their files hold the values at the
         end of an iteration; unmatched tensors come last.
+
+        Parameters
+        ----------
+        tensor : TensorFile
+            A tensor of this dump.
         """
         graph = self.graph_of(tensor)
         node = graph.get(tensor.node) if graph is not None and tensor.node is not None else None
         return UNMATCHED if node is None else self.node_position(tensor.rank, node)
 
     def node_position(self, rank: int, node: Node) -> int:
-        """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`."""
+        """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        node : Node
+            A node of one of its graphs.
+        """
         return self._rank(rank).order.position(node)
 
     def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
-        """Return what MindSpore calls the values of a graph's operators where it prints it, by the operators' names."""
+        """Return what MindSpore calls the values of a graph's operators where it prints it, by the operators' names.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        graph : str
+            Name of the graph.
+        """
         return self._rank(rank).printed_names(graph)
 
     def node_number(self, rank: int, node: Node) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        """Return the place of a node in the order of execution of its step, from 1; None for constants.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        node : Node
+            A node of one of its graphs.
+        """
         return self._rank(rank).order.number(node)
 
     def tensors(
@@ -244,7 +312,23 @@ class Dump:
     def at(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
     ) -> TensorFile | None:
-        """Return one tensor by its place; None if it was not dumped."""
+        """Return one tensor by its place; None if it was not dumped.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        graph_id : int
+            Of the root graph.
+        iteration : int
+            From 0; -1 for what was there before the first.
+        node : str
+            Name of the node.
+        slot : int
+            Which output or input of the node, from 0.
+        io : {"output", "input"}
+            Whether `slot` counts outputs or inputs.
+        """
         return self._rank(rank).find(graph_id, iteration, ("", node, io, slot))
 
     def tensor(self, address: TensorAddress | str) -> TensorFile | None:
@@ -271,6 +355,11 @@ class Dump:
         """Return the same tensor in the iteration in which its root graph ran last before; None if it is not dumped.
 
         Without a history the previous dumped iteration is taken.
+
+        Parameters
+        ----------
+        tensor : TensorFile
+            A tensor of this dump.
         """
         rank = self._rank(tensor.rank)
         ran = rank.executed_iterations(tensor.graph_id)
@@ -278,7 +367,15 @@ class Dump:
         return rank.find(tensor.graph_id, ran[before - 1], identity_of(tensor)) if before else None
 
     def overflows(self, rank: int | None = None, iteration: int | None = None) -> tuple[OverflowRecord, ...]:
-        """Return the overflow records of a rank (None: all) and iteration (None: all), by rank, iteration, time."""
+        """Return the overflow records of a rank (None: all) and iteration (None: all), by rank, iteration, time.
+
+        Parameters
+        ----------
+        rank : int, optional
+            By default all.
+        iteration : int, optional
+            From 0; by default all.
+        """
         ranks = self.ranks if rank is None else (rank,)
         return tuple(record for one in ranks for record in self._rank(one).overflows(iteration))
 
@@ -288,6 +385,13 @@ class Dump:
         """Yield the statistics that devices wrote (``statistic.csv``), by rank, graph and iteration.
 
         Lines and files that cannot be used become problems.
+
+        Parameters
+        ----------
+        ranks : iterable of int, optional
+            By default all.
+        iterations : iterable of int, optional
+            From 0; by default all.
         """
         wanted = None if iterations is None else set(iterations)
         for rank in self.ranks if ranks is None else sorted(set(ranks)):

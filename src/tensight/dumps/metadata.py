@@ -94,6 +94,7 @@ class Device:
     Attributes
     ----------
     rank : int
+        Of the process.
     server : str
         Name or address of the machine.
     device_id : int

@@ -57,7 +57,9 @@ class TensorHeader:
     Attributes
     ----------
     dtype : numpy.dtype
+        Type of the elements.
     shape : tuple of int
+        Length of each dimension.
     offset : int
         Where the elements begin, bytes.
     fortran : bool

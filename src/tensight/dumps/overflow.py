@@ -128,6 +128,7 @@ class OverflowRecord:
     Attributes
     ----------
     rank : int
+        Of the process.
     iteration : int
         `NO_ITERATION` (-1) if the file belongs to none.
     path : str

@@ -40,6 +40,15 @@ _RAW_DTYPES = {
 class OpenTensor:
     """A tensor whose file is open; see `open_tensor`.
 
+    Parameters
+    ----------
+    tensor : TensorFile
+        Which tensor.
+    file : OpenFile
+        Its file.
+    slot : AscendSlot or None
+        Where it is in a file of an Ascend device; None in other files.
+
     Attributes
     ----------
     header : TensorHeader
@@ -91,6 +100,11 @@ class OpenTensor:
 def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
     """Open the file of a tensor, once for its header and its values.
 
+    Parameters
+    ----------
+    tensor : TensorFile
+        Which tensor.
+
     Raises
     ------
     TensorFileError
@@ -108,6 +122,11 @@ def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
 def tensor_header(tensor: TensorFile) -> TensorHeader:
     """Return element type, shape and place of a tensor's values, reading a few hundred bytes.
 
+    Parameters
+    ----------
+    tensor : TensorFile
+        Which tensor.
+
     Raises
     ------
     TensorFileError
@@ -121,6 +140,11 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
     """Return a tensor's values as a read-only array.
 
     Large local files are mapped: only what is looked at is loaded.
+
+    Parameters
+    ----------
+    tensor : TensorFile
+        Which tensor.
 
     Returns
     -------
@@ -153,7 +177,15 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
 
 
 def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
-    """Yield a tensor's values a segment at a time; see `OpenTensor.segments`."""
+    """Yield a tensor's values a segment at a time; see `OpenTensor.segments`.
+
+    Parameters
+    ----------
+    tensor : TensorFile
+        Which tensor.
+    elements : int
+        Of a segment, at most.
+    """
     _require_some(elements)
     with open_tensor(tensor) as opened:
         yield from opened.segments(elements)

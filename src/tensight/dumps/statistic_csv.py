@@ -42,15 +42,19 @@ class StatisticRow:
     rank, graph_id, iteration : int
         Where the file was found; -1 if the reader was not told.
     op_type, op_name : str
+        Type and name of the operator, as in the names of tensor files.
     task_id, stream_id, timestamp : int
         As in the names of tensor files; microseconds.
     io : {"input", "output"}
+        Whether `slot` counts outputs or inputs of the operator.
     slot : int
+        From 0.
     data_size : int
         Bytes.
     data_type : str
         As written, e.g. "float16".
     shape : tuple of int
+        Length of each dimension.
     values : mapping of str to float, int or str
         Statistics by what `statistic_category` calls them: "max", "min", "avg", "l2norm" (float), "count",
         "nan count", … (int), "md5", "sha1" and unknown ones (str). What the device left out is absent.

@@ -22,6 +22,7 @@ class TensorFile:
     Attributes
     ----------
     rank : int
+        Of the process.
     graph_id : int
         The root graph, which names the folder.
     iteration : int
@@ -33,8 +34,11 @@ class TensorFile:
     op_type, op_name : str
         As in the file name.
     io : {"input", "output"}
+        Whether `slot` counts outputs or inputs of the node.
     slot : int
+        From 0.
     task_id, stream_id : int
+        As in the file name.
     timestamp : int
         Microseconds.
     format : str

@@ -526,8 +526,11 @@ class TracedRow:
     rows : structured array `TRACE_ROW`
         Of the step.
     index : int
+        Which row.
     dtype : str
+        Element type, such as ``float32``.
     shape : tuple of int
+        Length of each dimension.
     """
 
     __slots__ = ("_index", "_rows", "data_type", "shape")

@@ -237,6 +237,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(_registry)
 def condition(name: str) -> Condition:
     """Return the condition of that id or abbreviation, in any case ("TL", "tensor_too_large").
 
+    Parameters
+    ----------
+    name : str
+        Id or abbreviation.
+
     Raises
     ------
     InputError
@@ -251,7 +256,13 @@ def condition(name: str) -> Condition:
 
 
 def conditions_by_wire_number(number: int) -> tuple[Condition, ...]:
-    """Return the conditions that travel under a number, the one for tensors of every kind first; empty if unknown."""
+    """Return the conditions that travel under a number, the one for tensors of every kind first; empty if unknown.
+
+    Parameters
+    ----------
+    number : int
+        As in `WatchCondition.Condition` of MindSpore's protocol, or ours from 1000.
+    """
     found = [c for c in _registry.values() if c.wire_number == number]
     return tuple(sorted(found, key=lambda c: c.target is not Target.TENSOR))
 
@@ -285,6 +296,11 @@ def register(condition: Condition) -> Condition:
 
 def unregister(condition_id: str) -> None:
     """Take a registered condition out of the catalogue.
+
+    Parameters
+    ----------
+    condition_id : str
+        As given to `register`.
 
     Raises
     ------

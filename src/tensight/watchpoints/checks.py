@@ -72,7 +72,19 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A parameter that can hit, with its value: ``quantity comparator value``."""
+    """A parameter that can hit, with its value: ``quantity comparator value``.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter.
+    quantity : Quantity
+        What is compared.
+    comparator : Comparator
+        How.
+    value : float
+        With what, in the unit of the quantity.
+    """
 
     name: str
     quantity: Quantity

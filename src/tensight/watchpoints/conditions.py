@@ -221,5 +221,11 @@ class Condition:
         return self.wire_number is not None and self.wire_number >= FIRST_OWN_NUMBER
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return the parameter of that name, or None."""
+        """Return the parameter of that name, or None.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``max_gt``.
+        """
         return next((p for p in self.parameters if p.name == name), None)

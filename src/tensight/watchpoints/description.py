@@ -22,6 +22,11 @@ _FLAG_SENTENCES = {
 def describe(check: ConditionCheck) -> str:
     """Say in one sentence when a check hits.
 
+    Parameters
+    ----------
+    check : ConditionCheck
+        A condition with its thresholds.
+
     Examples
     --------
     >>> describe(ConditionCheck("TL", {"max_gt": 1000}))

@@ -28,5 +28,11 @@ _WORDS = {
 
 
 def error_words(code: int) -> tuple[str, ...]:
-    """Return the text of every bit that is set in an error code, lowest bit first; unknown bits have none."""
+    """Return the text of every bit that is set in an error code, lowest bit first; unknown bits have none.
+
+    Parameters
+    ----------
+    code : int
+        Bits of `ErrorCode`.
+    """
     return tuple(text for bit, text in _WORDS.items() if code & bit) if code else ()

@@ -63,6 +63,11 @@ def parse_check(text: str) -> ConditionCheck:
 def parse_watch(text: str) -> tuple[ConditionCheck, int]:
     """Read a check and its persistence: ``tensor_all_zero persist=3`` holds in three steps in a row before it hits.
 
+    Parameters
+    ----------
+    text : str
+        A check as `parse_check` reads it, with ``persist=N`` behind it or without.
+
     Returns
     -------
     check : ConditionCheck

@@ -84,7 +84,15 @@ class Quantity:
     shown_by_original: bool = True
 
     def bounds(self, columns: Columns, arguments: Arguments) -> Bounds:
-        """Return the smallest and the largest value that the columns allow: the same array twice if they tell it."""
+        """Return the smallest and the largest value that the columns allow: the same array twice if they tell it.
+
+        Parameters
+        ----------
+        columns : Columns
+            The rows, by statistic.
+        arguments : Arguments
+            Parameters of the check that the quantity depends on.
+        """
         computed = self.compute(columns, arguments)
         return computed if isinstance(computed, tuple) else (computed, computed)
 

@@ -54,6 +54,7 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
     Parameters
     ----------
     selector : Selector
+        Which tensors are meant.
     layers : Layers
         Of all graphs of the rank together; needed only if `needs_layers` says so.
     """
@@ -95,12 +96,24 @@ def _named_by_layers(kind: SelectorKind, layers: Layers) -> Collection[str] | No
 
 
 def needs_layers(selector: Selector) -> bool:
-    """Whether what a selector means depends on how the network is layered."""
+    """Whether what a selector means depends on how the network is layered.
+
+    Parameters
+    ----------
+    selector : Selector
+        Which tensors are meant.
+    """
     return selector.kind not in _WITHOUT_LAYERS
 
 
 def layers_of_graphs(graphs: Sequence[Graph]) -> Layers:
-    """Return how the network is layered that all graphs of a rank together compute."""
+    """Return how the network is layered that all graphs of a rank together compute.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        All graphs of the rank.
+    """
     return reduce(or_, (graph_layers(graph) for graph in graphs)) if graphs else Layers()
 
 

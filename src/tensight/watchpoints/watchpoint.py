@@ -96,6 +96,11 @@ class Selector:
     def parse(cls, text: str) -> Selector:
         """Read a selector from its text, ``kind`` or ``kind:argument``.
 
+        Parameters
+        ----------
+        text : str
+            Such as ``gradients`` or ``type:Conv2d``.
+
         Raises
         ------
         InputError
