@@ -146,10 +146,19 @@ def _default(schema: Json) -> str:
 
 
 def _meaning(schema: Json) -> str:
-    alternatives = [schema, *schema.get("anyOf", ())]
-    limits = [words.format(each[key]) for each in alternatives for key, words in LIMITS.items() if key in each]
-    allowed = ", ".join(limits)
-    return " ".join(filter(None, [schema.get("description", ""), f"({allowed})" if allowed else ""]))
+    limits = [
+        words.format(_number(alternative[key]))
+        for alternative in [schema, *schema.get("anyOf", ())]
+        for key, words in LIMITS.items()
+        if key in alternative
+    ]
+    allowed = f"({', '.join(limits)})" if limits else ""
+    return " ".join(filter(None, [schema.get("description", ""), allowed]))
+
+
+def _number(limit: float) -> str:
+    """Return a limit as a person writes it; pydantic has 1.0 for some whole numbers."""
+    return f"{int(limit):,}" if limit == int(limit) else str(limit)
 
 
 def _one_line(text: str) -> str:
