@@ -317,6 +317,18 @@ def test_the_mean_of_a_large_tensor_is_only_bounded() -> None:
     assert found.low["mean"][1] == found.high["mean"][1]
 
 
+def test_the_norm_of_the_finite_elements_bounds_the_mean_of_these_alone() -> None:
+    array = np.array([math.nan] * 9 + [0.1, 0.2, 0.05, -0.01, 0.26, 0.22, 0.1], np.float32)
+    exact = statistics(array)
+    # As Tensight records a tensor: measures are of the finite elements, the norm, too.
+    measures = {"max": exact.max, "min": exact.min, "avg": exact.mean, "l2norm": exact.l2_norm}
+    found = recorded_statistics([row(array, EVERYTHING, skip=True, values=measures)])
+    assert found.errors == [""]
+    for name in ("nan_count", *MEASURES):
+        true = getattr(exact, name)
+        assert found.low[name][0] - 1e-6 <= true <= found.high[name][0] + 1e-6, name
+
+
 def test_counts_with_and_without_infinite_elements_are_told_apart() -> None:
     values = np.float32([-math.inf, -1, 0, 2, 3, math.inf, math.nan])
     new, old = (recorded_statistics([row(values, COUNTS, skip=skip)]) for skip in (False, True))

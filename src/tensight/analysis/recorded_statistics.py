@@ -344,15 +344,16 @@ class _Bounding:
             np.where(np.isnan(norm), at_least, norm),
             np.where(np.isnan(norm), _product(at_most, np.sqrt(self._finite_high)), norm),
         )
-        # By the inequality of the means; fmin, because a norm that is not recorded is NaN here.
-        norm_mean = norm * (1 + NORM_SLACK) / np.sqrt(n)
+        # By the inequality of the means; fmin, because a norm that is not recorded is NaN here. Tensight records the
+        # norm of the finite elements; a finite one of MindSpore means that all are.
+        norm_mean = norm * (1 + NORM_SLACK) / np.sqrt(self._finite_low)
         known_mean = self._avg.finite & (n < MEAN_BELOW)
         self._set(
             "mean",
             np.where(known_mean, self._avg.value, np.fmax(smallest, -norm_mean)),
             np.where(known_mean, self._avg.value, np.fmin(largest, norm_mean)),
         )
-        by_norm = np.where(at_most > 0, (norm * (1 - NORM_SLACK)) ** 2 / (n * at_most), 0.0)
+        by_norm = np.where(at_most > 0, (norm * (1 - NORM_SLACK)) ** 2 / (self._finite_high * at_most), 0.0)
         by_mean = np.maximum(np.maximum(low["mean"], -high["mean"]), 0.0)
         # Elements of one sign have the mean, up to its sign, as the mean of their absolute values.
         by_sign = np.maximum(np.abs(low["mean"]), np.abs(high["mean"]))
