@@ -19,6 +19,7 @@ from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.live.recording import HitsEncoder
 from tensight.sessions.records import Edit, Frame, HitParameter, HitRecord, WatchpointSpec
 from tensight.sessions.registry import Sessions
+from tensight.sessions.watchpoint_list import WatchpointList
 from tensight.sessions.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def record(workspace: Workspace, number: str) -> None:
     rank.record_executions(0, range(3))
 
 
-def keep_about(workspace: Workspace, number: str) -> None:
+def keep_about(workspace: Workspace, number: str, network: str = "") -> None:
     hit = HitRecord(
         watchpoint=3,
         condition="tensor_too_large",
@@ -62,7 +63,7 @@ def keep_about(workspace: Workspace, number: str) -> None:
     kept = SessionHit(0, GRAPH, RELU, 0, 1, hit, position=0, type="ReLU", line=Frame(file="/home/me/net.py", line=7))
     workspace.write(f"runs/{number}/hits.json", HitsEncoder()({2: (kept,)}))
     workspace.write_json(f"runs/{number}/sources.json", {"/home/me/net.py": "x = relu(w)\n"})
-    about = {"format": 1, "name": "my job", "identity": {"framework": "torch"}}
+    about = {"format": 1, "name": "my job", "network": network, "identity": {"framework": "torch"}}
     workspace.write_json(f"runs/{number}/session.json", about)
 
 
@@ -90,6 +91,30 @@ def test_a_run_opens_with_the_name_hits_and_texts_of_its_training(tmp_path: Path
         assert (await go(session, "go_to_step", steps=1)).hits == 0
         await sessions.close_all("the test is over")
         assert session.source_texts() == {}
+
+    asyncio.run(ask())
+
+
+def test_the_watchpoints_are_those_of_the_job_and_of_its_network(tmp_path: Path) -> None:
+    async def ask() -> None:
+        workspace = Workspace(tmp_path)
+        for number, network in (("7", "a"), ("8", "a"), ("9", "another")):
+            record(workspace, number)
+            keep_about(workspace, number, network)
+        sessions = Sessions(workspace, None, max_offline=3)
+        first = await sessions.open_dump("runs/7")
+        await opened(first)
+        made = await first.create_watchpoint(WatchpointSpec(condition="TL", parameters={"max_gt": 5}))
+        # Where the live session of the job finds them.
+        kept = WatchpointList("my job", workspace, lambda _: (), network="a")
+        assert [str(one.watchpoint.check) for one in kept.all()] == [made.text]
+        found = {}
+        for number in ("8", "9"):
+            session = await sessions.open_dump(f"runs/{number}")
+            await opened(session)
+            found[number] = [one.text for one in session.watchpoints()]
+        assert found == {"8": [made.text], "9": []}
+        await sessions.close_all("the test is over")
 
     asyncio.run(ask())
 

@@ -38,6 +38,8 @@ class RecordedRun:
         Of the job; the run's own if that is not known.
     framework : str
         Empty if that is not known.
+    network : str or None
+        Which network was trained; see `WatchpointList`. None if that is not known.
     problems : list of str
         What could not be used.
     """
@@ -55,6 +57,8 @@ class RecordedRun:
         name = about.get("name")
         self.name = name if isinstance(name, str) and name else self._folder
         self.framework = framework if isinstance(framework, str) else ""
+        network = about.get("network")
+        self.network = network if isinstance(network, str) and network else None
 
     def complete(self, dump: Dump, report: Callable[[str, int, int], None]) -> Dump:
         """Return the dump of the run, with the statistics that its server had no time to write into it.

@@ -126,6 +126,7 @@ class DumpSession(Session):
             workspace=workspace if lease is None else None,
             platform=platform,
             most_drawn_nodes=most_drawn_nodes,
+            network=None if run is None else run.network,
         )
         self._thread = AnalysisThread(self._report)
         self._decisions = StopDecisions(self.watchpoint_list, self.graphs)
