@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.analysis import Anomaly
@@ -11,9 +12,10 @@ from tensight.sessions.records import CodeLine, OriginRecord
 from tensight.sessions.sources import frame_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tensight.analysis import Origin
+    from tensight.graph import Node
     from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.records import Frame
 
@@ -31,6 +33,22 @@ def origin_records(origins: Iterable[Origin], texts: Mapping[str, str]) -> tuple
         Of files of code, by path, as far as the training process sent them.
     """
     return tuple(_origin_record(origin, texts) for origin in origins)
+
+
+def with_line(origin: Origin, used: Callable[[str, str], Node | None]) -> Origin:
+    """Return an origin with the stack of where it is used, if it has none of its own.
+
+    Parameters
+    ----------
+    origin : Origin
+    used : callable
+        Returns for a graph and the name of a node the operator in whose line a person looks for it; None if there is
+        none.
+    """
+    if origin.user_frame is not None:
+        return origin
+    reader = used(origin.address.graph, origin.operator)
+    return origin if reader is None else replace(origin, frames=reader.frames)
 
 
 def effects_of(hits: Iterable[SessionHit]) -> dict[Anomaly, list[Effect]] | None:

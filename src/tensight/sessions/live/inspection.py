@@ -428,6 +428,8 @@ class Inspection:
         hits = self._session.hit_list
         # What never changes can be watched all the same; its hits are of the step that is shown.
         iteration = self._session.iteration_of(process) if tensor.producer.is_constant else address.iteration
+        # Of a parameter to which the step writes, a hit is on what the step left, not on what went in.
+        hits_on_source = () if _is_updated(tensor) else hits.abbreviations(source.at(iteration))
         return TensorRecord(
             address=str(address),
             rank=address.rank,
@@ -444,7 +446,7 @@ class Inspection:
             has_previous=self.previous(address) is not None,
             scalar=str(kept.open().reshape(-1)[0]) if kept is not None and is_scalar else scalar_text(numbers),
             statistics=numbers,
-            abbreviations=hits.abbreviations(address) or hits.abbreviations(source.at(iteration)),
+            abbreviations=hits.abbreviations(address) or hits_on_source,
         )
 
     async def statistics_over_steps(

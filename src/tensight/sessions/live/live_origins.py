@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from tensight.analysis.consequences import NO_EFFECTS, Effects
 from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
 from tensight.graph.optimizers import parameter_roles
 from tensight.sessions.live.told_steps import ToldSteps, told_steps
+from tensight.sessions.origin_records import with_line
 from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def live_origins(
         return _first(anomaly, store, rank, last, around, begin, effects)
 
     found = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
-    return [_with_line(origin, graphs) for origin in found]
+    return [with_line(origin, graphs.used) for origin in found]
 
 
 def looked_at_closer(
@@ -91,7 +91,7 @@ def looked_at_closer(
     again = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
     if again is None or again.arrived or not again.certain:
         return [origin]
-    again, frame = _with_line(again, graphs), origin.user_frame
+    again, frame = with_line(again, graphs.used), origin.user_frame
     is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
     return [again] if is_within else [origin, again]
 
@@ -141,14 +141,6 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     weights = {name for graph in graphs.graphs for name in parameter_roles(graph).trainable}
     names = (tensor.node for tensor, amount in zip(told.tensors, amounts.tolist(), strict=True) if amount)
     return sorted({name for name in names if name in weights})
-
-
-def _with_line(origin: Origin, graphs: RankGraphs) -> Origin:
-    """Return an origin with the stack of where it is used, if it has none of its own."""
-    if origin.user_frame is not None:
-        return origin
-    used = graphs.used(origin.address.graph, origin.operator)
-    return origin if used is None else replace(origin, frames=used.frames)
 
 
 def _first(

@@ -10,7 +10,6 @@ from tensight.graph.steps import iteration_of
 from tensight.sessions.hit_list import SessionHit, hit_record
 from tensight.sessions.offline.index import INITIAL, address_of
 from tensight.sessions.offline.statistics import position_of
-from tensight.sessions.sources import user_line
 from tensight.watchpoints import Status
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _session_hit(analysis: Analysis, index: TensorIndex, hit: Hit, step: int) ->
         io=io,
         position=position,
         type=file.op_type if node is None else node.type,
-        line=user_line(node),
+        line=index.line(file.rank, address.graph, name),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tensight.analysis.statistics_table import NO_PREVIOUS
 from tensight.graph import TensorAddress
 from tensight.graph.unwritten import is_unwritten
+from tensight.sessions.sources import node_of_use, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tensight.analysis import StatisticsTable
     from tensight.dumps import Dump, TensorFile
     from tensight.graph import Node
+    from tensight.sessions.records import Frame
 
 INITIAL = -1
 """The iteration of what exists before the first update."""
@@ -62,11 +64,27 @@ class TensorIndex:
         self._making_room = threading.Lock()
         self._readers: dict[tuple[int, str], dict[tuple[str, int], list[tuple[str, int]]]] = {}
         self._foreign: dict[int, frozenset[str]] = {}
+        self._lines: dict[tuple[int, str, str], Frame | None] = {}
 
     def node(self, rank: int, graph: str, name: str) -> Node | None:
         """Return a node of a rank's graphs; None if there is none."""
         found = self._graphs.get((rank, graph))
         return None if found is None else found.get(name)
+
+    def used(self, rank: int, graph: str, name: str) -> Node | None:
+        """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
+        found = self._graphs.get((rank, graph))
+        node = None if found is None else found.get(name)
+        if found is None or node is None:
+            return None
+        return node_of_use(found, node, lambda one: self._dump.node_position(rank, one))
+
+    def line(self, rank: int, graph: str, name: str) -> Frame | None:
+        """Return the person's line of code behind a node; kept, for nodes that hit once hit again."""
+        key = rank, graph, name
+        if key not in self._lines:
+            self._lines[key] = user_line(self.node(rank, graph, name)) or user_line(self.used(rank, graph, name))
+        return self._lines[key]
 
     def is_foreign(self, rank: int, name: str) -> bool:
         """Whether files are called so that belong to no node, and no node is."""

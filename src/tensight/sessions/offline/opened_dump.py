@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tensight.sessions.offline.overview import DumpSource
 from tensight.sessions.offline.replay import Replay
 from tensight.sessions.offline.statistics import ordered_rows, statistics_page, statistics_row
 from tensight.sessions.offline.tensors import tensor_records
-from tensight.sessions.origin_records import effects_of, origin_records
+from tensight.sessions.origin_records import effects_of, origin_records, with_line
 from tensight.sessions.overview import overview
 from tensight.sessions.records import Execution, ExecutionPage
 from tensight.sessions.statistics_pages import MOST_ORDERS, require_page
@@ -343,4 +344,5 @@ class OpenedDump:
 
     def origins(self, texts: Mapping[str, str], hits: Iterable[SessionHit]) -> tuple[OriginRecord, ...]:
         """Return where anomalies began, anywhere in the dump; reads every tensor of which nothing is known yet."""
-        return origin_records(origins(self.analysis, hits=effects_of(hits)), texts)
+        found = origins(self.analysis, hits=effects_of(hits))
+        return origin_records((with_line(one, partial(self.index.used, one.address.rank)) for one in found), texts)
