@@ -13,6 +13,7 @@ import numpy as np
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
 from tensight.sessions.records import Overview, OverviewPlace, OverviewRow, OverviewStatistic, StepSpan
+from tensight.tensors.schema import DERIVED, PERCENTAGES, derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -404,23 +405,14 @@ def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(short), short, values)
 
 
-def _abs_max(of: Columns) -> NDArray[np.float64]:
-    return np.fmax(np.abs(of["min"]), np.abs(of["max"]))
-
-
-_DERIVED: dict[OverviewStatistic, tuple[tuple[str, ...], Callable[[Columns], NDArray[np.float64]]]] = {
-    "abs_max": (("min", "max"), _abs_max),
-}
-
-
 def needed(statistic: OverviewStatistic) -> tuple[str, ...]:
     """Return the columns that a statistic is made of: measures of a tensor, and percentages of its elements."""
-    return _DERIVED[statistic][0] if statistic in _DERIVED else (statistic,)
+    return DERIVED[statistic].of if statistic in DERIVED and statistic not in PERCENTAGES else (statistic,)
 
 
 def statistic_of(statistic: OverviewStatistic, columns: Columns) -> NDArray[np.float64]:
     """Return a statistic, made of the columns that it needs."""
-    return _DERIVED[statistic][1](columns) if statistic in _DERIVED else columns[statistic]
+    return columns[statistic] if statistic in columns else derived(statistic, columns)
 
 
 def percentages(counts: Mapping[str, NDArray[np.float64]]) -> Columns:
@@ -431,13 +423,7 @@ def percentages(counts: Mapping[str, NDArray[np.float64]]) -> Columns:
     counts : mapping of str to array
         The counts of a tensor by name; NaN where one is not known.
     """
-    with np.errstate(all="ignore"):
-        share = np.where(counts["count"] > 0, 100 / counts["count"], np.nan)
-    return {
-        "zero_percent": counts["zero_count"] * share,
-        "negative_percent": counts["negative_count"] * share,
-        "non_finite_percent": (counts["nan_count"] + counts["neg_inf_count"] + counts["pos_inf_count"]) * share,
-    }
+    return {name: derived(name, counts) for name in PERCENTAGES}
 
 
 def marks_of(counts: Mapping[str, NDArray[np.float64]]) -> NDArray[np.uint8]:

@@ -1,23 +1,44 @@
-"""What may be asked of a table of statistics: the same of a dump and of a run that goes on."""
+"""What may be asked of a table of statistics, and its order: the same of a dump and of a run that goes on."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from tensight.errors import InputError
 from tensight.tensors import NUMBERS
+from tensight.tensors.schema import DERIVED, derived
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 TEXTS = ("node", "graph", "type", "io", "dtype")
 
-DERIVED = ("non_finite_count", "zero_percent", "abs_max")
-"""What is no column but follows from several."""
+PLACES = ("position", "rank", "slot")
+"""What says where a tensor stands."""
 
-SORT_COLUMNS = ("position", "rank", "slot", *TEXTS, *NUMBERS, *DERIVED)
+SORT_COLUMNS = (*PLACES, *TEXTS, *NUMBERS, "non_finite_count", "zero_percent", "abs_max")
 """What a page of statistics can be sorted by."""
-
 
 MOST_ORDERS = 4
 """Tables whose order is remembered, for whoever scrolls through them page by page."""
+
+MOST_WORDS = 20
+"""Of a query that are looked for."""
+
+
+class StepRows(Protocol):
+    """Tensors of a step of which statistics are known, in columns, as they ran: rank by rank, inputs before outputs."""
+
+    def texts(self, name: str) -> Sequence[str]:
+        """Return one of `TEXTS` of each tensor."""
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return one of `PLACES` or of the numbers of a row of each tensor; NaN where it is not known."""
 
 
 def require_page(sort: str, offset: int, limit: int) -> None:
@@ -32,6 +53,56 @@ def require_page(sort: str, offset: int, limit: int) -> None:
         raise InputError(f"the statistics cannot be sorted by {sort[:80]!r}; choose one of {', '.join(SORT_COLUMNS)}")
     if offset < 0 or limit < 0:
         raise InputError(f"offset {offset} and limit {limit} must not be negative")
+
+
+def ordered(rows: StepRows, query: str = "", sort: str = "position", *, descending: bool = False) -> NDArray[np.int64]:
+    """Return which tensors match a query, in an order.
+
+    Parameters
+    ----------
+    rows : StepRows
+    query : str
+        Words, parts of the node's name or the operator's type in any case; all must be there.
+    sort : str
+        One of `SORT_COLUMNS`. Tensors that have no such number come last either way; equal ones are as they ran.
+    descending : bool
+        By position: backwards as they ran.
+
+    Returns
+    -------
+    int64 array
+        Their places among the rows.
+    """
+    keys = _texts(rows, sort) if sort in TEXTS else _numbers(rows, sort)
+    chosen = np.ones(len(keys), np.bool_)
+    words = query.lower().split()[:MOST_WORDS]
+    if words:
+        texts = [f"{node} {kind}".lower() for node, kind in zip(rows.texts("node"), rows.texts("type"), strict=True)]
+        chosen = np.array([all(word in text for word in words) for text in texts], np.bool_)
+    has_none = np.zeros(len(keys), np.bool_) if sort in TEXTS else np.isnan(keys)
+    there, without = np.flatnonzero(chosen & ~has_none), np.flatnonzero(chosen & has_none)
+    order = np.argsort(keys[there], kind="stable")
+    if descending and sort == "position":
+        order = order[::-1]
+    elif descending:
+        # Reversed twice, so that equal ones stay as they ran.
+        order = len(there) - 1 - np.argsort(keys[there][::-1], kind="stable")[::-1]
+    return np.concatenate([there[order], without])
+
+
+def needed(sort: str) -> tuple[str, ...]:
+    """Return the columns that an order and a query look at."""
+    return tuple(dict.fromkeys((*(DERIVED[sort].of if sort in DERIVED else (sort,)), "node", "type")))
+
+
+def _texts(rows: StepRows, name: str) -> NDArray[np.str_]:
+    return np.array([natural(text) for text in rows.texts(name)] if name == "node" else rows.texts(name), np.str_)
+
+
+def _numbers(rows: StepRows, name: str) -> NDArray[np.float64]:
+    if name in DERIVED:
+        return derived(name, {each: rows.numbers(each) for each in DERIVED[name].of})
+    return rows.numbers(name)
 
 
 _DIGITS = re.compile(r"[0-9]{1,18}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -77,6 +77,21 @@ class Measure(NamedTuple):
 
     of: Callable[[Moments], Any]
     is_scaled: bool = True
+
+
+class Derived(NamedTuple):
+    """A number that follows from others of a row.
+
+    Attributes
+    ----------
+    of : tuple of str
+        Their names.
+    compute : callable (array, ...) -> array
+        Of arrays of float64, NaN where a number is not known.
+    """
+
+    of: tuple[str, ...]
+    compute: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +211,9 @@ COUNTS = tuple(name for name in WORDS if name not in MEASURES_OF)
 KINDS = COUNTS[1:]
 """The counts that add up to the number of elements."""
 
+NON_FINITE = ("nan_count", "neg_inf_count", "pos_inf_count")
+"""Those of elements that are no finite numbers."""
+
 NUMBERS = ("size_bytes", *COUNTS, *MEASURES)
 """All numbers of a row; the content hash comes beside them."""
 
@@ -205,6 +223,41 @@ COLUMNS = (
     ("content_hash", np.uint64),
 )
 """Name and type of what a row holds in columns; for a structured type."""
+
+
+def _percentage(*counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how many percent of the elements some kinds of them are; the number of all elements comes last."""
+    *kinds, count = counts
+    return sum(kinds) * np.where(count > 0, 100 / count, np.nan)
+
+
+DERIVED = {
+    "non_finite_count": Derived(NON_FINITE, lambda *counts: sum(counts)),
+    "abs_max": Derived(("min", "max"), lambda low, high: np.fmax(np.abs(low), np.abs(high))),
+    "zero_percent": Derived(("zero_count", "count"), _percentage),
+    "negative_percent": Derived(("negative_count", "count"), _percentage),
+    "non_finite_percent": Derived((*NON_FINITE, "count"), _percentage),
+}
+"""What is no number of a row and is asked for all the same, by name."""
+
+PERCENTAGES = tuple(name for name, each in DERIVED.items() if each.compute is _percentage)
+"""Those that are percentages of the elements."""
+
+
+def derived(name: str, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return one of `DERIVED`.
+
+    Parameters
+    ----------
+    name : str
+    columns : mapping of str to float64 array, shape (n,)
+        The numbers that it follows from, and maybe others; NaN where one is not known.
+    """
+    of, compute = DERIVED[name]
+    with np.errstate(all="ignore"):
+        found: NDArray[np.float64] = compute(*(columns[each] for each in of))
+    return found
+
 
 _SCALED = tuple(place for place, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
 _FUNCTIONS = tuple(measure.of for measure in MEASURES_OF.values())

@@ -21,7 +21,7 @@ from tensight.sessions.errors import StorageError
 from tensight.sessions.live import step_columns
 from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import MOST_ORDERS, natural, require_page
+from tensight.sessions.statistics_pages import MOST_ORDERS, needed, ordered, require_page
 from tensight.tensors import COUNTS, EXPLOSION_LIMIT, MEASURES, NUMBERS
 from tensight.wire import ReceivedStatistics
 
@@ -92,16 +92,7 @@ _SELECT_TOLD = (
     + ", ".join(f'"{name}"' for name in NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
-_SELECT_ORDER = (
-    "SELECT tensors.id, rank, graph, node, io, slot FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
-)
-
-_DERIVED = {
-    "non_finite_count": "nan_count + neg_inf_count + pos_inf_count",
-    "zero_percent": "zero_count * 1.0 / nullif(count, 0)",
-    "abs_max": 'max(abs("min"), abs("max"))',
-    "node": "as_numbered(node)",
-}
+_IDENTITY = ("id", "rank", "graph", "node", "io", "slot")
 
 _TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
 
@@ -140,7 +131,6 @@ class StatisticsStore:
         self._version = 0
         try:
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            self._database.create_function("as_numbered", 1, natural, deterministic=True)
         except sqlite3.Error as error:
             raise self._storage_error(error) from error
         try:
@@ -292,19 +282,7 @@ class StatisticsStore:
             There is no such column, or `offset` or `limit` is negative.
         """
         require_page(sort, offset, limit)
-        where, values = "WHERE iteration = ?", [iteration]
-        if rank is not None:
-            where, values = f"{where} AND rank = ?", [*values, rank]
-        words = query.lower().split()[:20]
-        where += " AND instr(lower(node || ' ' || type), ?)" * len(words)
-        chosen = (*values, *words)
-        direction = "DESC" if descending else "ASC"
-        by = _DERIVED.get(sort, f'"{sort}"')
-        # Backwards as they ran; by anything else equal ones are as they ran either way.
-        ties = direction if sort == "position" else ""
-        as_ran = ", ".join(f"{column} {ties}" for column in ("rank", "position", "io", "slot", "tensors.id"))
-        order = f"ORDER BY ({by}) IS NULL, {by} {direction}, {as_ran}"
-        ids = self._ordered(f"{_SELECT_ORDER} {where} {order}", chosen, programs)
+        ids = self._ordered(iteration, rank, query, sort, descending, programs)
         wanted = ids[offset : offset + limit].tolist()
         rows = self._query(
             f"{_SELECT_PAGE} WHERE iteration = ? AND tensor IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own
@@ -317,19 +295,43 @@ class StatisticsStore:
         )
 
     def _ordered(
-        self, text: str, values: tuple[object, ...], programs: Mapping[int, tuple[Program, frozenset[str]]]
+        self,
+        iteration: int,
+        rank: int | None,
+        query: str,
+        sort: str,
+        descending: bool,
+        programs: Mapping[int, tuple[Program, frozenset[str]]],
     ) -> NDArray[np.int64]:
         """Return the ids of tensors in an order that is worked out once for all pages, until more is told."""
-        key = (self._version, text, values, tuple(programs.items()))
+        key = (self._version, iteration, rank, query, sort, descending, tuple(programs.items()))
         ids = self._orders.get(key)
         if ids is None:
-            found = self._query(text, values)
-            ids = np.array([row[0] for row in (_each_once(found, programs) if programs else found)], np.int64)
+            rows = self._rows_of(iteration, rank, needed(sort), programs)
+            ids = rows.ids[ordered(rows, query, sort, descending=descending)]
             with self._lock:
                 self._orders[key] = ids
                 while len(self._orders) > MOST_ORDERS:
                     del self._orders[next(iter(self._orders))]
         return ids
+
+    def _rows_of(
+        self,
+        iteration: int,
+        rank: int | None,
+        names: tuple[str, ...],
+        programs: Mapping[int, tuple[Program, frozenset[str]]],
+    ) -> _StoredRows:
+        """Return some columns of what was told of an iteration, as it ran."""
+        columns = (*_IDENTITY, *(name for name in names if name not in _IDENTITY))
+        where, values = ("", (iteration,)) if rank is None else (" AND rank = ?", (iteration, rank))
+        found = self._query(
+            f"SELECT {', '.join(map(_quoted, columns))} FROM statistics"  # noqa: S608 - names of our own columns
+            f" JOIN tensors ON tensors.id = statistics.tensor WHERE iteration = ?{where}"
+            " ORDER BY rank, position IS NULL, position, io, slot, id",
+            values,
+        )
+        return _StoredRows(columns, _each_once(found, programs) if programs else found)
 
     def iterations(self) -> list[int]:
         """Return the iterations of which statistics are known, in order."""
@@ -472,6 +474,26 @@ def statistics_of(told: ReceivedStatistics) -> Statistics:
         **{name: count or 0 for name, count in counts.items()},
         **measures,
     )
+
+
+class _StoredRows:
+    """Columns of the tensors of an iteration: `StepRows`."""
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        self._columns = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else {}
+        self.ids = self.numbers("id").astype(np.int64)
+
+    def texts(self, name: str) -> Sequence[str]:
+        """Return a column of texts."""
+        return self._columns.get(name, ())
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a column of numbers; NaN where there is none."""
+        return np.array(self._columns.get(name, ()), np.float64)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _each_once(

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensight.sessions.overview import marks_of, needed, percentages, statistic_of
 from tensight.tensors import COUNTS, MEASURES
+from tensight.tensors.schema import PERCENTAGES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
-STORED = (*MEASURES, "zero_percent", "negative_percent", "non_finite_percent")
+STORED = (*MEASURES, *PERCENTAGES)
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS step_columns (

@@ -210,7 +210,7 @@ class OpenedDump:
     ) -> StatisticsPage:
         """Return a page of the statistics of all tensors of an iteration, reading what is not known yet.
 
-        `choice` is what `ordered_rows` takes.
+        `choice` is what `statistics_pages.ordered` takes.
 
         Raises
         ------

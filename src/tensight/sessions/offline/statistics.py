@@ -12,11 +12,11 @@ from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline.index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import DERIVED, natural
+from tensight.sessions.statistics_pages import PLACES, ordered
 from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tensight.graph import Node, TensorAddress
     from tensight.tensors import TensorStatistics
 
-_TEXT_COLUMNS: dict[str, Callable[[StatisticsTable, int], str]] = {
-    "node": lambda table, row: natural(table.files[row].node or table.files[row].op_name),
+_TEXTS: dict[str, Callable[[StatisticsTable, int], str]] = {
+    "node": lambda table, row: table.files[row].node or table.files[row].op_name,
     "graph": lambda table, row: table.files[row].graph,
     "type": lambda table, row: table.files[row].op_type,
     "io": lambda table, row: table.files[row].io,
@@ -97,16 +97,8 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
     )
 
 
-def ordered_rows(
-    dump: Dump,
-    table: StatisticsTable,
-    rows: NDArray[np.int64],
-    *,
-    query: str = "",
-    sort: str = "position",
-    descending: bool = False,
-) -> NDArray[np.int64]:
-    """Return the rows of tensors of which statistics are known, sorted.
+def ordered_rows(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64], **choice: Any) -> NDArray[np.int64]:
+    """Return the rows of tensors of which statistics are known, in an order.
 
     Parameters
     ----------
@@ -114,17 +106,11 @@ def ordered_rows(
     table : StatisticsTable
     rows : int64 array, shape (n,)
         The tensors to choose from.
-    query : str
-        Words, parts of the node's name or the operator's type in any case; all must be there.
-    sort : str
-        One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
-    descending : bool
+    **choice
+        What `statistics_pages.ordered` takes: query, sort, descending.
     """
-    known = rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))]
-    words = query.lower().split()
-    if words:
-        known = known[[_matches(table.files[row], words) for row in known.tolist()]]
-    return _sorted(dump, table, known, sort, descending=descending)
+    known = _DumpedRows(dump, table, rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))])
+    return known.rows[ordered(known, **choice)]
 
 
 def statistics_page(
@@ -138,60 +124,41 @@ def statistics_page(
     return StatisticsPage(total=len(ordered), offset=offset, rows=tuple(row for row in found if row is not None))
 
 
-def _matches(file: TensorFile, words: list[str]) -> bool:
-    text = f"{file.node or file.op_name} {file.op_type}".lower()
-    return all(word in text for word in words)
+class _DumpedRows:
+    """Columns of the tensors of an iteration: `StepRows`.
 
+    Attributes
+    ----------
+    rows : int64 array
+        Of the table, as they ran.
+    """
 
-def _sorted(
-    dump: Dump, table: StatisticsTable, rows: NDArray[np.int64], sort: str, *, descending: bool
-) -> NDArray[np.int64]:
-    files = [table.files[row] for row in rows.tolist()]
-    positions = np.fromiter(map(dump.execution_position, files), np.int64, len(files))
-    # Within equal keys as they ran, rank by rank; inputs before outputs as in the table.
-    inputs_first = np.fromiter((file.io == "output" for file in files), np.int64, len(files))
-    ties = np.lexsort((rows, inputs_first, positions, np.fromiter((file.rank for file in files), np.int64, len(files))))
-    rows = rows[ties]
-    keys = _positions(dump, table, rows) if sort == "position" else _keys(table, rows, sort)
-    missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), np.bool_)
-    there, absent = rows[~missing], rows[missing]
-    keys = keys[~missing]
-    order = np.argsort(keys, kind="stable")
-    if descending and sort == "position":
-        order = order[::-1]
-    elif descending:
-        # Reversed twice, so that equal ones stay in the order of execution.
-        order = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1]
-    return np.concatenate([there[order], absent])
+    def __init__(self, dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> None:
+        self._dump = dump
+        self._table = table
+        files = [table.files[row] for row in rows.tolist()]
+        ranks = np.fromiter((file.rank for file in files), np.int64, len(files))
+        positions = np.fromiter(map(dump.execution_position, files), np.int64, len(files))
+        is_output = np.fromiter((file.io == "output" for file in files), np.bool_, len(files))
+        # Within a node as in the table.
+        self.rows = rows[np.lexsort((rows, is_output, positions, ranks))]
 
+    def texts(self, name: str) -> Sequence[str]:
+        """Return a column of texts."""
+        return [_TEXTS[name](self._table, row) for row in self.rows.tolist()]
 
-def _positions(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the places of tensors in their step; NaN where there is none."""
-    places = (position_of(dump, table.files[row]) for row in rows.tolist())
-    return np.fromiter((math.nan if place is None else place for place in places), np.float64, len(rows))
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a column of numbers; NaN where there is none."""
+        table, rows = self._table, self.rows
+        if name in PLACES:
+            places = (self._place(name, table.files[row]) for row in rows.tolist())
+            return np.fromiter((math.nan if place is None else place for place in places), np.float64, len(rows))
+        values = table.rows[name][rows].astype(np.float64)
+        if name in COUNTS:
+            values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
+        return values
 
-
-def _keys(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray[Any]:
-    if sort in _TEXT_COLUMNS:
-        return np.array([_TEXT_COLUMNS[sort](table, row) for row in rows.tolist()], np.str_)
-    if sort in ("rank", "slot"):
-        return np.fromiter((getattr(table.files[row], sort) for row in rows.tolist()), np.int64, len(rows))
-    if sort in DERIVED:
-        return _derived(table, rows, sort)
-    values = table.rows[sort][rows].astype(np.float64)
-    if sort in COUNTS:
-        values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
-    return values
-
-
-def _derived(table: StatisticsTable, rows: NDArray[np.int64], sort: str) -> NDArray[np.float64]:
-    """Return what follows from several columns; NaN where one of them is not known."""
-    if sort == "abs_max":
-        largest: NDArray[np.float64] = np.maximum(np.abs(_keys(table, rows, "min")), np.abs(_keys(table, rows, "max")))
-        return largest
-    if sort == "zero_percent":
-        with np.errstate(all="ignore"):
-            share: NDArray[np.float64] = 100 * _keys(table, rows, "zero_count") / _keys(table, rows, "count")
-        return share
-    counts = (_keys(table, rows, name) for name in ("nan_count", "neg_inf_count", "pos_inf_count"))
-    return sum(counts, np.zeros(len(rows)))
+    def _place(self, name: str, file: TensorFile) -> int | None:
+        if name == "position":
+            return position_of(self._dump, file)
+        return file.rank if name == "rank" else file.slot
