@@ -68,6 +68,13 @@ def begun(request: pytest.FixtureRequest, on: Stage) -> Iterator[Session]:
 
 
 @pytest.fixture
+def ending(request: pytest.FixtureRequest, on: Stage) -> Iterator[Session]:
+    """A session of each kind that the test may end."""
+    with KINDS[request.param](on) as session:
+        yield session
+
+
+@pytest.fixture
 def session(begun: Session) -> Session:
     """A session that is paused at a step with data, without watchpoints; one at rest always at the same step."""
     begun.delete_watchpoints()
@@ -267,6 +274,8 @@ def test_what_a_session_says_it_can_do_it_does(session: Session) -> None:
         assert session.wait(PATIENCE_S).step == before.step
     if can.can_go_to_step:
         assert command(session, "go_to_step", step=before.step).step == before.step
+    if can.can_pause:
+        assert command(session, "pause").step == before.step
     if can.can_step:
         after = command(session, "continue")
         assert after.step > before.step
@@ -345,6 +354,27 @@ def test_a_run_that_was_let_go_can_be_paused(session: Session) -> None:
     record = session.wait(PATIENCE_S)
     assert record.state is State.PAUSED
     assert record.step >= before
+
+
+@pytest.mark.parametrize("ending", ["npy", "recorded-run", "torch", "mindspore-protocol"], indirect=True)
+def test_a_session_that_was_ended_says_so_and_does_nothing_more(ending: Session) -> None:
+    before = ending.step(1).wait(PATIENCE_S)
+    if before.capabilities.can_look_closer:
+        closer = command(ending, "look_closer")
+        assert (closer.state, closer.step > before.step) == (State.PAUSED, True)
+        assert not closer.capabilities.can_look_closer
+    assert before.capabilities.can_terminate
+    ended = ending.terminate().wait(PATIENCE_S)
+    assert ended.state is State.TERMINATED
+    can = ended.capabilities.model_dump()
+    assert not any(can[capability] for capability in (*CAPABILITY_OF.values(), "can_terminate"))
+    # A dump that was closed is no longer listed; a training stays for as long as people want to look at it.
+    gone = StateError if ended.capabilities.live else NotFoundError
+    for action in (*CAPABILITY_OF, "terminate"):
+        with pytest.raises(gone):
+            ending._command(action)
+    with pytest.raises(gone):
+        watch_everything(ending)
 
 
 # --- events ---
