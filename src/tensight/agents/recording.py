@@ -371,7 +371,7 @@ def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[Recor
         place = seen.places[number]
         names = (
             *("dtype", "shape", "size_bytes", "max", "min", "mean", "count", "negative_count", "positive_count"),
-            *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm"),
+            *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm", "abs_mean", "std"),
         )
         known: dict[str, Any] = {name: getattr(row, name) for name in names}
         name = place.node.name

@@ -165,13 +165,15 @@ class _Bounding:
     def __init__(self, records: Sequence[StatisticRow], dtypes: Sequence[str]) -> None:
         self._records = records
         self.errors = [""] * len(records)
-        # Of a measure that no device records nothing is known.
+        # Of a measure that is not recorded nothing is known.
         self.low = {name: np.full(len(records), -np.inf) for name in MEASURES}
         self.high = {name: np.full(len(records), np.inf) for name in MEASURES}
         self._whole_numbers = _flags(dtype.startswith(("int", "uint", "bool")) for dtype in dtypes)
         # What a device makes of complex numbers is not known.
         self._real = _flags(not dtype.startswith("complex") for dtype in dtypes)
         self._max, self._min, self._avg, self._norm = (self._measure(name) for name in ("max", "min", "avg", "l2norm"))
+        # Tensight records these, no device does.
+        self._abs_mean, self._std = (self._measure(name) for name in ("abs mean", "std"))
         self._set("count", *(self._elements(),) * 2)
         self._n = self.low["count"]
         # Nothing took part in the search for the extremes, so that they are what it began with.
@@ -366,6 +368,9 @@ class _Bounding:
             np.where(known, by_sign, np.where(same_sign, np.fmin(upper, by_sign), upper)),
         )
         self._set("std", *self._deviation(norm, at_most))
+        for name, recorded in (("abs_mean", self._abs_mean), ("std", self._std)):
+            bounds = (np.where(recorded.finite, recorded.value, bound[name]) for bound in (low, high))
+            self._set(name, *bounds)
 
     def _deviation(self, norm: _Floats, at_most: _Floats) -> tuple[_Floats, _Floats]:
         """Bound the sample standard deviation by the range of the values and by their norm."""

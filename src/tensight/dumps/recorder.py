@@ -48,6 +48,8 @@ _COLUMNS = (
     "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape",
     "Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count",
     "Negative Inf Count", "Positive Inf Count", "Zero Count", "L2Norm Value",
+    # MindSpore has no such columns; readers that do not know them pass over what stands behind those that they know.
+    "Abs Mean Value", "Std Value",
 )  # fmt: skip
 
 
@@ -66,7 +68,7 @@ class RecordedRow:
     shape : tuple of int
     size_bytes : int
     count, negative_count, positive_count, nan_count, neg_inf_count, pos_inf_count, zero_count : int or None
-    max, min, mean, l2_norm : float or None
+    max, min, mean, l2_norm, abs_mean, std : float or None
         Over the finite elements.
     """
 
@@ -88,6 +90,8 @@ class RecordedRow:
     pos_inf_count: int | None = None
     zero_count: int | None = None
     l2_norm: float | None = None
+    abs_mean: float | None = None
+    std: float | None = None
 
 
 class DumpRecorder:
@@ -431,7 +435,7 @@ _PARTS = itertools.count()
 def _line(row: RecordedRow, moment: int) -> list[str]:
     statistics = (
         row.max, row.min, row.mean, row.count, row.negative_count, row.positive_count, row.nan_count,
-        row.neg_inf_count, row.pos_inf_count, row.zero_count, row.l2_norm,
+        row.neg_inf_count, row.pos_inf_count, row.zero_count, row.l2_norm, row.abs_mean, row.std,
     )  # fmt: skip
     name = row.op_name if row.op_name.splitlines() == [row.op_name] else joined(" ".join(row.op_name.split()))
     shape = f"({','.join(map(str, row.shape))})"

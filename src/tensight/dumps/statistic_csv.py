@@ -27,7 +27,7 @@ _FIXED = (
     "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape",
 )  # fmt: skip
 _TEXT = frozenset({"md5", "sha1", "hash"})
-_NUMERIC = frozenset({"max", "min", "avg", "l2norm"})
+_NUMERIC = frozenset({"max", "min", "avg", "l2norm", "abs mean", "std"})
 _NOT_A_VALUE = frozenset({"", "null", "none", "n/a", "-"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHAPE = re.compile(r"[(\[]?((?:-?[0-9]{1,19}(?:\s*,\s*-?[0-9]{1,19})*)?)\s*,?\s*[)\]]?")
@@ -57,7 +57,8 @@ class StatisticRow:
         Length of each dimension.
     values : mapping of str to float, int or str
         Statistics by what `statistic_category` calls them: "max", "min", "avg", "l2norm" (float), "count",
-        "nan count", … (int), "md5", "sha1" and unknown ones (str). What the device left out is absent.
+        "nan count", … (int), "md5", "sha1" and unknown ones (str). What the device left out is absent. A recording of
+        Tensight has "abs mean" and "std" (float), too.
     row : mapping of str to str
         The line as it is: column name of the header to text.
     """

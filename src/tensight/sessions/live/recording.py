@@ -290,5 +290,7 @@ def recorded_row(row: StatisticsRow) -> RecordedRow:
         min=numbers.min,
         mean=numbers.mean,
         l2_norm=numbers.l2_norm,
+        abs_mean=numbers.abs_mean,
+        std=numbers.std,
         **counts,
     )
