@@ -772,7 +772,9 @@ def test_a_tensor_with_a_previous_value_can_be_compared_with_it(session: Session
 def test_every_step_that_has_something_can_be_asked_for(session: Session) -> None:
     for found in some_nodes(session)[::3]:
         for tensor in tensors_of(session, found):
-            for row in session.tensor(tensor.address).history():
+            history = session.tensor(tensor.address).history()
+            assert [row.step for row in history] == sorted({row.step for row in history})
+            for row in history:
                 there = {one.address: one for one in tensors_of(session, found, row.step)}
                 assert there[row.address].statistics == row.statistics, row.address
         nowhere = tensors_of(session, found, NOWHERE)
