@@ -16,6 +16,7 @@ from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.live.orders import Order, left_places, next_orders, owes_step
 from tensight.sessions.live.rank_hashes import differing_tensors
 from tensight.sessions.live.run_control import NextNode, PreviousNode, Recheck, RunToNode, Steps
+from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.live.watching import watch_changes
 from tensight.sessions.records import State
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tensight.sessions.hit_list import SessionHit
-    from tensight.sessions.live.identity import Identity
     from tensight.sessions.live.orders import Standing
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.run_control import Run
@@ -69,24 +69,15 @@ class Past(Protocol):
         """Show what the training does now."""
 
 
-class ConductedSession(Protocol):
+class ConductedSession(RunningSession, Protocol):
     """What the conductor needs of its session; see `LiveSession`."""
 
-    identity: Identity
     settings: LiveSettings
     watchpoint_list: WatchpointList
 
     @property
     def processes(self) -> Mapping[int, TrainingProcess]:
         """The newest process of each rank."""
-
-    @property
-    def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
-
-    @property
-    def state(self) -> State:
-        """What the session is doing."""
 
     @property
     def terminal(self) -> RunTeller:
@@ -102,9 +93,6 @@ class ConductedSession(Protocol):
 
     def process_of(self, rank: int) -> TrainingProcess:
         """Return the process of a rank. NotFoundError if there is none."""
-
-    def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
 
     def changed(self) -> None:
         """Note that the run's file must be written."""

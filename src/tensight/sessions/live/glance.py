@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.records import SessionRecord, State
 
 if TYPE_CHECKING:
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_list import HitList
     from tensight.sessions.live.conductor import Conductor
-    from tensight.sessions.live.identity import Identity
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.recording import Recording
     from tensight.sessions.live.reported_hits import ReportedHits
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 _MOST_MESSAGES = 5
 
 
-class GlancedSession(Protocol):
+class GlancedSession(RunningSession, Protocol):
     """What is told of a session at a glance; see `LiveSession`."""
 
     id: str
     name: str
     created: float
-    identity: Identity
     processes: dict[int, TrainingProcess]
     conductor: Conductor
     reported: ReportedHits
@@ -38,24 +37,8 @@ class GlancedSession(Protocol):
     watchpoint_list: WatchpointList
 
     @property
-    def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
-
-    @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that have attached so far."""
-
-    @property
-    def state(self) -> State:
-        """What the session is doing."""
-
-    @property
-    def step(self) -> int:
-        """The step that is shown."""
-
-    @property
-    def present_step(self) -> int:
-        """Steps that all live ranks have done together."""
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.live.recording import HITS, HitsEncoder, LivingFile
+from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.live.watching import session_hits
 from tensight.sessions.records import OngoingHits
 from tensight.sessions.stopping import StopDecisions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tensight.wire import ReceivedHit
 
 
-class HitSession(Protocol):
+class HitSession(RunningSession, Protocol):
     """What its hits need of a session; see `LiveSession`."""
 
     watchpoint_list: WatchpointList
@@ -37,15 +38,8 @@ class HitSession(Protocol):
     shown: ShownStep
     conductor: Conductor
 
-    @property
-    def step(self) -> int:
-        """The step that is shown."""
-
     def graphs(self, rank: int) -> tuple[Graph, ...]:
         """Return the graphs of a rank."""
-
-    def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
 
 
 class ReportedHits:

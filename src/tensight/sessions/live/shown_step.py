@@ -10,14 +10,13 @@ from tensight.errors import InputError
 from tensight.graph.steps import step_of
 from tensight.sessions.errors import StateError
 from tensight.sessions.hit_list import HitList
+from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_history import HitHistory
     from tensight.sessions.live.answers import KnownValues
-    from tensight.sessions.live.identity import Identity
-    from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.recording import Recording
     from tensight.sessions.records import Command
 
@@ -28,29 +27,12 @@ class HitsOfSteps(Protocol):
     history: HitHistory
 
 
-class ShowingSession(Protocol):
+class ShowingSession(RunningSession, Protocol):
     """What looking back needs of a session; see `LiveSession`."""
 
-    identity: Identity
     recording: Recording
     events: EventLog
     hit_list: HitList
-
-    @property
-    def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
-
-    @property
-    def state(self) -> State:
-        """What the session is doing."""
-
-    @property
-    def step(self) -> int:
-        """The step that is shown."""
-
-    @property
-    def present_step(self) -> int:
-        """Steps that all live ranks have done together."""
 
     @property
     def reported(self) -> HitsOfSteps:
@@ -59,9 +41,6 @@ class ShowingSession(Protocol):
     @property
     def inspection(self) -> KnownValues:
         """Has the values."""
-
-    def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
 
 
 class ShownStep:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress
 from tensight.sessions.live.run_control import NextNode, PreviousNode, RunToNode, Steps
+from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.records import State
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
-    from tensight.sessions.live.identity import Identity
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.run_control import Run
     from tensight.sessions.live.settings import LiveSettings
@@ -38,25 +38,12 @@ _MOST_NODES = 100
 """With hits, among which the first severe one is looked for."""
 
 
-class ToldSession(Protocol):
+class ToldSession(RunningSession, Protocol):
     """What a terminal is told of; see `LiveSession`."""
 
     id: str
-    identity: Identity
     settings: LiveSettings
     shown: ShownStep
-
-    @property
-    def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
-
-    @property
-    def state(self) -> State:
-        """What the session is doing."""
-
-    @property
-    def step(self) -> int:
-        """The step that is shown."""
 
     async def origins(self) -> Sequence[OriginRecord]:
         """Return where the anomalies of the step began."""
