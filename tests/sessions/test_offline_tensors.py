@@ -262,6 +262,28 @@ def test_unknown_nodes_ranks_and_values_are_refused(dump_200: Path) -> None:
     asyncio.run(ask())
 
 
+def test_an_input_that_is_a_constant_has_its_value_whatever_the_step(dump_200: Path) -> None:
+    async def ask() -> None:
+        async with debugging(dump_200) as session:
+            await go(session, "go_to_step", steps=2)
+            graph = session.graphs(0)[0]
+            seen = 0
+            for node in graph.operators:
+                for record in await session.tensors_of(0, GRAPH, node.name):
+                    if record.type != "Const" or record.status != "available" or record.step:
+                        continue
+                    source, slot = graph.flat_producers(node)[record.slot]
+                    values = await session.value(TensorAddress.parse(record.address))
+                    constant = await session.value(at(source.name, -1, slot=slot))
+                    np.testing.assert_array_equal(values, constant)
+                    (row,) = await session.statistics_over_steps(TensorAddress.parse(record.address))
+                    assert (row.address, row.statistics) == (record.address, record.statistics)
+                    seen += 1
+            assert seen
+
+    asyncio.run(ask())
+
+
 def test_a_large_tensor_is_mapped_and_a_slice_of_it_comes_at_once(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path)
     writer.graph(GraphWriter().parameter("w").operator("Default/Add-op1", inputs=("w",)))

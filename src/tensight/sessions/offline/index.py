@@ -43,10 +43,10 @@ class TensorIndex:
     """Finds the rows of a dump's statistics table by address.
 
     A tensor that was not dumped under its own name may have been under another: what an operator read is what the
-    operator before put out, and an operator's output is what the next ones read. Weights before the first update are
-    what the first operator to read each of them saw in iteration 0. A parameter's own file holds the value at the end
-    of an iteration, so it never stands for what was read. Runs that Tensight recorded may have initial values of their
-    own.
+    operator before put out, or a constant, and an operator's output is what the next ones read. Weights before the
+    first update are what the first operator to read each of them saw in iteration 0. A parameter's own file holds the
+    value at the end of an iteration, so it never stands for what was read. Runs that Tensight recorded may have initial
+    values of their own.
 
     Parameters
     ----------
@@ -131,7 +131,15 @@ class TensorIndex:
             return self._first(address, self._named_at(address.rank, INITIAL))
         if node is not None and node.is_parameter and address.iteration == INITIAL:
             return self._initial_row(address)
-        return self._first(address, self._named_at(address.rank, address.iteration))
+        found = self._first(address, self._named_at(address.rank, address.iteration))
+        return self._row_of_constant(address) if found is None else found
+
+    def reads_constant(self, address: TensorAddress) -> bool:
+        """Whether a tensor is an input that is a constant, and was not dumped as what went in with this iteration."""
+        source = self.producer(address)
+        if source is None or not source[0].is_constant:
+            return False
+        return self._first(address, self._named_at(address.rank, address.iteration)) is None
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
         """Return the address of the same tensor when its graph ran last before; None if it was not dumped then."""
@@ -166,12 +174,22 @@ class TensorIndex:
             if rows:
                 found.update((files[row].iteration, row) for row in rows)
                 break
+        constant = self._row_of_constant(address)
+        if not found and constant is not None:
+            found[INITIAL] = constant
         return [(replace(address, iteration=iteration), found[iteration]) for iteration in sorted(found)]
 
     def parameter_behind(self, file: TensorFile) -> str | None:
         """Return the parameter that an operator's dumped input reads; None if it reads none."""
         producer = self.producer(address_of(file))
         return producer[0].name if producer is not None and producer[0].is_parameter else None
+
+    def _row_of_constant(self, address: TensorAddress) -> int | None:
+        """Return the row of the constant that an input is; None for any other tensor, or if it was not dumped."""
+        source = self.producer(address)
+        if source is None or not source[0].is_constant:
+            return None
+        return self._named_at(address.rank, INITIAL).get((address.graph, source[0].name, "output", source[1]))
 
     def _initial_row(self, address: TensorAddress) -> int | None:
         kept = self._first(address, self._named_at(address.rank, INITIAL))

@@ -73,7 +73,9 @@ def _slots(index: TensorIndex, at: TensorAddress) -> dict[TensorAddress, OutputS
         if producer is not None:
             source, slot = producer
             declared = source.outputs[slot] if slot < len(source.outputs) else None
-            slots[_at(at, "input", number, iteration)] = declared
+            address = _at(at, "input", number, iteration)
+            # A constant is the same in every step, and of none.
+            slots[replace(address, iteration=INITIAL) if index.reads_constant(address) else address] = declared
     for number in range(min(max(len(node.outputs), 1), MOST_SLOTS)):
         declared = node.outputs[number] if number < len(node.outputs) else None
         slots[_at(at, "output", number, iteration)] = declared
