@@ -11,7 +11,7 @@ from tensight.compare.verdict import Verdict
 from tensight.graph import user_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tensight.compare.runs.divergence import Compared
     from tensight.compare.runs.measures import TensorDifference
@@ -38,58 +38,95 @@ def notes(result: RunComparison) -> list[str]:
     """Return what else a person must know to read the verdict, a sentence each."""
     if result.finding is Finding.ANOTHER_RANK:
         return []
-    found = []
+    return [
+        *_limits(result),
+        *_first_bit(result),
+        *_around_the_first(result),
+        *_beside_the_first(result),
+        *_scaled_gradients(result),
+        *_only_steps(result),
+        *_written_by(result),
+    ]
+
+
+def _limits(result: RunComparison) -> Iterator[str]:
+    """Yield what could not be compared, or only in a wider sense."""
     if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
-        found.append("The inputs of the network were not recorded in both runs, so that they are equal is not proven.")
+        yield "The inputs of the network were not recorded in both runs, so that they are equal is not proven."
     if result.parts is not None:
-        found.append(
+        yield (
             f"A works on a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only gradients"
             " of weights, updates and weights were compared."
         )
-    if result.matching.fused:
-        amount = len(result.matching.fused)
-        found.append(
+    amount = len(result.matching.fused)
+    if amount:
+        yield (
             f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and several in the other; their"
             " gradients and updates were not compared."
         )
     if result.precisions is not None:
         of_a, of_b = result.precisions
-        found.append(
+        yield (
             f"Most matrix products are {of_a} in A and {of_b} in B: what rounding to the narrower type explains is no"
             " finding."
         )
-    if result.verdict is Verdict.SAME and result.first_bit is not None:
-        operator = operator_text(result.first_bit.pair.a)
-        worst = result.first_bit.worst
-        apart = "" if worst is None else f", by {number_text(worst[1].relative)} relative"
-        found.append(f"Step {result.first_bit_step}: {operator} is the first that differs in any bit{apart}.")
+
+
+def _first_bit(result: RunComparison) -> Iterator[str]:
+    """Yield where two runs that are the same begin to differ by rounding."""
+    if result.verdict is not Verdict.SAME or result.first_bit is None:
+        return
+    worst = result.first_bit.worst
+    apart = "" if worst is None else f", by {number_text(worst[1].relative)} relative"
+    operator = operator_text(result.first_bit.pair.a)
+    yield f"Step {result.first_bit_step}: {operator} is the first that differs in any bit{apart}."
+
+
+def _around_the_first(result: RunComparison) -> Iterator[str]:
+    """Yield what is not known of what went into the first operator that diverges."""
     first = result.first
     if first is not None and first.through:
-        names = ", ".join(operator_text(op) for op in first.through[:_MOST_NAMED])
-        more = f" and {len(first.through) - _MOST_NAMED} more" if len(first.through) > _MOST_NAMED else ""
-        found.append(f"Between its inputs and it are operators without a counterpart: {names}{more}.")
+        yield f"Between its inputs and it are operators without a counterpart: {_listed(first.through)}."
     if first is not None and not first.inputs:
-        found.append("Nothing is known of its inputs.")
-    if first is not None and first.pair.a.phase is Phase.UPDATE and result.steps:
-        same = [one for one in result.steps[-1].compared if one.is_divergent and one.pair.a.phase is Phase.UPDATE]
-        total = sum(1 for one in result.steps[-1].compared if one.pair.a.phase is Phase.UPDATE)
-        found.append(f"{len(same)} of {total} updates of this step differ although gradients and states agree.")
-    elif result.steps and result.steps[-1].also:
-        also = result.steps[-1].also
-        names = ", ".join(operator_text(one.pair.a) for one in also[:_MOST_NAMED])
-        more = f" and {len(also) - _MOST_NAMED} more" if len(also) > _MOST_NAMED else ""
-        found.append(f"Later operators of this step whose inputs agree and whose outputs differ: {names}{more}.")
-    found += _scaled_gradients(result)
+        yield "Nothing is known of its inputs."
+
+
+def _beside_the_first(result: RunComparison) -> Iterator[str]:
+    """Yield which other operators of its step diverge, and not because of it."""
+    if not result.steps:
+        return
+    step, first = result.steps[-1], result.first
+    if first is not None and first.pair.a.phase is Phase.UPDATE:
+        updates = [one for one in step.compared if one.pair.a.phase is Phase.UPDATE]
+        amount = sum(1 for one in updates if one.is_divergent)
+        yield f"{amount} of {len(updates)} updates of this step differ although gradients and states agree."
+    elif step.also:
+        operators = _listed([one.pair.a for one in step.also])
+        yield f"Later operators of this step whose inputs agree and whose outputs differ: {operators}."
+
+
+def _listed(operators: Sequence[Operation]) -> str:
+    """Return the first few operators, and how many more there are."""
+    names = ", ".join(map(operator_text, operators[:_MOST_NAMED]))
+    more = len(operators) - _MOST_NAMED
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _only_steps(result: RunComparison) -> Iterator[str]:
     for steps, run in ((result.only_steps_a, "A"), (result.only_steps_b, "B")):
         if steps:
-            found.append(f"Only {run} has {_steps_text(steps)}.")
-    if result.finding is Finding.UPDATE and result.first is None:
-        for operators, run, other in ((result.matching.only_a, "A", "B"), (result.matching.only_b, "B", "A")):
-            changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
-            alone = [op for op in operators if any(slot.name in changed for slot in op.outputs)]
-            if alone:
-                found.append(f"In {run} it is written by {operator_text(alone[0])}, which matched nothing in {other}.")
-    return found
+            yield f"Only {run} has {_steps_text(steps)}."
+
+
+def _written_by(result: RunComparison) -> Iterator[str]:
+    """Yield which operator without a counterpart has written a weight that differs."""
+    if result.finding is not Finding.UPDATE or result.first is not None:
+        return
+    changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
+    for operators, run, other in ((result.matching.only_a, "A", "B"), (result.matching.only_b, "B", "A")):
+        writer = next((op for op in operators if any(slot.name in changed for slot in op.outputs)), None)
+        if writer is not None:
+            yield f"In {run} it is written by {operator_text(writer)}, which matched nothing in {other}."
 
 
 def _scaled_gradients(result: RunComparison) -> Iterator[str]:
