@@ -361,21 +361,31 @@ class ObservedStep:
 
     def _outside_row(self, node: Node, before: int | None = None) -> int | None:
         """Return the row that shows a parameter or constant as it was when the step, or an operator of it, read it."""
-        if self._observed.is_as_read and (own := self._outputs.get(node.name, {}).get(0)) is not None:
+        own = self._outputs.get(node.name, {}).get(0)
+        if self._observed.is_as_read and own is not None:
             return own
-        read = self._inputs.get(node.name, {}).get(0)
         writers = [reader for reader, index in self._direct_consumers(node) if index == 0 and _writes(reader)]
         for writer in reversed(writers):
             if before is not None and self.order(writer) < before:
                 return self._outputs.get(writer.name, {}).get(0)
-        if read is not None and not writers:
+        read = self._row_that_was_read(node, before, is_written=bool(writers))
+        return self._row_that_was_left(node, own, is_written=bool(writers)) if read is None else read
+
+    def _row_that_was_read(self, node: Node, before: int | None, *, is_written: bool) -> int | None:
+        """Return the row of what the step, or an operator of it, read of a parameter or constant, where that is one."""
+        read = self._inputs.get(node.name, {}).get(0)
+        if read is not None and not is_written:
             return read
         for consumer, index in self._direct_consumers(node):
             row = self._inputs.get(consumer.name, {}).get(index)
             early = before is None or (row is not None and self.order(consumer) < before)
             if row is not None and early and not self._updated_in_place(consumer, index, row):
                 return row
-        own, earlier = self._outputs.get(node.name, {}).get(0), self._before.get(node.name)
+        return None
+
+    def _row_that_was_left(self, node: Node, own: int | None, *, is_written: bool) -> int | None:
+        """Return the row of what this step or an earlier one left of it, where that is what this step has read."""
+        earlier = self._before.get(node.name)
         if _is_data(node) and node.name not in self._updated and (own is not None or not node.is_constant):
             # Data is another in each step.
             return own
@@ -387,7 +397,8 @@ class ObservedStep:
         stays = node.name not in self._updated or self._shows.anomaly is not Anomaly.ALL_ZERO
         if own is not None and stays and not (self._shows.certainly[own] or self._shows.perhaps[own]):
             return own
-        if is_fresh and (writers or own is None or not self._shows.certainly[own] or not self._readers_show_it(node)):
+        says_more = not is_written and own is not None and self._shows.certainly[own] and self._readers_show_it(node)
+        if is_fresh and not says_more:
             return earlier
         return None if node.name in self._updated or is_fresh else own
 
