@@ -505,9 +505,9 @@ def _each_once(
     graph came first, however the rows are sorted.
     """
     chosen: dict[tuple[Any, ...], tuple[bool, int]] = {}
-    for number, rank, graph, node, *tensor in found:
+    for number, rank, graph, node, io, slot, *_ in found:
         program, ran = programs.get(rank, (None, frozenset()))
-        key = (rank, graph if program is None else program.first_of(graph, node), node, *tensor)
+        key = (rank, graph if program is None else program.first_of(graph, node), node, io, slot)
         candidate = graph not in ran, number
         chosen[key] = min(chosen.get(key, candidate), candidate)
     ids = {number for _, number in chosen.values()}
