@@ -10,6 +10,7 @@ import numpy as np
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.graph.layers import nodes_of
 from tensight.graph.spreading import NonFinite, Spreading
+from tensight.tensors.schema import NON_FINITE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tensight.analysis.observations import Observations
     from tensight.graph import Graph
 
-_COUNTS = ("nan_count", "neg_inf_count", "pos_inf_count")
 _EITHER = NonFinite.NAN | NonFinite.INF
 
 
@@ -116,7 +116,7 @@ class LeftOut:
         """What each row has for certain besides numbers, and what it may have."""
         state = self._observed.rows["state"]
         is_seen = (state == KNOWN) | (state == RECORDED)
-        nan, *infinite = (self._observed.bounds(name) for name in _COUNTS)
+        nan, *infinite = (self._observed.bounds(name) for name in NON_FINITE)
         certain, possible = (
             np.where(nan[side] > 0, int(NonFinite.NAN), 0)
             | np.where((infinite[0][side] > 0) | (infinite[1][side] > 0), int(NonFinite.INF), 0)

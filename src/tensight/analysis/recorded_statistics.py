@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tensight.dumps import TracedRow
 from tensight.dumps.trace_files import TRACE_ROW
 from tensight.tensors import COUNTS, MEASURES
+from tensight.tensors.schema import NON_FINITE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,9 +248,8 @@ class _Bounding:
             known = ~np.isnan(recorded)
             low, high = np.where(some, 1.0, 0.0), np.where(none, 0.0, n)
             self._set(name, np.where(known, recorded, low), np.where(known, recorded, high))
-        names = ("nan_count", "neg_inf_count", "pos_inf_count")
-        low = sum((self.low[name] for name in names), zero)
-        high = np.minimum(sum((self.high[name] for name in names), zero), n)
+        low = sum((self.low[name] for name in NON_FINITE), zero)
+        high = np.minimum(sum((self.high[name] for name in NON_FINITE), zero), n)
         some_finite = (largest.finite | smallest.finite) & used
         some_finite |= self._count(_RECORDED_COUNTS["zero_count"]) > 0
         high = np.where(some_finite & (n > 0), np.minimum(high, n - 1), high)

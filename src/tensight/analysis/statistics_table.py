@@ -23,7 +23,7 @@ from tensight.analysis.recorded_statistics import (
 )
 from tensight.dumps import OpenTensor, TensorFile, TracedRow, open_tensor
 from tensight.errors import TensightError
-from tensight.tensors.schema import COLUMNS, COUNTS, MEASURES
+from tensight.tensors.schema import COLUMNS, COUNTS, MEASURES, NON_FINITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -189,8 +189,7 @@ class StatisticsTable:
             element both bounds of a measure are NaN.
         """
         if name == "non_finite_count":
-            names = ("nan_count", "neg_inf_count", "pos_inf_count")
-            exact = sum((self.rows[one] for one in names), np.zeros(len(self.files))).astype(np.float64)
+            exact = sum((self.rows[one] for one in NON_FINITE), np.zeros(len(self.files))).astype(np.float64)
         else:
             exact = self.rows[name].astype(np.float64)
         if not len(self.recorded):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.tensors.schema import NON_FINITE
 from tensight.watchpoints.columns import (
     Arguments,
     BoolColumn,
@@ -214,8 +215,6 @@ def compares_non_finite(columns: Columns) -> BoolColumn:
     return _complete(columns) & _comparable(columns) & np.isnan(float_column(columns, "required_rtol"))
 
 
-_NON_FINITE = ("nan_count", "neg_inf_count", "pos_inf_count")
-
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {
         quantity.name: quantity
@@ -238,14 +237,14 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "100 · count(x = 0) / n",
                 "the percentage of zeros",
                 _zero_percentage,
-                ("count", *_NON_FINITE, "zero_count"),
+                ("count", *NON_FINITE, "zero_count"),
             ),
             Quantity(
                 "range_percentage",
                 "100 · count(start ≤ x ≤ end) / n",
                 "the percentage of elements from {start} to {end}",
                 _range_percentage,
-                ("count", *_NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max"),
+                ("count", *NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max"),
                 Source.RANGE,
             ),
             Quantity(
@@ -267,13 +266,13 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 shown_by_original=False,
             ),
             Quantity("nan_count", "count(NaN)", "the number of NaN elements", _nan_count, ("nan_count",)),
-            Quantity("inf_count", "count(±Inf)", "the number of ±Inf elements", _inf_count, _NON_FINITE[1:]),
+            Quantity("inf_count", "count(±Inf)", "the number of ±Inf elements", _inf_count, NON_FINITE[1:]),
             Quantity(
                 "non_finite_count",
                 "count(NaN) + count(±Inf)",
                 "the number of NaN and ±Inf elements",
                 _non_finite_count,
-                _NON_FINITE,
+                NON_FINITE,
             ),
             Quantity(
                 "overflowed",
@@ -288,7 +287,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "100 · units(count(x = 0) ≥ zeros_of_unit %) / units",
                 "the percentage of units that are zero",
                 dead_unit_percentage,
-                ("count", *_NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max"),
+                ("count", *NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max"),
                 Source.UNITS,
             ),
             Quantity(
@@ -296,7 +295,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "100 · units(count(x < start or x > end) ≥ outside_of_unit %) / units",
                 "the percentage of units that lie outside of {start} to {end}",
                 saturated_unit_percentage,
-                ("count", *_NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max", "mean", "std"),
+                ("count", *NON_FINITE, "negative_count", "zero_count", "positive_count", "min", "max", "mean", "std"),
                 Source.UNITS,
             ),
             Quantity(
@@ -304,7 +303,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "count(NaN) + count(±Inf), without what masks and what is left out",
                 "the number of NaN and ±Inf elements that nobody put there",
                 _unmasked_count,
-                _NON_FINITE,
+                NON_FINITE,
                 Source.MASKS,
             ),
             Quantity(
@@ -312,7 +311,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 "100 · count(x = 0 and not handed on) / n",
                 "the percentage of zeros that were not handed on",
                 _unintended_zero_percentage,
-                ("count", *_NON_FINITE, "zero_count"),
+                ("count", *NON_FINITE, "zero_count"),
                 Source.INFLOW,
             ),
             Quantity(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.compare.runs.steps import NO_ROW
+from tensight.tensors.schema import NON_FINITE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -361,8 +362,7 @@ def _from_statistics(
     if not any(_is_bounded(a[name]) and _is_bounded(b[name]) for name in _TELLING):
         return None
     n = math.prod(shapes[0])
-    non_finite = ("nan_count", "neg_inf_count", "pos_inf_count")
-    same_non_finite = all(_apart(a, b, name) == 0 for name in non_finite)
+    same_non_finite = all(_apart(a, b, name) == 0 for name in NON_FINITE)
     norm_a, norm_b = _middle(a["l2_norm"]), _middle(b["l2_norm"])
     norm = max(norm_a, norm_b)
     root = math.sqrt(n)
@@ -391,7 +391,7 @@ def _from_statistics(
         spread=max(_middle(side["std"]) for side in (a, b)) * math.sqrt(max(n - 1, 0)),
         shapes=shapes,
         dtypes=dtypes,
-        has_equal_non_finite=same_non_finite and any(a[name][0] > 0 for name in non_finite),
+        has_equal_non_finite=same_non_finite and any(a[name][0] > 0 for name in NON_FINITE),
         count=n,
     )
 

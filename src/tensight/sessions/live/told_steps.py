@@ -11,6 +11,7 @@ import numpy as np
 from tensight.analysis.statistics_table import KNOWN, ROW, UNKNOWN
 from tensight.dumps.execution import UNMATCHED
 from tensight.tensors import MEASURES, NUMBERS
+from tensight.tensors.schema import NON_FINITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ class ToldSteps:
 
     def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a count or measure of each row, twice: agents tell exactly what they know."""
-        names = ("nan_count", "neg_inf_count", "pos_inf_count") if name == "non_finite_count" else (name,)
+        names = NON_FINITE if name == "non_finite_count" else (name,)
         exact = np.sum([self.rows[one].astype(np.float64) for one in names], axis=0)
         return exact, exact
 
