@@ -6,10 +6,15 @@ Done before a wheel or the sources of a release are packed. The file is never co
 
 from __future__ import annotations
 
-import subprocess
+import sys
 from pathlib import Path
 
-COMMIT = Path("src/tensight/COMMIT")
+# Of all of Tensight only what needs nothing else.
+sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
+
+from tensight.installations import COMMIT_FILE, commit_of
+
+COMMIT = Path("src/tensight") / COMMIT_FILE
 
 
 def write(root: Path) -> list[Path]:
@@ -22,11 +27,9 @@ def write(root: Path) -> list[Path]:
     """
     file = root / COMMIT
     if (root / ".git").exists():
+        # Git is asked only where there is no such file.
         file.unlink(missing_ok=True)
-        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=7"]
-        try:
-            found = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return []
-        file.write_text(found.stdout)
+        commit = commit_of(str(file.parent))
+        if commit:
+            file.write_text(f"{commit}\n")
     return [file] if file.exists() else []
