@@ -29,14 +29,7 @@ static int kept_clear(PyObject *self) {
   return 0;
 }
 
-static void kept_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  kept_clear(self);
-  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  release(self);
-  Py_DECREF(type);
-}
+static void kept_free(PyObject *self) { free_tracked(self, kept_clear); }
 
 static int kept_init(PyObject *self, PyObject *arguments, PyObject *) {
   Kept *kept = (Kept *)self;

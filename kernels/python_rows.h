@@ -311,14 +311,7 @@ static int observer_clear(PyObject *self) {
   return 0;
 }
 
-static void observer_free(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  observer_clear(self);
-  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  release(self);
-  Py_DECREF(type);
-}
+static void observer_free(PyObject *self) { free_tracked(self, observer_clear); }
 
 // Whether a tensor has no NaN and no infinite elements; false where that is not known, and no exception is set.
 static bool is_finite(const Rows *rows, PyObject *tensor) {
@@ -351,7 +344,7 @@ static bool keep_new(Kept *kept, PyObject *place, PyObject *identity, PyObject *
 }
 
 // Whether all that is wanted of a tensor was found out and kept; if not, it may have been in part.
-static bool look(const Observer *observer, PyObject *place, int64_t need, PyObject *tensor) {
+static bool look(const Observer *observer, PyObject *place, int64_t number, int64_t need, PyObject *tensor) {
   Rows *rows = (Rows *)observer->rows;
   Kept *kept = (Kept *)observer->kept;
   PyObject *identity = nullptr;
@@ -365,7 +358,7 @@ static bool look(const Observer *observer, PyObject *place, int64_t need, PyObje
   }
   bool is_done = true;
   if (need & ROW)
-    is_done = write_from(rows, PyLong_AsLongLong(place), need & HASH ? 0 : -1, tensor);
+    is_done = write_from(rows, number, need & HASH ? 0 : -1, tensor);
   else if (need & FINITE)
     is_done = is_finite(rows, tensor);
   if (is_done && identity) is_done = keep_new(kept, place, identity, tensor);
@@ -378,10 +371,9 @@ static bool look(const Observer *observer, PyObject *place, int64_t need, PyObje
 static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Observer *observer = (Observer *)self;
   if (count != 3 && count != 4) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
-  PyLong_AsLongLong(given[0]);
-  int64_t need = PyLong_AsLongLong(given[2]);
+  int64_t number = PyLong_AsLongLong(given[0]), need = PyLong_AsLongLong(given[2]);
   if (PyErr_Occurred()) return nullptr;
-  if (count == 3 && (need & (ROW | FINITE | VALUE)) && look(observer, given[0], need, given[1])) {
+  if (count == 3 && (need & (ROW | FINITE | VALUE)) && look(observer, given[0], number, need, given[1])) {
     if (PyList_Append(observer->seen, given[0])) return nullptr;
     Py_RETURN_NONE;
   }

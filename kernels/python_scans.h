@@ -33,6 +33,16 @@ static bool read_integers(PyObject *const *given, Py_ssize_t count, Py_ssize_t w
   return true;
 }
 
+// Free an object that the search for reference cycles knows.
+static void free_tracked(PyObject *self, inquiry clear) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
 static bool is_kind(int64_t number) {
   if (number >= 0 && number < KINDS) return true;
   PyErr_Format(PyExc_ValueError, "there is no kind of elements with the number %lld", (long long)number);
