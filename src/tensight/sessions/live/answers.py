@@ -224,15 +224,23 @@ class Answers:
     async def send_tensor_stats(self, items: AsyncIterator[TensorSummary]) -> EventReply:
         """Take in statistics that were asked for, in the order of the questions."""
         groups = self._process.questions.out_in_groups
-        rows: list[ReportedRow] = []
+        answered: list[tuple[list[Question], ReceivedStatistics | None]] = []
         number = 0
         async for item in items:
-            told = wire.received_statistics(item)
+            reported = wire.received_statistics(item)
             if number < len(groups):
-                rows += [row for question in groups[number] if (row := self._row(question, told)) is not None]
-                self._resolve(groups[number], told)
+                answered.append((groups[number], reported))
             number += 1
+        rows = [
+            row
+            for questions, reported in answered
+            for question in questions
+            if (row := self._row(question, reported)) is not None
+        ]
+        # Stored before anybody has the answer: who has it may ask for the history next.
         await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
+        for questions, reported in answered:
+            self._resolve(questions, reported)
         # With the first ones there is a table of statistics.
         self._process.session.announce()
         return wire.ok()
