@@ -22,70 +22,94 @@ class Entry(NamedTuple):
         Of the module `tensight.cli`, with its module.
     summary : str
         The first line of its docstring.
+    section : str
+        Of the help.
     script_last : bool
         What follows the script's name is the script's, whatever it looks like.
     """
 
     function: str
     summary: str
+    section: str
     script_last: bool = False
 
+
+TRAININGS, SERVER, DUMPS = "Trainings", "Debug server", "Dumps and recordings"
+"""Sections of the help."""
 
 COMMANDS = {
     "demo": Entry(
         "demo.demo",
         "Train a small PyTorch network in which something goes wrong, and name the operator and the line of code.",
+        TRAININGS,
     ),
     "run": Entry(
         "run.run",
         "Run a training script under the debugger, unchanged: everything after its name is its own.",
+        TRAININGS,
         script_last=True,
     ),
     "trace": Entry(
         "trace.trace",
         "Run a training script and write statistics and content hashes of everything it computes, for each rank.",
+        TRAININGS,
         script_last=True,
     ),
     "selftest": Entry(
         "selftest.selftest",
         "Run a training with and without the debugger, and tell whether the result is the same and what it costs.",
+        TRAININGS,
         script_last=True,
     ),
     "search": Entry(
         "search.search",
         "Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once.",
+        TRAININGS,
     ),
     "doctor": Entry(
         "doctor.doctor",
         "Run a training a few times for some steps, and tell whether it is repeatable and the usual things are right.",
+        TRAININGS,
         script_last=True,
     ),
     "start": Entry(
-        "start.start", "Start the debug server: training processes attach to it, browsers and programs drive them."
+        "start.start",
+        "Start the debug server: training processes attach to it, browsers and programs drive them.",
+        SERVER,
     ),
     "stop": Entry(
         "stop.stop",
         "Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told.",
+        SERVER,
     ),
     "status": Entry(
-        "status.status", "Show the debug server of a workspace and its sessions; exits with 1 if none is running."
+        "status.status",
+        "Show the debug server of a workspace and its sessions; exits with 1 if none is running.",
+        SERVER,
     ),
-    "info": Entry("info.info", "Show what a dump holds: framework, graphs, ranks, steps, files."),
+    "info": Entry("info.info", "Show what a dump holds: framework, graphs, ranks, steps, files.", DUMPS),
     "check": Entry(
-        "check.check", "Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint."
+        "check.check",
+        "Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint.",
+        DUMPS,
     ),
     "origin": Entry(
-        "origin.origin", "Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."
+        "origin.origin",
+        "Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began.",
+        DUMPS,
     ),
-    "nodes": Entry("nodes.nodes", "Find nodes by name, operator type, kind, or a line of their stack."),
+    "nodes": Entry("nodes.nodes", "Find nodes by name, operator type, kind, or a line of their stack.", DUMPS),
     "stats": Entry(
         "stats.stats",
         "Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks.",
+        DUMPS,
     ),
-    "show": Entry("show.show", "Show the values of one tensor: statistics, histogram, numbers."),
-    "compare-steps": Entry("show.compare_steps", "Show how a tensor moved from step I to step J."),
-    "export": Entry("export.export", "Write graphs (--xlsx) or tensors (--npz) into a file for other tools."),
-    "convert": Entry("convert.convert", "Write a dump anew with every binary tensor as an npy file that NumPy opens."),
+    "show": Entry("show.show", "Show the values of one tensor: statistics, histogram, numbers.", DUMPS),
+    "compare-steps": Entry("show.compare_steps", "Show how a tensor moved from step I to step J.", DUMPS),
+    "export": Entry("export.export", "Write graphs (--xlsx) or tensors (--npz) into a file for other tools.", DUMPS),
+    "convert": Entry(
+        "convert.convert", "Write a dump anew with every binary tensor as an npy file that NumPy opens.", DUMPS
+    ),
 }
 COMPARISONS = ("compare_checkpoints.checkpoints", "compare_losses.losses", "compare_runs.runs", "compare_setups.setups")
 COMPARE = "Compare two runs, checkpoints, loss curves or set-ups."
@@ -176,14 +200,19 @@ class _Commands(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, for which names and summaries are enough."""
-        commands = self.commands
-        summaries = {name: entry.summary for name, entry in COMMANDS.items()} | {"compare": COMPARE}
-        self.commands = {name: typer.core.TyperCommand(name, help=text) for name, text in summaries.items()}
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.commands = commands
+        """Write the help, for which names and summaries are enough; rich alone would take longer than all else."""
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(self.help or "")
+        options = [record for option in self.get_params(ctx) if (record := option.get_help_record(ctx)) is not None]
+        sections = {"Options": options}
+        for name, entry in COMMANDS.items():
+            sections.setdefault(entry.section, []).append((name, entry.summary))
+        sections["Comparisons"] = [("compare", COMPARE)]
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 HELP = ("-h", "--help")
