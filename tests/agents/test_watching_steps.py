@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.program import Role
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
 
 
 class ArrayReader:

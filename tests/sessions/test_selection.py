@@ -15,7 +15,6 @@ from still_session import constant, cpu_seconds, operator, parameter, shared_lar
 from tensight.agents.graph_messages import graph_message
 from tensight.agents.places import DeclaredNode, Place
 from tensight.agents.program import Program, TracedNode
-from tensight.agents.watching_commands import WatchRule
 from tensight.agents.watching_selection import Selection, layers_of
 from tensight.dumps import open_dump
 from tensight.errors import InputError
@@ -32,6 +31,7 @@ from tensight.sessions.selection import (
     watched,
 )
 from tensight.watchpoints import Selector, layers_of_graphs, selected_nodes
+from tensight.wire import ReceivedWatchpoint
 
 NETWORK = Graph(
     "kernel_graph_0",
@@ -325,7 +325,7 @@ def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(data: st.D
     trained = {node.name for program in several for node in program.nodes if node.role == "weight"}
     for text in SELECTIONS:
         selector = Selector.parse(text)
-        selects = Selection(WatchRule(1, 1, None, selector, frozenset(), {}), layers)
+        selects = Selection(ReceivedWatchpoint(1, 1, None, selector, frozenset(), {}), layers)
         for program, graph in zip(several, graphs, strict=True):
             index = GraphIndex(graph)
             shown = WatchedNodes(index, watched(index, selector, (), graphs)).names

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
     from tensight.agents.settings import AgentSettings
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
     from tensight.wire.debugger_pb2 import WatchpointHit
 
 __all__ = ["Agent", "Terminated"]

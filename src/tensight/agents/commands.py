@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.agents.answering import Answers
     from tensight.agents.connection import Connection, Outcome
     from tensight.agents.watching import Watches
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
     from tensight.wire.debugger_pb2 import Metadata, RunCMD, SetCMD, WatchpointHit
 
 ANSWERED_WITHIN_S = 600.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.agents.commands import Order
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program, TracedNode
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
 
 _BEFORE_ALL = -1
 

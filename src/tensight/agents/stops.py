@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.row_sending import RowSender
     from tensight.agents.step_needs import StepNeeds
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
 
 _LOOKED_AT = 2
 """So many steps before a stop everything is wanted: a step is shown beside the one before it."""

@@ -15,18 +15,16 @@ import numpy as np
 
 from tensight.agents.places import Need
 from tensight.agents.watching_causes import AgentCauses
-from tensight.agents.watching_commands import read_rule
-from tensight.agents.watching_hits import AgentHit
 from tensight.agents.watching_inflow import Inflows
-from tensight.agents.watching_rules import NO_PLACES, Watch
+from tensight.agents.watching_rules import NO_PLACES, AgentHit, StepTable, Watch
 from tensight.agents.watching_selection import layers_of
 from tensight.agents.watching_spreading import SpreadingValues
-from tensight.agents.watching_steps import StepTable
 from tensight.agents.watching_values import ValueColumns
 from tensight.errors import TensightError
 from tensight.graph import Layers, is_after_forward
 from tensight.tensors import unit_size
 from tensight.watchpoints import evaluate
+from tensight.wire import received_watchpoint
 from tensight.wire.debugger_pb2 import ContentHash
 from tensight.wire.text import encoded
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
-    from tensight.agents.watching_steps import Judged
+    from tensight.agents.watching_rules import Judged
     from tensight.watchpoints import Columns, ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
 
@@ -132,7 +130,7 @@ class Watches:
     def set(self, command: SetCMD) -> str:
         """Add a watchpoint, or replace the one of its number; say why it cannot be used, or nothing."""
         try:
-            rule = read_rule(command)
+            rule = received_watchpoint(command)
         except TensightError as error:
             return str(error)
         earlier = self._watches.get(rule.id)

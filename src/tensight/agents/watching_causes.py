@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tensight.agents.columns import StatisticsColumns
     from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program
-    from tensight.agents.watching_hits import AgentHit
+    from tensight.agents.watching_rules import AgentHit
 
 _PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
 _INPUT = ("input", "constant")

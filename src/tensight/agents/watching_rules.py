@@ -1,25 +1,36 @@
-"""A watchpoint at work: the places that it watches, and for how many steps its condition has held on each of them."""
+"""A watchpoint at work: the slot ids that it watches, where it may hit in a step, for how long it has, and its hits.
+
+The statistics of a step are columns here: every quantity is computed once, for all places together.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensight.agents.places import Need
 from tensight.agents.watching_selection import Selection
-from tensight.agents.watching_steps import Judged
+from tensight.watchpoints import Source
 from tensight.watchpoints.references import PREVIOUS, References
+from tensight.wire.debugger_pb2 import TensorProto, WatchCondition, WatchpointHit
+from tensight.wire.text import encoded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensight.agents.watching_commands import WatchRule
-    from tensight.agents.watching_steps import StepTable
+    from tensight.agents.places import Place
+    from tensight.agents.rows import Rows
     from tensight.graph import Layers
+    from tensight.watchpoints import ConditionCheck, Quantity, Threshold
+    from tensight.watchpoints.columns import Bounds
+    from tensight.wire import ReceivedWatchpoint
 
 NO_PLACES = np.empty(0, np.int64)
 _NOTHING = np.empty(0)
+
+Table = dict[Any, "NDArray[Any]"]
 
 
 class Watch:
@@ -38,7 +49,7 @@ class Watch:
         they stay so.
     """
 
-    def __init__(self, rule: WatchRule, layers: Layers, *, check_at_nodes: bool) -> None:
+    def __init__(self, rule: ReceivedWatchpoint, layers: Layers, *, check_at_nodes: bool) -> None:
         self.rule = rule
         self.judged = Judged(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
@@ -129,3 +140,153 @@ class Watch:
         if needs.changes and not rule.is_exact:
             need |= Need.CHANGE
         return need | Need.NOW if self.at_nodes else need
+
+
+class Judged:
+    """A check with what it consists of, worked out once."""
+
+    def __init__(self, check: ConditionCheck) -> None:
+        self.check = check
+        self.flag = check.condition.flag
+        self.thresholds = check.thresholds
+        self.needs = check.needs
+        self.values = check.values
+
+
+class StepTable:
+    """Columns of all places that watchpoints look at, in one step.
+
+    Parameters
+    ----------
+    rows : Rows
+        Statistics of each place.
+    present : ndarray of bool
+        Which places were seen in this step.
+    """
+
+    def __init__(self, rows: Rows, present: NDArray[np.bool_]) -> None:
+        self.columns: Table = rows.columns()
+        self.rows = rows
+        self.present = present
+        self._bounds: dict[object, Bounds] = {}
+
+    def may_hit(self, judged: Judged, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell on which of some places a check may hit, as far as their statistics say.
+
+        Changes, ranges and units that nobody has counted yet leave it open, and the answer is then yes.
+        """
+        if judged.flag is not None:
+            return self.bounds(judged.flag, judged)[1][chosen] > 0
+        possible = np.zeros(len(chosen), np.bool_)
+        for threshold in judged.thresholds:
+            if threshold.quantity.source is Source.UNITS:
+                possible |= self._units_may_hit(judged, threshold, chosen)
+                continue
+            low, high = self.bounds(threshold.quantity, judged)
+            nearest = high if threshold.comparator.grows else low
+            possible |= threshold.comparator.compare(nearest[chosen], threshold.value)
+        return possible
+
+    def _units_may_hit(self, judged: Judged, threshold: Threshold, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell the same of a percentage of units; mostly the extremes of a tensor, or its zeros, exclude it."""
+        (rule,) = judged.needs.units
+        columns = self.columns
+        if rule.outside:
+            possible = (columns["max"][chosen] > rule.end) | (columns["min"][chosen] < rule.start)
+        else:
+            # So many elements at least must be zero if so many units are.
+            least = threshold.value * rule.percentage / 1e4
+            return columns["zero_count"][chosen] >= least * columns["count"][chosen]
+        some = np.flatnonzero(possible)
+        if some.size:
+            rows = chosen[some]
+            few: Table = {name: columns[name][rows] for name in threshold.quantity.columns}
+            low, high = threshold.quantity.bounds(few, judged.values)
+            possible[some] = threshold.comparator.compare(high if threshold.comparator.grows else low, threshold.value)
+        return possible
+
+    def bounds(self, quantity: Quantity, judged: Judged) -> Bounds:
+        """Return the smallest and the largest value that a quantity can have, of every place."""
+        # What norms are compared with is another for every watchpoint.
+        if quantity.source is Source.REFERENCE:
+            return quantity.bounds(self.columns, judged.values)
+        key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, judged.check.arguments)
+        found = self._bounds.get(key)
+        if found is None:
+            found = self._bounds[key] = quantity.bounds(self.columns, judged.values)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHit:
+    """A tensor on which a watchpoint hit.
+
+    Attributes
+    ----------
+    place : Place
+        Where the tensor was seen.
+    watchpoint : int
+        The number of the watchpoint.
+    wire_number : int
+        The condition's number in the protocol.
+    check : ConditionCheck
+        The condition with its thresholds.
+    actual : mapping of str to float
+        For each threshold in effect what the tensor has.
+    parameters_hit : tuple of str
+        The thresholds that hit.
+    error_code : int
+        ``ErrorCode`` bits: that the tensor has NaN or Inf besides.
+    called : str
+        What the server calls the node; empty if by its name here.
+    is_new : bool
+        Whether it is a reason to stop: it was not reported before, and does not follow from what was.
+    """
+
+    place: Place
+    watchpoint: int
+    wire_number: int
+    check: ConditionCheck
+    actual: tuple[tuple[str, float], ...] = ()
+    parameters_hit: tuple[str, ...] = ()
+    error_code: int = 0
+    called: str = ""
+    is_new: bool = True
+
+    def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
+        """Return the hit as the server is told of it, with every parameter of the condition in the declared order.
+
+        Parameters
+        ----------
+        graph : str
+            Name of the graph that has the node.
+        iteration : int, optional
+            Of its step, for a hit that is no reason to stop there.
+        """
+        node = self.place.node
+        name, slot = encoded(self.called or node.name), str(self.place.slot).encode()
+        tensor = TensorProto(node_name=name, slot=slot, finished=True)
+        if graph:
+            tensor.graph = encoded(graph)
+        if iteration is not None:
+            tensor.iter = str(iteration).encode()
+        if self.place.io == "input":
+            tensor.io = b"input"
+        condition = WatchCondition(condition=self.wire_number)
+        values, actual = self.check.values, dict(self.actual)
+        for parameter in self.check.condition.parameters:
+            value = values.get(parameter.name)
+            condition.params.add(
+                name=parameter.name.encode(),
+                disabled=value is None,
+                value=0.0 if value is None else float(value),
+                hit=parameter.name in self.parameters_hit,
+                actual_value=actual.get(parameter.name, 0.0),
+            )
+        return WatchpointHit(
+            tensor=tensor,
+            watch_condition=condition,
+            id=self.watchpoint,
+            error_code=self.error_code,
+            graph=encoded(graph),
+        )

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tensight.agents.places import DeclaredNode, Place
     from tensight.agents.program import Program, Role
-    from tensight.agents.watching_commands import WatchRule
     from tensight.graph import Layers
+    from tensight.wire import ReceivedWatchpoint
 
 _BY_LAYERS = {SelectorKind.HIDDEN, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.MATRIX_GRADIENTS}
 _KINDS: dict[Role, str] = {
@@ -31,7 +31,7 @@ _KINDS: dict[Role, str] = {
 class Selection:
     """Decides of each node whether a watchpoint watches it; nodes are asked about once, as they are declared."""
 
-    def __init__(self, rule: WatchRule, layers: Layers) -> None:
+    def __init__(self, rule: ReceivedWatchpoint, layers: Layers) -> None:
         self._rule = rule
         self._names = rule.names
         self._tails = rule.tails

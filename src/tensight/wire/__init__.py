@@ -14,7 +14,6 @@ from tensight.wire.blocks import (
 )
 from tensight.wire.chunks import chunks
 from tensight.wire.commands import (
-    delete_command,
     exit_command,
     failed,
     look_closer,
@@ -23,15 +22,12 @@ from tensight.wire.commands import (
     run_back,
     run_node,
     run_step,
-    set_command,
-    set_reply,
     version_reply,
     view_command,
     views_command,
 )
 from tensight.wire.data_types import data_type_of, numpy_dtype, shape_of
 from tensight.wire.errors import WireError
-from tensight.wire.hits import ReceivedHit, ReceivedParameter, received_hit
 from tensight.wire.protocol import (
     CHUNK_BYTES,
     MAX_MESSAGE_BYTES,
@@ -77,6 +73,16 @@ from tensight.wire.views import (
     view_pieces,
     view_request,
 )
+from tensight.wire.watchpoints import (
+    ReceivedHit,
+    ReceivedParameter,
+    ReceivedWatchpoint,
+    delete_command,
+    received_hit,
+    received_watchpoint,
+    set_command,
+    set_reply,
+)
 
 __all__ = [
     "CHUNK_BYTES",
@@ -101,6 +107,7 @@ __all__ = [
     "ReceivedParameter",
     "ReceivedRow",
     "ReceivedStatistics",
+    "ReceivedWatchpoint",
     "RequestedView",
     "TensorPiece",
     "TensorRequest",
@@ -127,6 +134,7 @@ __all__ = [
     "received_request",
     "received_row",
     "received_statistics",
+    "received_watchpoint",
     "recheck",
     "run_back",
     "run_node",
