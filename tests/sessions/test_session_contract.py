@@ -486,6 +486,17 @@ def test_a_watchpoint_is_created_changed_and_deleted(session: Session) -> None:
     assert [kind for kind in kinds if kind in ("watchpoints", "state")] == ["watchpoints", "state"] * 7
 
 
+def test_a_watchpoint_on_one_graph_watches_no_other(session: Session) -> None:
+    for chosen in session.graphs():
+        watchpoint = session.watch("TL", on="none", edits=[Edit(path="", graph=chosen.name)], max_gt=5)
+        for graph in session.graphs():
+            expected = "all" if graph.name == chosen.name else "none"
+            nodes = session.nodes(rank=graph.rank, graph=graph.name, watchpoint=watchpoint.id)
+            rows = [*session.tree(rank=graph.rank, graph=graph.name, watchpoint=watchpoint.id)]
+            rows += [found.entry for found in nodes]
+            assert {row.watched for row in rows} - {"never"} == {expected}
+
+
 def test_watchpoints_that_cannot_be_are_refused(session: Session) -> None:
     existing = watch_everything(session)
     unavailable = [one.id for one in session.conditions() if not one.available]
