@@ -284,7 +284,7 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
 
 // ---- what a training shows
 
-// What is wanted of a tensor: numbers of `agents/places.py`. Tests of the observer fail where they are others.
+// What is wanted of a tensor: numbers of `agents/slots.py`. Tests of the observer fail where they are others.
 enum Need : int64_t { FINITE = 1, ROW = 2, VALUE = 4, HASH = 32 };
 
 struct Observer {

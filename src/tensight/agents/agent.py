@@ -18,14 +18,14 @@ from tensight.agents.endings import at_end, described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
-from tensight.agents.lasting import LastingPlaces
 from tensight.agents.node_cursor import NodeCursor
 from tensight.agents.notices import be_quiet, say, say_once
-from tensight.agents.places import Need, PlaceTable
+from tensight.agents.persistent_slots import PersistentSlots
 from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
 from tensight.agents.row_sending import RowSender
 from tensight.agents.scalars import Scalars
+from tensight.agents.slots import Need, SlotTable
 from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tensight.agents.against import Divergence
-    from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import DeclaredNode
     from tensight.agents.watching_rules import AgentHit
     from tensight.wire.debugger_pb2 import WatchpointHit
 
@@ -71,7 +71,7 @@ class Agent:
 
     Attributes
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
         Where tensors are observed.
     columns : StatisticsColumns
     retention : Retention
@@ -88,12 +88,12 @@ class Agent:
         Whether `node_done` is to be called after each node.
     looks_closer : bool
         Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
-    observe : callable (place, tensor, need, same=None)
-        Looks at a tensor of the framework's: ``need`` is what `places.needs` says of the place, ``same`` a place that
+    observe : callable (slot_id, tensor, need, same=None)
+        Looks at a tensor of the framework's: ``need`` is what `slot_table.needs` says of the slot, ``same`` a slot that
         has shown the same elements in the same order; the shape may be another one.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
-    unwritten : callable (place) -> tensor or None, or None
+    unwritten : callable (slot_id) -> tensor or None, or None
         Set by an adapter: returns a weight that nobody has written to since the last step was observed.
     """
 
@@ -112,10 +112,10 @@ class Agent:
         at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
         self.settings = settings
         self.framework = framework
-        self.places = PlaceTable()
+        self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         self.watches = Watches(
-            self.places,
+            self.slot_table,
             reader,
             check_at_nodes=at_nodes and not cursor,
             keep_values=settings.partial_memory,
@@ -126,7 +126,7 @@ class Agent:
         self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
         self.comparison = TraceComparison(settings, framework)
         self._needs = StepNeeds(
-            *(settings, self.places, self.watches, self.recorder, self.tracer, self.comparison),
+            *(settings, self.slot_table, self.watches, self.recorder, self.tracer, self.comparison),
             is_attached=lambda: self._attachment.is_attached,
             walks=cursor,
         )
@@ -145,10 +145,10 @@ class Agent:
         self._anomalies = self._anomalies_before = np.zeros(0, np.bool_)
         self._anomalies_at = -1
         self._learned_at = -1
-        self._lasting = LastingPlaces(self.places, self.retention)
-        self._cursor = NodeCursor(self.places) if cursor else None
+        self._persistent = PersistentSlots(self.slot_table, self.retention)
+        self._cursor = NodeCursor(self.slot_table) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
-        telemetry = self._telemetry = Telemetry(self.places)
+        telemetry = self._telemetry = Telemetry(self.slot_table)
         introduction = self._introduction = Introduction(
             settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor
         )
@@ -164,7 +164,7 @@ class Agent:
             attachment.connection,
             self.watches,
             Answers(
-                *(self.places, self.columns, self.retention, reader, self.recorder),
+                *(self.slot_table, self.columns, self.retention, reader, self.recorder),
                 has_run=has_run,
                 as_left=self._as_left,
                 program=lambda: programs.latest,
@@ -228,10 +228,10 @@ class Agent:
             self._next_step()
             raise
 
-    def _observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
+    def _observe(self, slot_id: int, tensor: Any, need: int, same: int | None = None) -> None:
         """Look at a tensor that cannot be read where it lies, is known already, or has to be copied; see `observe`."""
         try:
-            self._seen.append(place)
+            self._seen.append(slot_id)
             if need & _ROW:
                 hashed = need & _HASH != 0
                 shape = None if same is None else tuple(tensor.shape)
@@ -241,30 +241,30 @@ class Agent:
                     or self.columns.iteration[same] != self.columns.current_iteration
                     or (hashed and not self.columns.has_hash(same))
                 ):
-                    self._reader.scan(tensor, self.columns, place, hashed=hashed)
-                elif same != place:
-                    self.columns.copy_row(same, place, shape=shape)
+                    self._reader.scan(tensor, self.columns, slot_id, hashed=hashed)
+                elif same != slot_id:
+                    self.columns.copy_row(same, slot_id, shape=shape)
             elif need & _FINITE and self._reader.has_non_finite(tensor):
-                self._reader.scan(tensor, self.columns, place)
+                self._reader.scan(tensor, self.columns, slot_id)
             if need & _VALUE:
-                self.retention.keep(place, tensor)
+                self.retention.keep(slot_id, tensor)
         except Exception as error:
-            self._skip(place, error)
+            self._skip(slot_id, error)
 
     @property
     def shows_news(self) -> bool:
         """Whether something has shown in this step, so far, that was not in the step before: NaN, Inf, an explosion."""
         if self._anomalies_at != self.step:
             self._anomalies_before, self._anomalies_at = self._anomalies, self.step
-        self._anomalies = self.columns.anomalies(len(self.places))
+        self._anomalies = self.columns.anomalies(len(self.slot_table))
         before = self._anomalies_before
         return bool((self._anomalies[: len(before)] & ~before).any() or self._anomalies[len(before) :].any())
 
-    def observe_once(self, place: int, tensor: Any) -> None:
+    def observe_once(self, slot_id: int, tensor: Any) -> None:
         """Take the row of a tensor of which only the first value in a step counts."""
         columns = self.columns
-        if place >= len(columns.iteration) or columns.iteration[place] != columns.current_iteration:
-            self.observe(place, tensor, _ROW | _HASH)
+        if slot_id >= len(columns.iteration) or columns.iteration[slot_id] != columns.current_iteration:
+            self.observe(slot_id, tensor, _ROW | _HASH)
 
     def node_done(self, node: DeclaredNode) -> None:
         """Note that a node has run; the training may stop here."""
@@ -371,7 +371,7 @@ class Agent:
         last = None
         try:
             try:
-                last = self._rows.last(iteration_of(self.step), len(self.places))
+                last = self._rows.last(iteration_of(self.step), len(self.slot_table))
             finally:
                 self._attachment.end(Standing(self.step, self._programs.latest), last)
         except Exception as error:
@@ -392,9 +392,9 @@ class Agent:
         """Do nothing from now on; return what a forked process must never free."""
         self._is_over = True
         self.capturing = self.stops_at_nodes = self.looks_closer = False
-        needs = self.places.needs
+        needs = self.slot_table.needs
         needs[:] = bytes(len(needs))
-        self.places.decide_needs(lambda _: Need.NOTHING)
+        self.slot_table.decide_needs(lambda _: Need.NOTHING)
         return self._attachment
 
     # --- a step ---
@@ -434,9 +434,9 @@ class Agent:
     def _record(self, program: Program) -> None:
         if self.recorder.is_on:
             iteration = self.columns.current_iteration
-            self.recorder.record(iteration, program, self._seen, self.places, self.columns, self.retention)
+            self.recorder.record(iteration, program, self._seen, self.slot_table, self.columns, self.retention)
         if self.tracer.is_on:
-            self.tracer.record(self.columns.current_iteration, program, self._seen, self.places, self.columns)
+            self.tracer.record(self.columns.current_iteration, program, self._seen, self.slot_table, self.columns)
 
     def _compare(self, node: str = "", *, is_done: bool = False) -> Divergence | None:
         """Compare what was seen with the trace; report the first difference, and end there if nobody can look at it.
@@ -450,7 +450,7 @@ class Agent:
         """
         if not self.comparison.is_on:
             return None
-        found = self.comparison.advance(self._seen, self.places, self.columns, is_done=is_done)
+        found = self.comparison.advance(self._seen, self.slot_table, self.columns, is_done=is_done)
         if found is None:
             return None
         program = self._programs.latest
@@ -494,11 +494,11 @@ class Agent:
         self.stops_at_nodes = at_nodes and self._cursor is None
         is_reported = attached and self._introduction.is_ours
         self.scalars.begin(is_reported=is_reported, is_shown=looks_at_all, may_stop=watches or compares)
-        self._lasting.look()
-        self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
+        self._persistent.add_new()
+        self._rows.keep_weights(self._persistent.slot_ids if watches or looks_at_all else None)
         if self.capturing:
-            self._needs.decide(self.step, self._lasting, looks_at_all=looks_at_all, watches=watches)
-            self._lasting.forget_uncopied()
+            self._needs.decide(self.step, self._persistent, looks_at_all=looks_at_all, watches=watches)
+            self._persistent.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
@@ -527,10 +527,10 @@ class Agent:
             again=again,
         )
 
-    def _as_left(self, place: int) -> Any | None:
+    def _as_left(self, slot_id: int) -> Any | None:
         """Return a weight that is still as the last step has left it; None at the end of a step, or if not certain."""
         is_within = self.step == self.columns.current_iteration
-        return self.unwritten(place) if is_within and self.unwritten is not None else None
+        return self.unwritten(slot_id) if is_within and self.unwritten is not None else None
 
     def _look_closer(self) -> None:
         """Have every operator captured from the next step on, because a person asks for it."""
@@ -563,15 +563,15 @@ class Agent:
         graph_of, iteration = self._programs.graph_of, self.columns.current_iteration
         if not self._loop.is_ours:
             return [hit.message() for hit in hits]
-        return [hit.message(graph_of(hit.place.node.name), None if hit.is_new else iteration) for hit in hits]
+        return [hit.message(graph_of(hit.tensor_slot.node.name), None if hit.is_new else iteration) for hit in hits]
 
     # --- mistakes of our own ---
 
-    def _skip(self, place: int, error: Exception) -> None:
-        """Look at a place no more: something about its tensors is not understood."""
-        self.places.needs[place] = 0
-        at = self.places[place]
-        say_once(f"{at.node.name}:{at.slot} is not observed: {error!r}")
+    def _skip(self, slot_id: int, error: Exception) -> None:
+        """Look at a slot no more: something about its tensors is not understood."""
+        self.slot_table.needs[slot_id] = 0
+        tensor_slot = self.slot_table[slot_id]
+        say_once(f"{tensor_slot.node.name}:{tensor_slot.slot} is not observed: {error!r}")
 
     def _interrupted(self) -> None:
         """Go on without end, should anything follow: a script may take an interruption for what it likes."""
@@ -587,6 +587,6 @@ class Agent:
         self.close()
 
 
-def _everything_has_run(_place: int) -> bool:
-    """Say so of a place of an adapter that sees steps while they run."""
+def _everything_has_run(_slot_id: int) -> bool:
+    """Return whether a slot has its value, for an adapter that sees steps while they run."""
     return True

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program, Source
     from tensight.agents.reader import TensorReader
     from tensight.agents.recording import Recorder
     from tensight.agents.retention import Retention
+    from tensight.agents.slots import SlotTable
     from tensight.tensors import TensorStatistics
     from tensight.wire import TensorRequest
     from tensight.wire.debugger_pb2 import TensorProto, TensorSummary, ViewRequest
@@ -47,15 +47,15 @@ class Answers:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     columns : StatisticsColumns
     retention : Retention
     reader : TensorReader
     recorder : Recorder
         Where earlier steps are.
-    has_run : callable (place) -> bool
-        Whether a place has its value of this step where the training stands.
-    as_left : callable (place) -> tensor or None
+    has_run : callable (slot_id) -> bool
+        Whether a slot has its value of this step where the training stands.
+    as_left : callable (slot_id) -> tensor or None
         A weight that is still as the last step has left it, where the training stands within a step.
     program : callable
         Returns what ran; None as long as nothing is known.
@@ -63,7 +63,7 @@ class Answers:
 
     def __init__(
         self,
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
         retention: Retention,
         reader: TensorReader,
@@ -73,7 +73,7 @@ class Answers:
         as_left: Callable[[int], Any | None],
         program: Callable[[], Program | None],
     ) -> None:
-        self._places = places
+        self._slot_table = slot_table
         self._columns = columns
         self._retention = retention
         self._reader = reader
@@ -135,17 +135,17 @@ class Answers:
         """The iteration at which the training stands."""
         return self._columns.current_iteration
 
-    def _place(self, request: TensorRequest) -> int:
-        place = self._places.find(request.node, request.slot, request.io)
-        if place is None:
+    def _slot_id(self, request: TensorRequest) -> int:
+        slot_id = self._slot_table.find(request.node, request.slot, request.io)
+        if slot_id is None:
             # The original puts the scope of its tree before the name of a parameter.
-            place = self._places.find(request.node.rpartition("/")[2], request.slot, request.io)
-        if place is None and request.io == "input":
+            slot_id = self._slot_table.find(request.node.rpartition("/")[2], request.slot, request.io)
+        if slot_id is None and request.io == "input":
             source = self._source(request.node, request.slot)
-            place = None if source is None else self._places.find(*source)
-        if place is None:
+            slot_id = None if source is None else self._slot_table.find(*source)
+        if slot_id is None:
             raise MissingError(f"{request.node}:{request.slot} was never seen in this process")
-        return place
+        return slot_id
 
     def _source(self, node: str, slot: int) -> Source | None:
         """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
@@ -163,9 +163,9 @@ class Answers:
         updates = (one.inputs for one in program.nodes if is_of_optimizer(one.type, one.scope))
         self._updated = frozenset(source for inputs in updates for source in inputs)
 
-    def _is_updated(self, request: TensorRequest, place: int) -> bool:
-        """Whether an input is a parameter that the step updates: at its place is what it was updated to."""
-        found = self._places[place]
+    def _is_updated(self, request: TensorRequest, slot_id: int) -> bool:
+        """Whether an input is a parameter that the step updates: its own slot has what it was updated to."""
+        found = self._slot_table[slot_id]
         if request.io != "input" or found.io != "output" or found.node.role in ("operator", "input"):
             return False
         self._look_at_program()
@@ -182,7 +182,7 @@ class Answers:
         MissingError
             There is none.
         """
-        number = self._place(request)
+        number = self._slot_id(request)
         read = self._as_read(request, number) if iteration == self._now else None
         if read is not None:
             return read
@@ -200,8 +200,8 @@ class Answers:
                 tensor = self._as_left(number)
         array = None if tensor is None else self._reader.host(tensor)
         if array is None:
-            place = self._places[number]
-            array = self._recorder.value(place.node.name, place.slot, place.io, iteration)
+            tensor_slot = self._slot_table[number]
+            array = self._recorder.value(tensor_slot.node.name, tensor_slot.slot, tensor_slot.io, iteration)
         if array is None:
             why = why or ("its values cannot be read" if tensor is not None else self._recorder.why_missing(iteration))
             raise MissingError(f"{request.node}:{request.slot}: {why}")
@@ -209,14 +209,14 @@ class Answers:
 
     def _as_read(self, request: TensorRequest, number: int) -> NDArray[Any] | None:
         """Return a weight as an operator of this step has read it, where it was not written to since; else None."""
-        is_of_weight = request.io == "input" and self._places[number].io == "output"
+        is_of_weight = request.io == "input" and self._slot_table[number].io == "output"
         tensor = self._as_left(number) if is_of_weight else None
         return None if tensor is None else self._reader.host(tensor)
 
-    def _is_written(self, place: int) -> bool:
-        """Whether there is a row of this step of a place."""
+    def _is_written(self, slot_id: int) -> bool:
+        """Whether there is a row of this step of a slot."""
         written = self._columns.iteration
-        return place < len(written) and bool(written[place] == self._now)
+        return slot_id < len(written) and bool(written[slot_id] == self._now)
 
     def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
         try:
@@ -256,15 +256,15 @@ class Answers:
 
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
         """Return the row of a tensor that was written in the step at which the training stands."""
-        place = self._place(request)
-        if self._is_updated(request, place):
-            name, slot = self._places[place].node.name, self._places[place].slot
-            read = self._places.find(name, slot, "input")
+        slot_id = self._slot_id(request)
+        if self._is_updated(request, slot_id):
+            name, slot = self._slot_table[slot_id].node.name, self._slot_table[slot_id].slot
+            read = self._slot_table.find(name, slot, "input")
             if read is None:
                 return None
-            place = read
-        is_there = self._is_written(place) and self._has_run(place)
-        return self._columns.statistics(place) if is_there else None
+            slot_id = read
+        is_there = self._is_written(slot_id) and self._has_run(slot_id)
+        return self._columns.statistics(slot_id) if is_there else None
 
 
 def _tell(request: TensorRequest, error: Exception) -> None:

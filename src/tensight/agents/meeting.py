@@ -31,5 +31,5 @@ def as_one_run(settings: AgentSettings, of: Framework, meetings: Sequence[Sequen
     if settings.job or settings.run or of.world_size == 1:
         return settings
     found = ("-".join(filter(None, map(os.environ.get, names))) for names in meetings)
-    place = next(filter(None, found), "") or f"{socket.gethostname()}-{_STARTED_BY}"
-    return replace(settings, run=f"{of.name}-{place}")
+    run_id = next(filter(None, found), "") or f"{socket.gethostname()}-{_STARTED_BY}"
+    return replace(settings, run=f"{of.name}-{run_id}")

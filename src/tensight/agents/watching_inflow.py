@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import PlaceTable
+    from tensight.agents.slots import SlotTable
     from tensight.graph import Layers
 
 
@@ -21,18 +21,18 @@ class Inflows:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     """
 
-    def __init__(self, places: PlaceTable) -> None:
-        self._places = places
+    def __init__(self, slot_table: SlotTable) -> None:
+        self._slot_table = slot_table
 
-    def sources(self, layers: Layers, places: Iterable[int]) -> Iterator[int]:
-        """Yield the places whose statistics tell where the zeros of some places come from."""
-        for number in places:
-            inflow = layers.inflows.get(self._places[number].node.name)
+    def sources(self, layers: Layers, slot_ids: Iterable[int]) -> Iterator[int]:
+        """Yield the slots whose statistics tell where the zeros of some slots come from."""
+        for number in slot_ids:
+            inflow = layers.inflows.get(self._slot_table[number].node.name)
             for name, slot in () if inflow is None else inflow.sources:
-                found = self._places.find(name, slot)
+                found = self._slot_table.find(name, slot)
                 if found is not None:
                     yield found
 
@@ -40,29 +40,29 @@ class Inflows:
         self,
         layers: Layers,
         columns: StatisticsColumns,
-        places: NDArray[np.int64],
+        slot_ids: NDArray[np.int64],
         iteration: int,
         if_unknown: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
-        """Tell which of some places, if they are zero, only hand on zeros that went in.
+        """Tell which of some slots, if they are zero, only hand on zeros that went in.
 
         Parameters
         ----------
         layers : Layers
         columns : StatisticsColumns
-        places : ndarray of int64
+        slot_ids : ndarray of int64
         iteration : int
             The step.
         if_unknown : ndarray of bool
             The answer for each of them where nobody has looked at what went in.
         """
-        inflows = [layers.inflows.get(self._places[number].node.name) for number in places.tolist()]
+        inflows = [layers.inflows.get(self._slot_table[number].node.name) for number in slot_ids.tolist()]
         sources = {source: -1 for inflow in inflows if inflow is not None for source in inflow.sources}
         for source in sources:
-            place = self._places.find(*source)
-            if place is not None:
-                sources[source] = place
-        zero = _zero(columns, [place for place in sources.values() if place >= 0], iteration)
+            slot_id = self._slot_table.find(*source)
+            if slot_id is not None:
+                sources[source] = slot_id
+        zero = _zero(columns, [slot_id for slot_id in sources.values() if slot_id >= 0], iteration)
         found = []
         for inflow, unknown in zip(inflows, if_unknown.tolist(), strict=True):
             known = (zero.get(sources[source]) for source in inflow.sources) if inflow is not None else ()
@@ -71,12 +71,12 @@ class Inflows:
         return np.array(found, np.bool_)
 
 
-def _zero(columns: StatisticsColumns, places: list[int], iteration: int) -> dict[int, bool]:
-    """Tell of those places that were seen in a step whether they are all zero."""
-    if not places:
+def _zero(columns: StatisticsColumns, slot_ids: list[int], iteration: int) -> dict[int, bool]:
+    """Tell of those slots that were seen in a step whether they are all zero."""
+    if not slot_ids:
         return {}
-    rows = columns.take(places)
+    rows = columns.take(slot_ids)
     counts, zeros = rows.counts[:, 0], rows.counts[:, 4]
     zero = (counts == zeros) & (counts > 0)
-    every = zip(places, rows.iterations.tolist(), zero.tolist(), strict=True)
-    return {place: is_zero for place, seen, is_zero in every if seen == iteration}
+    every = zip(slot_ids, rows.iterations.tolist(), zero.tolist(), strict=True)
+    return {slot_id: is_zero for slot_id, seen, is_zero in every if seen == iteration}

@@ -30,7 +30,7 @@ CONVOLUTIONAL = {
 
 
 class Network:
-    """The program of a dump, and a process in which its nodes are places."""
+    """The program of a dump, and a process in which its nodes are slots."""
 
     def __init__(self, folder: Path) -> None:
         dumped = Dumped(folder)
@@ -43,13 +43,13 @@ class Network:
         self.names = {node.name for node in self.program.nodes if node.role != "constant"}
         for node in self.program.nodes:
             if node.role != "constant":
-                self.process.place(node.name, node.type, node.role)
+                self.process.slot_id(node.name, node.type, node.role)
 
     def selected(self, selection: str) -> set[str]:
         """Return what a watchpoint watches: everything that it finds NaN in."""
         assert self.process.watch("tensor_overflow", selection) == ""
-        places = {self.process.places[place].number: [float("nan")] for place in range(len(self.process.places))}
-        return {name for _, name in found(self.process.step(places))}
+        values = {slot_id: [float("nan")] for slot_id in range(len(self.process.slot_table))}
+        return {name for _, name in found(self.process.step(values))}
 
 
 @pytest.fixture

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.eager.calls import UNPLACED, Operation, Reading, Slot
 from tensight.agents.eager.step_tensors import MOST_SOURCES
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.notices import say_once
 from tensight.agents.program import StackFrame, TracedNode
+from tensight.agents.slots import NO_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tensight.agents.eager.calls import Operation, Reading, Slot
     from tensight.agents.eager.names import Names
     from tensight.agents.program import Source
     from tensight.graph import OutputSlot
@@ -128,7 +129,7 @@ def _gradient(execution: Execution) -> TracedNode | None:
     sources = operation.gradient_sources()
     outputs: list[OutputSlot] = []
     for slot, index in execution.gradients:
-        if slot.gradient_place != UNPLACED:
+        if slot.gradient_slot_id != NO_SLOT:
             while len(outputs) < index:
                 outputs.append(_nothing(execution, len(outputs), slot))
             outputs.append(slot.gradient_outline or slot.outline)

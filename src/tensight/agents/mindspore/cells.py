@@ -160,8 +160,8 @@ class CellCapture:
 
     def has_run(self, graph: Program) -> bool:
         """Whether anything of a graph was ever observed: some are only compiled."""
-        places = self._agent.places
-        return any(node.role == "operator" and places.find_node(node.name) is not None for node in graph.nodes)
+        slot_table = self._agent.slot_table
+        return any(node.role == "operator" and slot_table.find_node(node.name) is not None for node in graph.nodes)
 
     # --- calls of cells ---
 

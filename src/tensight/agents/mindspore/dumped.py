@@ -84,8 +84,8 @@ class Layout(NamedTuple):
 class Ahead(Protocol):
     """Another thread that scans what will be observed."""
 
-    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
-        """Write the statistics of a tensor to the row of a place, if they are known; return whether that is so."""
+    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
+        """Write the statistics of a tensor to the row of a slot, if they are known; return whether that is so."""
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
         """Whether there is a NaN or an Inf among the values; None if that is not known."""
@@ -214,24 +214,24 @@ class DumpedReader:
         """Return the tensor itself: nobody writes to its file."""
         return tensor
 
-    def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none or cannot be read."""
+    def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none or cannot be read."""
         ahead = tensor.ahead
-        if ahead is not None and ahead.scanned(tensor, columns, place, hashed=hashed):
+        if ahead is not None and ahead.scanned(tensor, columns, slot_id, hashed=hashed):
             return True
-        return self.scan_here(tensor, columns, place, hashed=hashed)
+        return self.scan_here(tensor, columns, slot_id, hashed=hashed)
 
-    def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
+    def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
         """Do what `scan` does, in this thread."""
         try:
             layout = self._read(tensor)
             if layout is None:
-                return self._scan_unusual(tensor, columns, place, hashed)
+                return self._scan_unusual(tensor, columns, slot_id, hashed)
         except (OSError, ValueError) as error:
             _say_unreadable(tensor, error)
             return False
         address = self._address + layout.begin
-        return columns.scan_address(place, address, layout.name, layout.shape, layout.elements, hashed=hashed)
+        return columns.scan_address(slot_id, address, layout.name, layout.shape, layout.elements, hashed=hashed)
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
@@ -272,13 +272,13 @@ class DumpedReader:
             tensor.layout = layout
         return layout
 
-    def _scan_unusual(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+    def _scan_unusual(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
         layout = tensor.layout or _layout_of(tensor)
         if _is_usual(tensor, layout):
             parts = self._segments(tensor, layout)
-            return columns.scan_segments(place, layout.name, layout.shape, parts, hashed=hashed)
+            return columns.scan_segments(slot_id, layout.name, layout.shape, parts, hashed=hashed)
         values = _values(tensor, layout)
-        return values is not None and columns.scan(place, values, hashed=hashed)
+        return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def _segments(self, tensor: DumpedTensor, layout: Layout) -> Iterator[NDArray[Any]]:
         """Yield the elements in parts, each in the place of the one before."""

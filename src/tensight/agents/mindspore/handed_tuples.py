@@ -1,7 +1,7 @@
 """Tuples of tensors that one graph returns and another is given, as gradients by a network and by its optimizer.
 
 MindSpore dumps no tuples that a graph is given. Python sees both calls: a tensor that was returned and is given on has
-the value, and the place in the program, of the operator that computed it. Of others, computed between the calls, the
+the value, and the position in the program, of the operator that computed it. Of others, computed between the calls, the
 values are read where they lie.
 """
 
@@ -141,11 +141,11 @@ class HandedTuples:
         return None
 
     def _observe(self, name: str, slot: int, tensor: Any) -> None:
-        places = self._agent.places
-        place = places.place(places.node(name, "Parameter", "input"), slot)
-        need = places.needs[place]
+        slot_table = self._agent.slot_table
+        slot_id = slot_table.slot_id(slot_table.node(name, "Parameter", "input"), slot)
+        need = slot_table.needs[slot_id]
         if need and self._agent.capturing:
-            self._agent.observe(place, tensor, need)
+            self._agent.observe(slot_id, tensor, need)
 
 
 def _flat(value: Any) -> Iterator[Any]:

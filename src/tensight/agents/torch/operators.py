@@ -84,7 +84,7 @@ class OperatorCapture:
         self._on_outermost = on_outermost
         self._observer = OperatorObserver(agent)
         self._mode = OperatorMode(
-            agent.places.needs,
+            agent.slot_table.needs,
             self._unexpected,
             self._observer.ran,
             self._reads,
@@ -430,7 +430,7 @@ class OperatorCapture:
     def _begin_tracing(self) -> None:
         """Trace the rest of the step; how it began is known."""
         mode = self._mode
-        tracer = StepTracer(self._names, self._agent.places)
+        tracer = StepTracer(self._names, self._agent.slot_table)
         begin = mode.expected[: mode.position]
         tracer.go_on_after(begin, mode.seen, self._seen(begin), self._first_sequence, self._step)
         if self._mark is not None and tracer.evaluation[0] != self._mark:

@@ -47,17 +47,17 @@ class Parameters(OutlivingTensors):
             return
         self._knows_gradients = True
         self.observe_before_update(optimizer)
-        needs, observe = self._agent.places.needs, self._agent.observe
+        needs, observe = self._agent.slot_table.needs, self._agent.observe
         for weight in self.updated_by(optimizer):
             if weight is not None:
-                place, tensor_now, _ = weight
+                slot_id, tensor_now, _ = weight
                 tensor = tensor_now()
                 gradient = None if tensor is None else tensor.grad
                 if gradient is not None:
                     self.reached(weight)
-                    need = needs[place]
+                    need = needs[slot_id]
                     if need:
-                        observe(place, gradient, need)
+                        observe(slot_id, gradient, need)
                 elif tensor is not None and tensor.requires_grad:
                     self.passed_over(weight)
 

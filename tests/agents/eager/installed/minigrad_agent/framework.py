@@ -124,8 +124,8 @@ class MinigradReader:
     def copy(self, tensor: Any, into: Any = None) -> NDArray[Any]:  # noqa: ARG002 - memory is made anew
         return self.host(tensor).copy()
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        return columns.scan(place, self.host(tensor), hashed=hashed)
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        return columns.scan(slot_id, self.host(tensor), hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         return not bool(np.isfinite(self.host(tensor)).all())
