@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tensight.agents.notices import report, say
+from tensight.agents.notices import log, report
 from tensight.agents.tracing import traced_rows
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
@@ -86,7 +86,7 @@ class Divergence:
     there: Row | None = None
 
     def lines(self, program: Program | None) -> list[str]:
-        """Return what a person is told.
+        """Return what is reported to a person.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class TraceComparison:
             try:
                 self._open(settings, framework)
             except (OSError, TensightError) as error:
-                say(f"nothing is compared: {error}")
+                log(f"nothing is compared: {error}")
 
     def advance(
         self, seen: Sequence[int], slot_table: SlotTable, columns: StatisticsColumns, *, is_done: bool = False
@@ -198,7 +198,7 @@ class TraceComparison:
             self.is_on = False
             more = len([one for one in self._trace.steps if one >= 0]) - self._steps
             rest = f"; the trace has {more} more steps" if more > 0 else ""
-            say(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
+            log(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
 
     # --- the trace ---
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.against import TraceComparison
-from tensight.agents.answering import Answers
-from tensight.agents.attachment import Attachment, Standing
+from tensight.agents.attachment import Attachment, StopState
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
 from tensight.agents.endings import at_end, described, uncaught
@@ -19,9 +18,10 @@ from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
 from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.notices import be_quiet, say, say_once
+from tensight.agents.notices import be_quiet, log, log_once
 from tensight.agents.persistent_slots import PersistentSlots
 from tensight.agents.recording import Recorder
+from tensight.agents.responses import TensorResponses
 from tensight.agents.retention import Retention
 from tensight.agents.row_sending import RowSender
 from tensight.agents.scalars import Scalars
@@ -86,10 +86,10 @@ class Agent:
         Whether anything is wanted of the step that begins; else an adapter's hooks do nothing.
     stops_at_nodes : bool
         Whether `node_done` is to be called after each node.
-    looks_closer : bool
+    wants_operators : bool
         Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
     observe : callable (slot_id, tensor, need, same=None)
-        Looks at a tensor of the framework's: ``need`` is what `slot_table.needs` says of the slot, ``same`` a slot that
+        Observes a tensor of the framework's: ``need`` is what `slot_table.needs` says of the slot, ``same`` a slot that
         has shown the same elements in the same order; the shape may be another one.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
@@ -134,7 +134,7 @@ class Agent:
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False
-        self.looks_closer = False
+        self.wants_operators = False
         self.running_program: Callable[[], Program] | None = None
         self.unwritten: Callable[[int], Any | None] | None = None
         self._reader = reader
@@ -163,14 +163,14 @@ class Agent:
         self._loop = CommandLoop(
             attachment.connection,
             self.watches,
-            Answers(
+            TensorResponses(
                 *(self.slot_table, self.columns, self.retention, reader, self.recorder),
                 has_run=has_run,
                 as_left=self._as_left,
                 program=lambda: programs.latest,
             ),
             check_again=self._check_again,
-            look_closer=self._look_closer,
+            capture_operators=self._capture_operators,
             announce=attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
@@ -178,7 +178,7 @@ class Agent:
         self._stops = Stops(
             *(attachment, self._loop, self._rows, self._needs, self._cursor),
             check_again=lambda: self._check(again=True),
-            standing=self._standing,
+            stop_state=self._stop_state,
             terminated=self.close,
         )
         self._needs.begin()
@@ -187,9 +187,9 @@ class Agent:
 
     # --- what an adapter tells ---
 
-    def offer_closer_look(self) -> None:
+    def offer_operator_capture(self) -> None:
         """Tell the server, when it is found, that every operator can be captured instead of calls of modules."""
-        self._introduction.looks_closer = True
+        self._introduction.can_capture_operators = True
 
     @property
     def wants_setup(self) -> bool:
@@ -214,7 +214,7 @@ class Agent:
         try:
             self._programs.learn(program)
             self._record(program)
-            self._attachment.begin(self._standing())
+            self._attachment.begin(self._stop_state())
             differs = self._compare(is_done=True)
             if self._attachment.is_attached:
                 if differs is not None:
@@ -277,17 +277,17 @@ class Agent:
             if hits:
                 self._learn_running(node.name)
                 hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
-                hits = self.watches.judged(hits, self.columns, self.running_program)
-            stands = self._stops.stands_at(node.name)
+                hits = self.watches.marked(hits, self.columns, self.running_program)
+            stops_here = self._stops.stops_at(node.name)
             # Other ranks may wait for this one within the step: none of them would arrive anywhere.
             stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)
-            if not (stops or stands) or self.framework.world_size > 1:
+            if not (stops or stops_here) or self.framework.world_size > 1:
                 self._hits_within += hits
                 hits = []
             if differs and self._attachment.is_attached:
                 self._ask_to_stop()
                 stops = self.framework.world_size == 1
-            if stops or stands:
+            if stops or stops_here:
                 self._learn_running()
                 self._stops.at_node(node.name, hits)
         except Exception as error:
@@ -341,7 +341,7 @@ class Agent:
 
     def report(self, text: str) -> None:
         """Tell the person something, at the terminal and wherever the session is looked at."""
-        say_once(text)
+        log_once(text)
         if not self._is_over:
             self._background.offer_notice(text)
 
@@ -365,17 +365,17 @@ class Agent:
             self.silence()
         finally:
             # Whatever failed: a thread that went on talking with the server would say that the training runs.
-            self._say_goodbye()
+            self._report_end()
 
-    def _say_goodbye(self) -> None:
+    def _report_end(self) -> None:
         last = None
         try:
             try:
                 last = self._rows.last(iteration_of(self.step), len(self.slot_table))
             finally:
-                self._attachment.end(Standing(self.step, self._programs.latest), last)
+                self._attachment.end(StopState(self.step, self._programs.latest), last)
         except Exception as error:
-            say(f"the debug server could not be told all of the training's end: {error!r}")
+            log(f"the debug server did not receive all of the training's end: {error!r}")
         finally:
             self.recorder.close()
             self.tracer.close()
@@ -391,7 +391,7 @@ class Agent:
     def silence(self) -> Attachment:
         """Do nothing from now on; return what a forked process must never free."""
         self._is_over = True
-        self.capturing = self.stops_at_nodes = self.looks_closer = False
+        self.capturing = self.stops_at_nodes = self.wants_operators = False
         needs = self.slot_table.needs
         needs[:] = bytes(len(needs))
         self.slot_table.decide_needs(lambda _: Need.NOTHING)
@@ -458,7 +458,7 @@ class Agent:
             program = self.running_program()
         lines = found.lines(program)
         for line in lines:
-            say(line)
+            log(line)
         if self._attachment.is_attached:
             self._background.offer_notice("; ".join(line.strip() for line in lines))
         elif not self.settings.keep_going:
@@ -467,7 +467,7 @@ class Agent:
         return found
 
     def _ask_to_stop(self) -> None:
-        """Have the server stop the run where it stands next."""
+        """Have the server stop the run where it can stop next."""
         if not self.settings.keep_going:
             self._background.ask_to_stop()
 
@@ -478,26 +478,26 @@ class Agent:
             self._attachment.lose()
             self._stops.go_on()
             if self.settings.on_disconnect == "wait":
-                self._attachment.wait(self._standing())
+                self._attachment.wait(self._stop_state())
                 self._stops.ask_soon()
-        elif background.is_back and not self._attachment.is_attached and self._attachment.come_back(self._standing()):
+        elif background.is_back and not self._attachment.is_attached and self._attachment.come_back(self._stop_state()):
             self._stops.ask_soon()
 
     def _next_step(self) -> None:
         """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
         attached = self._attachment.is_attached
-        looks_at_all = attached and (self._stops.is_near or self._background.wants_stop)
+        is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
         compares = self.comparison.is_on
-        self.capturing = looks_at_all or watches or self.recorder.is_on or self.tracer.is_on or compares
+        self.capturing = is_inspected or watches or self.recorder.is_on or self.tracer.is_on or compares
         at_nodes = (attached and self._stops.order.at_nodes) or compares
         self.stops_at_nodes = at_nodes and self._cursor is None
         is_reported = attached and self._introduction.is_ours
-        self.scalars.begin(is_reported=is_reported, is_shown=looks_at_all, may_stop=watches or compares)
+        self.scalars.begin(is_reported=is_reported, is_shown=is_inspected, may_stop=watches or compares)
         self._persistent.add_new()
-        self._rows.keep_weights(self._persistent.slot_ids if watches or looks_at_all else None)
+        self._rows.keep_weights(self._persistent.slot_ids if watches or is_inspected else None)
         if self.capturing:
-            self._needs.decide(self.step, self._persistent, looks_at_all=looks_at_all, watches=watches)
+            self._needs.decide(self.step, self._persistent, is_inspected=is_inspected, watches=watches)
             self._persistent.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True
@@ -510,10 +510,10 @@ class Agent:
         self.watches.runs_anew = False
         self.columns.current_iteration = self.step
 
-    # --- standing still ---
+    # --- stopped ---
 
     def _check(self, *, scaled_skip: bool = False, again: bool = False) -> list[AgentHit]:
-        """Check all watchpoints on the values of the step at which the training stands, or do so once more."""
+        """Check all watchpoints on the values of the step at which the training is stopped, or do so once more."""
         if not self.watches.any:
             return []
         if self.columns.current_iteration < 0:
@@ -532,17 +532,17 @@ class Agent:
         is_within = self.step == self.columns.current_iteration
         return self.unwritten(slot_id) if is_within and self.unwritten is not None else None
 
-    def _look_closer(self) -> None:
-        """Have every operator captured from the next step on, because a person asks for it."""
-        if not self._introduction.looks_closer:
+    def _capture_operators(self) -> None:
+        """Have every operator captured from the next step on, because a person requests it."""
+        if not self._introduction.can_capture_operators:
             return
-        self.looks_closer = True
+        self.wants_operators = True
         self._introduction.captures_operators()
         self._needs.captures_modules = False
-        self.watches.look_closer()
+        self.watches.begin_node_checks()
 
     def _check_again(self) -> list[AgentHit]:
-        """Check all watchpoints once more, because a person asks for it; return the hits on what has run."""
+        """Check all watchpoints once more, because a person requests it; return the hits on what has run."""
         hits = self._check(again=True)
         return hits if self._cursor is None else self._cursor.tell_again(hits)
 
@@ -553,11 +553,11 @@ class Agent:
         self._learned_at = self.step
         self._programs.learn(self.running_program())
 
-    def _standing(self, node: str = "") -> Standing:
+    def _stop_state(self, node: str = "") -> StopState:
         compares = self.framework.world_size > 1 and not node
         hashes = self.watches.hashes(self.columns) if compares else ()
         oldest = self.recorder.oldest_iteration if self.settings.record else None
-        return Standing(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
+        return StopState(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
         graph_of, iteration = self._programs.graph_of, self.columns.current_iteration
@@ -568,10 +568,10 @@ class Agent:
     # --- mistakes of our own ---
 
     def _skip(self, slot_id: int, error: Exception) -> None:
-        """Look at a slot no more: something about its tensors is not understood."""
+        """Observe a slot no more: something about its tensors is not understood."""
         self.slot_table.needs[slot_id] = 0
         tensor_slot = self.slot_table[slot_id]
-        say_once(f"{tensor_slot.node.name}:{tensor_slot.slot} is not observed: {error!r}")
+        log_once(f"{tensor_slot.node.name}:{tensor_slot.slot} is not observed: {error!r}")
 
     def _interrupted(self) -> None:
         """Go on without end, should anything follow: a script may take an interruption for what it likes."""
@@ -583,7 +583,7 @@ class Agent:
         if is_of_handler(error):
             self._interrupted()
             raise error
-        say(f"internal error, debugging ends here and the training goes on: {error!r}")
+        log(f"internal error, debugging ends here and the training goes on: {error!r}")
         self.close()
 
 

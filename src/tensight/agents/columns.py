@@ -145,9 +145,9 @@ class StatisticsColumns:
         seen : list of int
             Receives the slot ids.
         otherwise : callable (slot_id, tensor, need, same)
-            Looks at every other tensor.
+            Observes every other tensor.
         books : Kept, optional
-            With which values are kept (`Retention.books`); without it those whose values are wanted are handed on.
+            With which values are kept (`Retention.books`); without it ``otherwise`` gets those whose values are wanted.
         """
         rows = self._rows or self._compiled_rows()
         return otherwise if rows is None else rows.observer(seen, otherwise, books).observe

@@ -23,7 +23,7 @@ _BEFORE_ALL = -1
 
 
 class NodeCursor:
-    """Where a person stands among the operators of a step.
+    """The position of a person among the operators of a step.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class NodeCursor:
         self._positions: dict[str, int] = {}
         self._at = 0
         self._hits: list[AgentHit] = []
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
 
     def begin(self, program: Program, seen: Iterable[int], hits: Sequence[AgentHit]) -> None:
         """Stand at the end of a step.
@@ -66,7 +66,7 @@ class NodeCursor:
                 self._positions[node.name] = _BEFORE_ALL
         self._at = len(self._nodes)
         self._hits = list(hits)
-        self._told.clear()
+        self._reported.clear()
 
     def rewind(self) -> None:
         """Stand before the first operator."""
@@ -91,7 +91,7 @@ class NodeCursor:
         return not self.is_within or self._position(slot_id) <= self._at
 
     def follow(self, order: Order) -> bool:
-        """Go where an order leads within the step; return whether the training stands there.
+        """Go where an order leads within the step; return whether the training is stopped there.
 
         If not, the order leads on from the end of the step.
         """
@@ -103,41 +103,41 @@ class NodeCursor:
         if self._at == end:
             return False
         if order.at_nodes:
-            stops = {self._position(hit.tensor_slot.slot_id) for hit in self._untold if hit.is_new}
+            stops = {self._position(hit.tensor_slot.slot_id) for hit in self._unreported if hit.is_new}
             following = range(self._at + 1, end)
             wanted = (one for one in following if order.node in ("", self._nodes[one]) or one in stops)
             self._at = next(wanted, end)
             return True
         self._at = end
-        return order.steps == 1 or any(hit.is_new for hit in self._untold)
+        return order.steps == 1 or any(hit.is_new for hit in self._unreported)
 
-    def look_again(self, hits: Sequence[AgentHit]) -> None:
-        """Take the hits of a step that was checked once more; those that were told before are not told again."""
+    def replace_hits(self, hits: Sequence[AgentHit]) -> None:
+        """Take the hits of a step that was checked once more; those that were reported are not reported again."""
         self._hits = list(hits)
 
     def tell(self) -> list[AgentHit]:
-        """Return the hits to be told here: those on the operator, and what follows from others on the way to it.
+        """Return the hits to be reported here: those on the operator, and what follows from others on the way to it.
 
-        At the end of the step all that are left are told.
+        At the end of the step all that are left are reported.
         """
-        hits = [hit for hit in self._untold if not self.is_within or self._is_told_here(hit)]
-        self._told.update(map(_key, hits))
+        hits = [hit for hit in self._unreported if not self.is_within or self._is_reported_here(hit)]
+        self._reported.update(map(_key, hits))
         return hits
 
     def tell_again(self, hits: Sequence[AgentHit]) -> list[AgentHit]:
-        """Return which hits of a step that was checked once more are on what has run; the others are told later."""
+        """Return which hits of a step that was checked once more are on what has run; the others are reported later."""
         self._hits = list(hits)
         found = [hit for hit in hits if self.has_run(hit.tensor_slot.slot_id)]
-        self._told = set(map(_key, found))
+        self._reported = set(map(_key, found))
         return found
 
-    def _is_told_here(self, hit: AgentHit) -> bool:
+    def _is_reported_here(self, hit: AgentHit) -> bool:
         position = self._position(hit.tensor_slot.slot_id)
         return position == self._at or (position < self._at and not hit.is_new)
 
     @property
-    def _untold(self) -> list[AgentHit]:
-        return [hit for hit in self._hits if _key(hit) not in self._told]
+    def _unreported(self) -> list[AgentHit]:
+        return [hit for hit in self._hits if _key(hit) not in self._reported]
 
     def _position(self, slot_id: int) -> int:
         """Return at which operator a slot got the value that it has in this step."""
@@ -177,17 +177,17 @@ def _written(operators: Sequence[TracedNode], seen: Container[str]) -> _Writers:
     An operator that nobody saw may only hand on what went in; then whoever takes its result takes that, too.
     """
     known = {node.name for node in operators}
-    handed_on: dict[str, set[str]] = {}
+    propagated: dict[str, set[str]] = {}
     writers = _Writers({}, {})
     for node in operators:
         taken: set[str] = set()
         for source in node.inputs:
             if source is not None:
                 name = source[0]
-                taken |= handed_on.get(name, set()) if name in known else {name}
+                taken |= propagated.get(name, set()) if name in known else {name}
         writers.others.update(dict.fromkeys(taken, node.name))
         if is_of_optimizer(node.type, node.scope) or node.type.startswith("Assign"):
             writers.trained.update(dict.fromkeys(taken, node.name))
         if node.name not in seen and taken:
-            handed_on[node.name] = taken
+            propagated[node.name] = taken
     return writers

@@ -54,7 +54,7 @@ class PersistentSlots:
             self.states += [tensor_slot.slot_id for tensor_slot in new if tensor_slot.node.role == "state"]
 
     def choose_copies(self, wants: Callable[[int], bool]) -> None:
-        """Have those copied that somebody will look at; the values that they have now, too."""
+        """Have those copied that somebody will inspect; the values that they have now, too."""
         for slot_id in self.slot_ids.tolist():
             wanted = wants(slot_id)
             self._retention.copy_values(slot_id, wanted)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
-from tensight.agents.notices import report, say, say_once
+from tensight.agents.notices import log, log_once, report
 from tensight.agents.recorded_names import recorded_names
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
@@ -256,8 +256,8 @@ class Recorder:
             writer.discard()
             raise
         self._iterations[iteration] = graph
-        if without and seen.retention.gave_way:
-            say_once(
+        if without and seen.retention.has_dropped_values:
+            log_once(
                 f"the values of a step do not fit into the {seen.retention.budget_bytes / 2**20:,.0f} MiB set aside for"
                 " them; of the others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
             )
@@ -295,16 +295,16 @@ class Recorder:
             self._waste.delete(gone)
 
     def _end(self, error: Exception) -> None:
-        """Record no more, and say so."""
+        """Record no more, and log why."""
         self.is_on = False
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
-            say(f"nothing is recorded: {reason}")
+            log(f"nothing is recorded: {reason}")
             return
         what = "nothing is"
         if self._iterations:
             what = f"{self._recorded_steps} are"
-        say(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
+        log(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
 
 
 class _Waste:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SHARE_OF_FREE = 0.1
 """Of the memory that is free at the start, how much values may take."""
 
-_LOOKS_AT_FIRST = 4
-_LOOK_EVERY = 64
+_CHECKED_AT_FIRST = 4
+_CHECK_EVERY = 64
 """In which steps it is looked which values were written to: that takes time for each of them."""
 
 
@@ -158,7 +158,7 @@ class Retention:
         """Begin a step: the current values become the previous ones."""
         self._steps += 1
         gone = self._previous
-        if self._steps <= _LOOKS_AT_FIRST or self._steps % _LOOK_EVERY == 0:
+        if self._steps <= _CHECKED_AT_FIRST or self._steps % _CHECK_EVERY == 0:
             for slot_id, kept in gone.values.items():
                 self._is_as_kept(slot_id, kept)
         self._spare.clear()
@@ -193,7 +193,7 @@ class Retention:
         return f"its value of {words} was not kept"
 
     @property
-    def gave_way(self) -> bool:
+    def has_dropped_values(self) -> bool:
         """Whether there was no room for all values of this step."""
         return bool(self._current.dropped)
 

@@ -35,7 +35,7 @@ class RowSender:
     reader : TensorReader
     programs : KnownPrograms
     has_run : callable
-        Whether a slot has its value of this step where the training stands.
+        Whether a slot has its value of this step where the training is stopped.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class RowSender:
         self.seen: list[int] = []
 
     def complete(self) -> None:
-        """Write the rows of slots that were only asked about NaN and Inf, and hashes, where values are still there."""
+        """Write the rows of slots that were only checked for NaN and Inf, and hashes, where values are still there."""
         columns = self._columns
         for slot_id in self.seen:
             written = slot_id < len(columns.iteration) and columns.iteration[slot_id] == columns.current_iteration

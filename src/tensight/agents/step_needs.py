@@ -42,8 +42,8 @@ class StepNeeds:
 
     Attributes
     ----------
-    looks_at_all : bool
-        Whether somebody will look at the step, at whatever part of it.
+    is_inspected : bool
+        Whether somebody will inspect the step, whatever part of it.
     captures_modules : bool
         Whether calls of modules are captured, and not every operator.
     may_watch_anew : bool
@@ -73,7 +73,7 @@ class StepNeeds:
         self._base = Need.NOTHING
         self._of_states: Need | None = None
         self._watches_weights = False
-        self.looks_at_all = False
+        self.is_inspected = False
         self.captures_modules = settings.capture == "modules"
         self.may_watch_anew = True
 
@@ -89,7 +89,7 @@ class StepNeeds:
         """
         self.require(Need.ROW | Need.HASH if self._settings.partial_memory else _ALL)
 
-    def decide(self, step: int, persistent: PersistentSlots, *, looks_at_all: bool, watches: bool) -> None:
+    def decide(self, step: int, persistent: PersistentSlots, *, is_inspected: bool, watches: bool) -> None:
         """Decide what is wanted of every slot, watched or not.
 
         Parameters
@@ -97,8 +97,8 @@ class StepNeeds:
         step : int
             The one that comes, from 0.
         persistent : PersistentSlots
-        looks_at_all : bool
-            Whether somebody will look at the step.
+        is_inspected : bool
+            Whether somebody will inspect the step.
         watches : bool
             Whether watchpoints see it.
         """
@@ -106,7 +106,7 @@ class StepNeeds:
         # References to thousands of intermediates keep memory from being used again, which costs more than the
         # watching; where operators are captured, an adapter shows the values of what hits all the same.
         watches_modules = watches and self.captures_modules
-        everything = looks_at_all or self._recorder.is_on
+        everything = is_inspected or self._recorder.is_on
         if not partial and (everything or watches_modules):
             # What nobody was sure to look at gets its hashes when the training stops.
             base = _ALL if everything else _SHOWN
@@ -121,8 +121,8 @@ class StepNeeds:
             # A person will look at the step in which something differs.
             base |= Need.VALUE
         is_other = self.require(base) or self.may_watch_anew or of_states != self._of_states
-        if looks_at_all != self.looks_at_all or self.may_watch_anew:
-            self.looks_at_all, self.may_watch_anew = looks_at_all, False
+        if is_inspected != self.is_inspected or self.may_watch_anew:
+            self.is_inspected, self.may_watch_anew = is_inspected, False
             self._watches_weights = watches and not partial
             persistent.choose_copies(self.wants_copies)
         if is_other:
@@ -143,7 +143,7 @@ class StepNeeds:
 
     def wants_copies(self, slot_id: int) -> bool:
         """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
-        if self.looks_at_all or self._recorder.is_on or self._slot_table.needs[slot_id] & _CHANGE:
+        if self.is_inspected or self._recorder.is_on or self._slot_table.needs[slot_id] & _CHANGE:
             return True
         # Where a watchpoint hits, weights are what people compare with the step before.
         return self._watches_weights and self._slot_table[slot_id].node.role in ("weight", "frozen_weight")

@@ -177,7 +177,7 @@ class Telemetry:
             yield BlockTensor(number, program.name, tensor_slot.node.name, tensor_slot.slot, tensor_slot.io, position)
 
     def _positions_of(self, program: Program) -> dict[str, int]:
-        """Return where each node stands in the order of execution; what is no operator comes after them."""
+        """Return the position of each node in the order of execution; what is no operator comes after them."""
         known = self._positions.get(program.number)
         if known is None:
             ordered = sorted(program.nodes, key=lambda node: node.role != "operator")

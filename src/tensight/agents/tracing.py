@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message, graph_number
-from tensight.agents.notices import report, say
+from tensight.agents.notices import log, report
 from tensight.errors import InputError, TensightError
 from tensight.tensors import COUNTS, MEASURES
 
@@ -196,13 +196,13 @@ class Tracer:
         report(f"the training is traced in {folder}")
 
     def _end(self, error: Exception) -> None:
-        """Trace no more, and say so."""
+        """Trace no more, and log why."""
         self.close()
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
-            say(f"nothing is traced: {reason}")
+            log(f"nothing is traced: {reason}")
         else:
-            say(f"tracing ends, the training goes on: {self.folder}: {reason}")
+            log(f"tracing ends, the training goes on: {self.folder}: {reason}")
 
 
 def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:

@@ -15,11 +15,11 @@ import numpy as np
 
 from tensight.agents.slots import NO_SLOT_IDS, Need
 from tensight.agents.watching_causes import AgentCauses
-from tensight.agents.watching_inflow import Inflows
 from tensight.agents.watching_rules import AgentHit, StepTable, Watch
 from tensight.agents.watching_selection import layers_of
 from tensight.agents.watching_spreading import SpreadingValues
 from tensight.agents.watching_values import ValueColumns
+from tensight.agents.watching_zero_provenance import ObservedProvenance
 from tensight.errors import TensightError
 from tensight.graph import Layers, is_after_forward
 from tensight.tensors import unit_size
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
     from tensight.agents.slots import DeclaredNode, SlotTable, TensorSlot
-    from tensight.agents.watching_rules import Judged
+    from tensight.agents.watching_rules import CompiledCheck
     from tensight.watchpoints import Columns, ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
 
@@ -106,7 +106,7 @@ class Watches:
         self._table: NDArray[np.int64] | None = None
         self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
-        self._inflows = Inflows(slot_table)
+        self._provenance = ObservedProvenance(slot_table)
         self.spreading = SpreadingValues(slot_table)
         self._at_nodes: dict[int, list[tuple[int, list[Watch]]]] = {}
         self._reported: set[tuple[int, int]] = set()
@@ -142,7 +142,7 @@ class Watches:
         self._decide_again()
         return ""
 
-    def look_closer(self) -> None:
+    def begin_node_checks(self) -> None:
         """Check watchpoints as soon as operators have run, from now on; what they hit on next is new."""
         self._check_at_nodes = True
         for number, earlier in self._watches.items():
@@ -205,14 +205,14 @@ class Watches:
         for number in range(len(self._slot_table)):
             self._decide(self._slot_table[number])
         for watch in self._watches.values():
-            if watch.needs_inflow:
+            if watch.needs_zero_provenance:
                 self._trace(watch, watch.slot_ids if watch.rule.persistence == 1 else watch.traced)
         self._write_needs()
 
     def _trace(self, watch: Watch, slot_ids: Iterable[int]) -> None:
         """Have it seen what goes into some slots."""
         watch.traced.update(slot_ids)
-        for source in self._inflows.sources(self._running_layers(), slot_ids):
+        for source in self._provenance.sources(self._running_layers(), slot_ids):
             self._wanted[source] |= Need.ROW
 
     def _running_layers(self) -> Layers:
@@ -303,7 +303,7 @@ class Watches:
         scaled_skip : bool
             Loss scaling has skipped the update, because gradients were not finite.
         again : bool
-            The step was checked before: hits are told once more, and the step does not count twice.
+            The step was checked before: hits are reported once more, and the step does not count twice.
 
         Returns
         -------
@@ -348,7 +348,7 @@ class Watches:
         """Check watchpoints on a node that has just run; those that compare steps, or ask for several, wait."""
         hits: list[AgentHit] = []
         for number, watches in self._at_nodes.get(node.number, ()):
-            # Without a row it was only asked about NaN and Inf, and there are none.
+            # Without a row it was only checked for NaN and Inf, and there are none.
             if number >= len(columns.iteration) or columns.iteration[number] != iteration:
                 continue
             if self.loss_scaled and (self._is_backward or _is_of_gradients(node)):
@@ -362,8 +362,8 @@ class Watches:
                 masked = node.name in self._layers.may_mask or not is_known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
-                    if watch.needs_masks and watch.judged is not None:
-                        if not table.may_hit(watch.judged, _FIRST)[0]:
+                    if watch.needs_masks and watch.compiled_check is not None:
+                        if not table.may_hit(watch.compiled_check, _FIRST)[0]:
                             continue
                         if self.spreading.holds_back(node, is_known=is_known):
                             self.spreading.held_back.append((number, watch.rule.id))
@@ -371,7 +371,7 @@ class Watches:
                     hits += self._hits(watch, table, columns, slot_ids, _FIRST, retention, iteration)
         return hits
 
-    def judged(
+    def marked(
         self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
     ) -> list[AgentHit]:
         """Return hits of a step that is not over, each with whether it is a reason to stop.
@@ -450,7 +450,7 @@ class Watches:
         initial: bool = False,
         again: bool = False,
     ) -> list[AgentHit]:
-        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.judged]
+        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.compiled_check]
         if self._skipped:
             checked = [watch for watch in checked if not watch.waits_for_update]
         rows = self._rows()
@@ -494,7 +494,8 @@ class Watches:
         for watch, slot_ids in zip(watches, lists, strict=True):
             watch.arrange(slot_ids, self._table, len(self._slot_table), depths)
         comparing = [watch for watch in watches if watch.rule.compares_steps]
-        self._values.arrange(self._table, [(one.rows, one.judged.check) for one in comparing if one.judged])
+        compared = [(watch.rows, watch.compiled_check.check) for watch in comparing if watch.compiled_check]
+        self._values.arrange(self._table, compared)
         self._masked = None
         if any(watch.needs_masks for watch in watches):
             self._masked = np.array([names[number] in layers.may_mask for number in self._table.tolist()], np.bool_)
@@ -513,19 +514,19 @@ class Watches:
         *,
         again: bool = False,
     ) -> list[AgentHit]:
-        judged = watch.judged
-        if judged is None or not len(chosen):
+        compiled_check = watch.compiled_check
+        if compiled_check is None or not len(chosen):
             return []
-        candidates = chosen[table.may_hit(judged, chosen) & table.present[chosen]]
-        if len(candidates) and watch.needs_inflow:
-            candidates = self._without_handed_on(watch, table, columns, rows, candidates, iteration)
+        candidates = chosen[table.may_hit(compiled_check, chosen) & table.present[chosen]]
+        if len(candidates) and watch.needs_zero_provenance:
+            candidates = self._without_propagated(watch, table, columns, rows, candidates, iteration)
         if len(candidates) and watch.needs_masks and len(order):
             left_out = self.spreading.left_out(columns, iteration, rows[candidates])
             candidates = candidates[~left_out]
         if not len(candidates) and watch.rule.persistence == 1:
             return []
         slot_ids = rows[candidates]
-        evaluation = self._evaluate(judged, table, candidates, slot_ids, retention) if len(candidates) else None
+        evaluation = self._evaluate(compiled_check, table, candidates, slot_ids, retention) if len(candidates) else None
         hit = NO_SLOT_IDS if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
@@ -540,10 +541,10 @@ class Watches:
             key = (watch.rule.id, int(slot_ids[row]))
             if key not in self._reported:
                 self._reported.add(key)
-                found.append(_hit(watch, judged.check, self._slot_table[key[1]], evaluation, row))
+                found.append(_hit(watch, compiled_check.check, self._slot_table[key[1]], evaluation, row))
         return found
 
-    def _without_handed_on(
+    def _without_propagated(
         self,
         watch: Watch,
         table: StepTable,
@@ -563,44 +564,44 @@ class Watches:
         if not watch.traced.issuperset(zero.tolist()):
             self._trace(watch, zero.tolist())
             self._write_needs()
-        handed_on = np.zeros(len(candidates), np.bool_)
-        handed_on[is_zero] = self._inflows.handed_on(self._running_layers(), columns, zero, iteration, ~is_new)
-        return candidates[~handed_on]
+        propagated = np.zeros(len(candidates), np.bool_)
+        propagated[is_zero] = self._provenance.propagated(self._running_layers(), columns, zero, iteration, ~is_new)
+        return candidates[~propagated]
 
     def _evaluate(
         self,
-        judged: Judged,
+        compiled_check: CompiledCheck,
         table: StepTable,
         candidates: NDArray[np.int64],
         slot_ids: NDArray[np.int64],
         retention: Retention | None,
     ) -> Evaluation | None:
         """Evaluate a check on candidates with all that can be found out; None if it certainly hits on none of them."""
-        check = judged.check
+        check = compiled_check.check
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
-        if judged.needs.units:
+        if compiled_check.needs.units:
             shapes = table.rows.shapes
             columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
             # The candidates are those that statistics left open: counting is faster than asking once more.
             if retention is not None:
-                self._values.read(judged.needs, columns, slot_ids, np.arange(len(slot_ids)), retention)
-            if not _units_hit(judged, columns):
+                self._values.read(compiled_check.needs, columns, slot_ids, np.arange(len(slot_ids)), retention)
+            if not _units_hit(compiled_check, columns):
                 return None
         evaluation = evaluate(check, columns)
         if evaluation.undecided.any() and retention is not None:
             open_rows = np.flatnonzero(evaluation.undecided)
-            if self._values.read(judged.needs, columns, slot_ids, open_rows, retention):
+            if self._values.read(compiled_check.needs, columns, slot_ids, open_rows, retention):
                 evaluation = evaluate(check, columns)
         return evaluation
 
 
-def _units_hit(judged: Judged, columns: Columns) -> bool:
+def _units_hit(compiled_check: CompiledCheck, columns: Columns) -> bool:
     """Whether any percentage of units that was counted, or that nobody could count, may be a hit."""
-    (rule,) = judged.needs.units
+    (rule,) = compiled_check.needs.units
     counted = columns.get(rule)
     if counted is None or np.isnan(counted).any():
         return True
-    return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in judged.thresholds)
+    return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in compiled_check.thresholds)
 
 
 def _is_of_gradients(node: DeclaredNode) -> bool:

@@ -123,5 +123,5 @@ class AgentCauses:
         )
 
 
-def _marked(hits: list[AgentHit], judged: list[bool]) -> list[AgentHit]:
-    return [hit if is_new else replace(hit, is_new=False) for hit, is_new in zip(hits, judged, strict=True)]
+def _marked(hits: list[AgentHit], marks: list[bool]) -> list[AgentHit]:
+    return [hit if is_new else replace(hit, is_new=False) for hit, is_new in zip(hits, marks, strict=True)]

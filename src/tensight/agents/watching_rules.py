@@ -50,19 +50,19 @@ class Watch:
 
     def __init__(self, rule: ReceivedWatchpoint, layers: Layers, *, check_at_nodes: bool) -> None:
         self.rule = rule
-        self.judged = Judged(rule.check) if rule.check is not None and not rule.compares_ranks else None
+        self.compiled_check = CompiledCheck(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
         self.needs_masks = needs is not None and needs.masks
-        self.needs_inflow = needs is not None and needs.inflow
+        self.needs_zero_provenance = needs is not None and needs.zero_provenance
         self.traced: set[int] = set()
         self._references = [References(name) for name in needs.references] if needs is not None else []
         # A step in which loss scaling skipped the update says nothing about updates.
         self.waits_for_update = rule.compares_steps or bool(self._references)
-        waits = self.waits_for_update or self.initial_only or self.needs_inflow
+        waits = self.waits_for_update or self.initial_only or self.needs_zero_provenance
         in_one_step = rule.persistence == 1 and not waits
-        self.at_nodes = check_at_nodes and in_one_step and self.judged is not None
+        self.at_nodes = check_at_nodes and in_one_step and self.compiled_check is not None
         self.need = self._need()
         self.slot_ids: list[int] = []
         self.rows = NO_SLOT_IDS
@@ -141,7 +141,7 @@ class Watch:
         return need | Need.NOW if self.at_nodes else need
 
 
-class Judged:
+class CompiledCheck:
     """A check with what it consists of, worked out once."""
 
     def __init__(self, check: ConditionCheck) -> None:
@@ -169,26 +169,28 @@ class StepTable:
         self.present = present
         self._bounds: dict[object, Bounds] = {}
 
-    def may_hit(self, judged: Judged, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def may_hit(self, compiled_check: CompiledCheck, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell on which of some slots a check may hit, as far as their statistics say.
 
         Changes, ranges and units that nobody has counted yet leave it open, and the answer is then yes.
         """
-        if judged.flag is not None:
-            return self.bounds(judged.flag, judged)[1][chosen] > 0
+        if compiled_check.flag is not None:
+            return self.bounds(compiled_check.flag, compiled_check)[1][chosen] > 0
         possible = np.zeros(len(chosen), np.bool_)
-        for threshold in judged.thresholds:
+        for threshold in compiled_check.thresholds:
             if threshold.quantity.source is Source.UNITS:
-                possible |= self._units_may_hit(judged, threshold, chosen)
+                possible |= self._units_may_hit(compiled_check, threshold, chosen)
                 continue
-            low, high = self.bounds(threshold.quantity, judged)
+            low, high = self.bounds(threshold.quantity, compiled_check)
             nearest = high if threshold.comparator.grows else low
             possible |= threshold.comparator.compare(nearest[chosen], threshold.value)
         return possible
 
-    def _units_may_hit(self, judged: Judged, threshold: Threshold, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _units_may_hit(
+        self, compiled_check: CompiledCheck, threshold: Threshold, chosen: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Tell the same of a percentage of units; mostly the extremes of a tensor, or its zeros, exclude it."""
-        (rule,) = judged.needs.units
+        (rule,) = compiled_check.needs.units
         columns = self.columns
         if rule.outside:
             possible = (columns["max"][chosen] > rule.end) | (columns["min"][chosen] < rule.start)
@@ -200,19 +202,19 @@ class StepTable:
         if some.size:
             rows = chosen[some]
             few: Table = {name: columns[name][rows] for name in threshold.quantity.columns}
-            low, high = threshold.quantity.bounds(few, judged.values)
+            low, high = threshold.quantity.bounds(few, compiled_check.values)
             possible[some] = threshold.comparator.compare(high if threshold.comparator.grows else low, threshold.value)
         return possible
 
-    def bounds(self, quantity: Quantity, judged: Judged) -> Bounds:
+    def bounds(self, quantity: Quantity, compiled_check: CompiledCheck) -> Bounds:
         """Return the smallest and the largest value that a quantity can have, of every slot."""
         # What norms are compared with is another for every watchpoint.
         if quantity.source is Source.REFERENCE:
-            return quantity.bounds(self.columns, judged.values)
-        key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, judged.check.arguments)
+            return quantity.bounds(self.columns, compiled_check.values)
+        key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, compiled_check.check.arguments)
         found = self._bounds.get(key)
         if found is None:
-            found = self._bounds[key] = quantity.bounds(self.columns, judged.values)
+            found = self._bounds[key] = quantity.bounds(self.columns, compiled_check.values)
         return found
 
 
@@ -253,7 +255,7 @@ class AgentHit:
     is_new: bool = True
 
     def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
-        """Return the hit as the server is told of it, with every parameter of the condition in the declared order.
+        """Return the hit as it is reported to the server, with every parameter of the condition in the declared order.
 
         Parameters
         ----------

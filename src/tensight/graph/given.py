@@ -233,9 +233,9 @@ def _given(
                 # Of what ran again later, another value is seen than was given.
                 is_exact &= source is not run.graph or run.last < own.first
             elif (source.name, node.name) not in seen:
-                handed = _given(source, node, run, runs, others, seen)
-                sources.update(dict.fromkeys(handed.sources))
-                is_exact &= handed.is_complete
+                given = _given(source, node, run, runs, others, seen)
+                sources.update(dict.fromkeys(given.sources))
+                is_exact &= given.is_complete
     shape = parameter.outputs[0].shape if parameter.outputs else None
     is_loop_variable = (name or parameter.name).startswith(_LOOP_VARIABLE)
     # Single numbers are often constants that no graph has, and so is what a loop begins with.

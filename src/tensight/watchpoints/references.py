@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import float_column, unless_handed_on
+from tensight.watchpoints.columns import float_column, unless_propagated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def norm_surge(columns: Columns, _: Arguments) -> FloatColumn:
 
 def depth_ratio(columns: Columns, _: Arguments) -> FloatColumn:
     """Return how a norm compares with that of the last layer."""
-    return unless_handed_on(columns, _ratio(columns, LAST_LAYER))
+    return unless_propagated(columns, _ratio(columns, LAST_LAYER))
 
 
 def _ratio(columns: Columns, name: str) -> FloatColumn:
@@ -140,8 +140,8 @@ def _last_layer(norms: FloatColumn, depths: FloatColumn) -> FloatColumn:
     if np.count_nonzero(known) < 2:
         return np.full(len(norms), np.nan)
     deepest = depths[known].max()
-    judged = known & ~_is_alone(norms, depths, known)
-    return np.where(judged, norms[known & (depths == deepest)].max(), np.nan)
+    compared = known & ~_is_alone(norms, depths, known)
+    return np.where(compared, norms[known & (depths == deepest)].max(), np.nan)
 
 
 def _is_alone(norms: FloatColumn, depths: FloatColumn, known: BoolColumn) -> BoolColumn:

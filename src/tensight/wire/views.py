@@ -40,7 +40,7 @@ class RequestedView:
     view : View
     which : {"current", "previous", "difference"}
     iteration : int or None
-        An earlier one; None for that at which the process stands.
+        An earlier one; None for that at which the process is stopped.
     """
 
     tensor: TensorRequest
@@ -78,7 +78,7 @@ def view_request(
     view : View
     which : {"current", "previous", "difference"}
     iteration : int, optional
-        An earlier one; by default that at which the process stands.
+        An earlier one; by default that at which the process is stopped.
     """
     return ViewRequest(
         tensor=tensor,

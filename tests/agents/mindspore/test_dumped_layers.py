@@ -66,7 +66,7 @@ def test_layers_are_those_of_the_dump(name: str, network: Callable[[str], Networ
     assert own.matrix_gradients == dumped.matrix_gradients
     assert own.may_mask == dumped.may_mask
     assert own.backward == dumped.backward
-    assert own.inflows == dumped.inflows
+    assert own.zero_provenances == dumped.zero_provenances
 
 
 @pytest.mark.parametrize("name", [*SICK, *HEALTHY])

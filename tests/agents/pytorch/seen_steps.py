@@ -59,7 +59,7 @@ class SeeingAgent:
     need: Need = Need.ROW
     capturing: bool = True
     stops_at_nodes: bool = False
-    looks_closer: bool = False
+    wants_operators: bool = False
     closed: bool = False
     error: BaseException | None = None
     step: int = 0
@@ -111,7 +111,7 @@ class SeeingAgent:
     def withdraw(self, text: str) -> None:
         self.reports.remove(text)
 
-    def offer_closer_look(self) -> None:
+    def offer_operator_capture(self) -> None:
         """Nobody asks for it."""
 
     def diverges(self, *, is_known: bool) -> None:

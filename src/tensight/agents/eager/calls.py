@@ -1,4 +1,4 @@
-"""The calls of a step: the tensors that go in and come out, the positions at which they stand, what they compute."""
+"""The calls of a step: the tensors that go in and come out, their positions, what they compute."""
 
 from __future__ import annotations
 

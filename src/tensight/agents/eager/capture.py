@@ -87,7 +87,7 @@ class EagerCapture:
 
     @property
     def at(self) -> Position:
-        """Where the step stands."""
+        """Where the step is."""
         return self._builder.at
 
     def preview(self) -> Trace:

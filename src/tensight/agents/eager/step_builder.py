@@ -15,7 +15,7 @@ from tensight.agents.eager.calls import Operation, Reading, Slot, tensors_in_val
 from tensight.agents.eager.names import ROOT_SCOPE
 from tensight.agents.eager.step_tensors import MOST_SOURCES, SCRIPT, StepTensors
 from tensight.agents.eager.traces import Execution
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -114,7 +114,7 @@ class StepBuilder:
     Attributes
     ----------
     at : Position
-        Where the step stands.
+        Where the step is.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class StepBuilder:
         module: Any | None = None,
         is_call: bool = False,
     ) -> Position:
-        """Go on to an operation that runs next, and return its position; where it ran is told of calls."""
+        """Go on to an operation that runs next, and return its position; of calls it is known where they ran."""
         key = operation, begins_backward, tuple(reading.sources)
         position = self.at.following.get(key)
         if position is None:
@@ -357,7 +357,7 @@ class StepBuilder:
             if self._calls <= MOST_CALLS:
                 self.at.following[key] = position
             else:
-                say_once(f"the steps call modules in more than {MOST_CALLS:,} different places; not all are remembered")
+                log_once(f"the steps call modules in more than {MOST_CALLS:,} different places; not all are remembered")
         for slot, index in reading.read:
             if slot.consumer is None:
                 slot.consumer = (operation, index)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.eager.step_tensors import MOST_SOURCES
 from tensight.agents.eager.traced_programs import Trace
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.program import StackFrame, TracedNode
 from tensight.agents.slots import NO_SLOT
 
@@ -59,9 +59,9 @@ class TraceCount:
         self._traces = 0
 
     def may_add(self) -> bool:
-        """Whether another trace may be made; once none may, that is said."""
+        """Whether another trace may be made; once none may, that is logged."""
         if self._traces >= MOST_TRACES:
-            say_once(
+            log_once(
                 f"the steps of this training run their {self._modules} in more than {MOST_TRACES} different ways; no"
                 " more graphs are drawn, what the further ones share with those is still watched"
             )

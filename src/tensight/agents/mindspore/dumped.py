@@ -17,7 +17,7 @@ import numpy as np
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.mindspore.launches import unlink
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
@@ -171,7 +171,7 @@ class DumpedTensor:
 class DumpedReader:
     """A `TensorReader` of dumped tensors, for the thread that trains, or while that one waits.
 
-    A tensor that cannot be read (the disk was full when it was written) is said to a person, and has no statistics.
+    A tensor that cannot be read (the disk was full when it was written) is logged, and has no statistics.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class DumpedReader:
         try:
             layout = tensor.layout or _layout_of(tensor)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return "", (), 0
         if _is_widened(tensor, layout):
             return "bfloat16", layout.shape, layout.elements * BFLOAT16.itemsize
@@ -207,7 +207,7 @@ class DumpedReader:
         try:
             return _values(tensor, tensor.layout or _layout_of(tensor))
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return None
 
     def copy(self, tensor: DumpedTensor, into: DumpedTensor | None = None) -> DumpedTensor:  # noqa: ARG002
@@ -228,7 +228,7 @@ class DumpedReader:
             if layout is None:
                 return self._scan_unusual(tensor, columns, slot_id, hashed)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return False
         address = self._address + layout.begin
         return columns.scan_address(slot_id, address, layout.name, layout.shape, layout.elements, hashed=hashed)
@@ -247,7 +247,7 @@ class DumpedReader:
                 values = _values(tensor, layout)
                 return values is not None and has_non_finite(values)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return False
         return has_non_finite_at(self._address + layout.begin, layout.name, layout.elements)
 
@@ -267,7 +267,7 @@ class DumpedReader:
             os.close(file)
         layout = _layouts.get(self._buffer[:_USUAL_HEADER_BYTES])
         if layout is None or layout is not usual or layout.end != read_bytes:
-            layout = self._look_closer(tensor, read_bytes)
+            layout = self._read_layout(tensor, read_bytes)
         else:
             tensor.layout = layout
         return layout
@@ -294,7 +294,7 @@ class DumpedReader:
         finally:
             os.close(file)
 
-    def _look_closer(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
+    def _read_layout(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
         """Take apart what is in the buffer: not what this tensor was before."""
         buffer = self._buffer
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
@@ -388,7 +388,7 @@ def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
     return layout.is_single and tensor.key.endswith(_DECLARED_BFLOAT16)
 
 
-def _say_unreadable(tensor: DumpedTensor, error: Exception) -> None:
-    """Tell a person of a tensor that cannot be read, unless that is because it was let go."""
+def _log_unreadable(tensor: DumpedTensor, error: Exception) -> None:
+    """Log that a tensor cannot be read, unless that is because it was let go."""
     if not tensor.is_gone:
-        say_once(f"{tensor.key} was dumped, but cannot be read: {error}")
+        log_once(f"{tensor.key} was dumped, but cannot be read: {error}")

@@ -71,7 +71,7 @@ class Phase:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Slots of the parameters that outlive a step, by name."""
+        """Slot ids of the persistent parameters, by name."""
         return {name: slot_id for program in self.programs.values() for name, slot_id in program.parameters.items()}
 
     @property

@@ -22,7 +22,7 @@ from tensight.agents.mindspore.traced_graphs import (
     user_stack,
 )
 from tensight.agents.mindspore.written_graphs import merged, renamed
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.program import Program
 from tensight.agents.slots import NO_SLOT
 from tensight.dumps.execution import ExecutionOrder
@@ -97,7 +97,7 @@ class GraphPrograms:
                 graph = parse_graph(data, where=path)
             except GraphError as error:
                 self._refused[path] = len(data)
-                say_once(f"a graph cannot be read, and what it runs is not observed: {error}")
+                log_once(f"a graph cannot be read, and what it runs is not observed: {error}")
                 continue
             listed = order_of(graph.graph_id) or order_of(number)
             written = with_printed_constants(graph_proto(data, where=path), path)
@@ -286,7 +286,7 @@ class DumpedProgram:
 
     @cached_property
     def parameters(self) -> dict[str, int]:
-        """Slots of the parameters that outlive a step, by name."""
+        """Slot ids of the persistent parameters, by name."""
         return {node.name: self._slot_id_of(node, 0) for node in self.program.nodes if node.role in _PERSISTENT}
 
     def updated(self, dumped: Iterable[int]) -> dict[int, str]:

@@ -16,11 +16,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.giving_way import give_way
 from tensight.agents.mindspore.arrivals import Arrivals
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.launches import LaunchFolder
 from tensight.agents.slots import Need
+from tensight.agents.thread_priority import lower_thread_priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 2**19
 """Of a file from which on it is worth telling another thread of it."""
 
-_GIVES_WAY_BY = 5
+_NICENESS = 5
 _MOST_FOLDERS = 16
 _MOST_NUDGES = 4096
 _SCANNED, _HASH = int(Need.ROW | Need.FINITE), int(Need.HASH)
@@ -153,7 +153,7 @@ class ScansAhead(threading.Thread):
 
     def run(self) -> None:
         """Scan what arrives, until the end."""
-        give_way(_GIVES_WAY_BY)
+        lower_thread_priority(_NICENESS)
         news = select.poll()
         news.register(self._woken, select.POLLIN)
         if self._arrivals is not None:

@@ -57,7 +57,7 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
     name : str
         Of the whole.
     number : int
-        By which a process says that it stands in it.
+        By which a process reports that it is in it.
     """
     whole = GraphProto(name=encoded(name), root_name=str(number).encode())
     known: set[bytes] = set()
@@ -91,7 +91,7 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
     return whole.SerializeToString()
 
 
-def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
+def link_tuples(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
     """Return a serialized graph in which values that came from outside are what other nodes put out.
 
     Parameters

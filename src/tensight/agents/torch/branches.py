@@ -144,7 +144,7 @@ class Branch:
                 self._computed_between(tensor)
 
     def _begin_at(self, now: Moment, begun: Sequence[Begun]) -> None:
-        """Note where the step stands now."""
+        """Note where the step is now."""
         self._now, self._begun = now, begun
 
     # --- slots ---

@@ -42,7 +42,7 @@ class Slot(CallSlot):
     Attributes
     ----------
     function_output : int
-        Which output it is of its autograd function, whose gradients `on_gradient` is told.
+        Which output it is of its autograd function, whose gradients `on_gradient` receives.
     has_gradient : bool
         Whether its tensors take part in the backward pass: the same call without gradients is another one.
     hook : RemovableHandle or None

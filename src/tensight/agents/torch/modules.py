@@ -20,7 +20,7 @@ from tensight.agents.eager.calls import slot_id_of_gradient
 from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
@@ -120,7 +120,7 @@ class ModuleCapture:
         for root in self._names.roots:
             model = root.module()
             if model is not None and any(module._compiled_call_impl is not None for module in model.modules()):
-                say_once(
+                log_once(
                     f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
                     " and their gradients"
                 )
@@ -166,7 +166,7 @@ class ModuleCapture:
         return preview_of(self._names)
 
     def mark_evaluation(self) -> None:
-        """Remember where the step stands."""
+        """Remember where the step is."""
         self._mark = self._at
 
     def begin_evaluation(self) -> None:
@@ -369,7 +369,7 @@ class ModuleCapture:
                 at.following = call
                 return
         if self._calls >= MOST_CALLS:
-            say_once(
+            log_once(
                 f"modules were called in more than {MOST_CALLS:,} different orders and positions: of further ones only"
                 " what is known is seen, until a step goes as one before (an optimizer's update ends a step, or"
                 " dbg.step())"
@@ -525,7 +525,7 @@ class ModuleCapture:
         self._handles.clear()
 
     def _remove_from_tensors(self) -> None:
-        """Leave no hook on tensors that outlive their step."""
+        """Leave no hook on persistent tensors."""
         for slot in self._slots():
             if slot.hook is not None:
                 slot.hook.remove()
@@ -534,7 +534,7 @@ class ModuleCapture:
     def _hide(self, module: torch.nn.Module) -> None:
         """Leave no hooks while compiled code runs: it would be compiled once more, with them."""
         name = type(unwrapped(FRAMEWORK, module)).__name__
-        say_once(
+        log_once(
             f"{name} is compiled: what happens within it cannot be seen, only what goes in and out, its weights and"
             " their gradients"
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_steps import External, Operator, Output
 
 _FINITE, _NOW = int(Need.FINITE), int(Need.NOW)
-_LOOKED_AT = int(Need.FINITE | Need.ROW)
+_CHECKED = int(Need.FINITE | Need.ROW)
 _ROW, _VALUE = int(Need.ROW), int(Need.VALUE)
 _SHOWN = int(Need.ROW | Need.VALUE)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -186,7 +186,7 @@ class OperatorObserver:
             return True
         gate = output.gate
         if gate == NEVER or (
-            output.content is Content.VIEW and output.base >= 0 and self._needs[output.base] & _LOOKED_AT
+            output.content is Content.VIEW and output.base >= 0 and self._needs[output.base] & _CHECKED
         ):
             return False
         if not gate or tensor.dtype is not output.dtype or type(tensor) not in _PLAIN or not tensor.is_cpu:

@@ -50,7 +50,7 @@ class OperatorMode(TorchDispatchMode):
         `Need` bits of each slot.
     unexpected : callable (func, types, args, kwargs) -> Operator, callable or None
         Asked about an operator that is not the expected one, before it runs: returns the operator of the step that it
-        is, what is to be told its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
+        is, what receives its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
         of a class of its own how it does that.
     ran : callable (operator, result, args, kwargs)
         Told of an expected operator that has run, if something may be wanted of it.

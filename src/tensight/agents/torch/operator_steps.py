@@ -86,9 +86,9 @@ class Link(NamedTuple):
     argument : int
         Position of the argument.
     distance : int
-        How many operators before this one it was made; 0 of what outlives steps.
+        How many operators before this one it was made; 0 of a persistent tensor.
     number : int
-        Which of that operator's results it is, -1 if it is the only one; of what outlives steps its identity.
+        Which of that operator's results it is, -1 if it is the only one; of a persistent tensor its identity.
     source : Source
     """
 

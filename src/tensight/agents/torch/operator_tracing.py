@@ -214,7 +214,7 @@ class StepTracer:
             self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
             for external in operator.externals:
                 self._show(external.output, (external.node.name, 0))
-            self._doubt(declaration(operator.declared), traced.inputs)
+            self._mark_uncertain(declaration(operator.declared), traced.inputs)
             for output in operator.outputs:
                 self._show(output, (traced.name, self._slot_table[output.slot_id].slot))
         self._pairs.go_on_after(first_sequence, operators[-1].sequence[1] if operators else 0)
@@ -253,7 +253,7 @@ class StepTracer:
             self._sources.put(read.tensor, (external.node.name, 0), written=is_room, unset=is_room)
             self._show(external.output, (external.node.name, 0))
             self._inputs += 1
-        self._doubt(declared, (read.source for read in started.inputs))
+        self._mark_uncertain(declared, (read.source for read in started.inputs))
         counter = f"{origin.scope}/{declared.type}"
         name = f"{counter}-op{self._counts[counter]}"
         self._counts[counter] += 1
@@ -324,7 +324,7 @@ class StepTracer:
         return _Input(path, tensor, source or ("", 0), source is None)
 
     def _find(self, tensor: torch.Tensor) -> Source | None:
-        """Return where a tensor came from: this step, what outlives steps, or the part of the step that was known."""
+        """Return where a tensor came from: this step, a persistent tensor, or the part of the step that was known."""
         known = self._known.find(tensor)
         if known is not None and not self._sources.is_written(tensor):
             return known.name, 0
@@ -435,7 +435,7 @@ class StepTracer:
             found.append(output)
         return tuple(found)
 
-    def _doubt(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
+    def _mark_uncertain(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
         """Note that an operator which does not declare what it writes to may have written to what it was given."""
         if not declared.is_trusted:
             self._uncertain.update(self._slot_id(self._roots, source) for source in sources if source is not None)
@@ -448,7 +448,7 @@ class StepTracer:
             self._showing[output.root].append(output.slot_id)
 
     def _slot_id(self, known: dict[Source, int], source: Source) -> int:
-        """Return the slot that shows what a source does; of what outlives steps its own, -1 if there is none."""
+        """Return the slot that shows what a source does; of a persistent tensor its own, -1 if there is none."""
         slot_id = known.get(source)
         if slot_id is None:
             found = self._slot_table.find(*source)

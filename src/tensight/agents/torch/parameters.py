@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.eager.outliving import OutlivingTensors
+from tensight.agents.eager.persistent_tensors import PersistentTensors
 from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _WRAPPED_AS = ("optimizer", "_optimizer")
 """Attributes in which optimizers hold one that they wrap."""
 
 
-class Parameters(OutlivingTensors):
-    """Everything that outlives a step, and the gradients of weights.
+class Parameters(PersistentTensors):
+    """The persistent tensors, and the gradients of weights.
 
     Modules and optimizers may put another tensor in the place of one at any time; so it is known where each is held.
 

@@ -73,8 +73,8 @@ class MinigradFramework:
     def has_gradient(self, tensor: minigrad.Tensor) -> bool:
         return tensor.function is not None
 
-    def on_gradient(self, tensor: minigrad.Tensor, told: Callable[[Any], None]) -> Hook:
-        return Hook(tensor, told)
+    def on_gradient(self, tensor: minigrad.Tensor, on_arrival: Callable[[Any], None]) -> Hook:
+        return Hook(tensor, on_arrival)
 
     def edge(self, tensor: minigrad.Tensor) -> GradientEdge | None:
         return GradientEdge(tensor.function, tensor.function) if tensor.function is not None else None
@@ -97,9 +97,9 @@ class MinigradFramework:
 class Hook:
     """Something that is told the gradient of a tensor."""
 
-    def __init__(self, tensor: minigrad.Tensor, told: Callable[[Any], None]) -> None:
+    def __init__(self, tensor: minigrad.Tensor, on_arrival: Callable[[Any], None]) -> None:
         self._hooks = tensor.hooks
-        tensor.hooks[id(self)] = told
+        tensor.hooks[id(self)] = on_arrival
 
     def remove(self) -> None:
         self._hooks.pop(id(self), None)

@@ -1,10 +1,10 @@
-"""What a person asked to see of the step at which the training stands: values, shapes, statistics and views."""
+"""What a person requested of the step at which the training is stopped: values, shapes, statistics and views."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.errors import TensightError
 from tensight.graph.optimizers import is_of_optimizer
 from tensight.tensors import ViewResult, compute_view, slice_text, statistics
@@ -42,8 +42,8 @@ class MissingError(TensightError):
     """There is no such value; the text says why."""
 
 
-class Answers:
-    """Answers questions about tensors, in the order in which they were asked.
+class TensorResponses:
+    """Responds to requests for tensors, in the order of the requests.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Answers:
     recorder : Recorder
         Where earlier steps are.
     has_run : callable (slot_id) -> bool
-        Whether a slot has its value of this step where the training stands.
+        Whether a slot has its value of this step where the training is stopped.
     as_left : callable (slot_id) -> tensor or None
-        A weight that is still as the last step has left it, where the training stands within a step.
+        A weight that is still as the last step has left it, where the training is stopped within a step.
     program : callable
         Returns what ran; None as long as nothing is known.
     """
@@ -118,21 +118,21 @@ class Answers:
             yield from pieces
 
     def _view(self, message: ViewRequest) -> ViewResult:
-        asked = view_of(message)
-        request, view = asked.tensor, asked.view
+        view_request = view_of(message)
+        request, view = view_request.tensor, view_request.view
         iteration = message.iteration if message.HasField("iteration") else self._now
-        if view.kind == "statistics" and asked.which == "current" and not view.slice and iteration == self._now:
+        if view.kind == "statistics" and view_request.which == "current" and not view.slice and iteration == self._now:
             row = self._row(request)
             if row is not None:
                 whole = slice_text((slice(None),) * len(row.shape), row.shape)
                 return ViewResult(None, whole, row.shape, row.dtype, statistics=row)
-        current = None if asked.which == "previous" else self._array(request, iteration)
-        before = None if asked.which == "current" else self._array(request, iteration - 1)
-        return compute_view(view, asked.which, current, before)
+        current = None if view_request.which == "previous" else self._array(request, iteration)
+        before = None if view_request.which == "current" else self._array(request, iteration - 1)
+        return compute_view(view, view_request.which, current, before)
 
     @property
     def _now(self) -> int:
-        """The iteration at which the training stands."""
+        """The iteration at which the training is stopped."""
         return self._columns.current_iteration
 
     def _slot_id(self, request: TensorRequest) -> int:
@@ -149,11 +149,11 @@ class Answers:
 
     def _source(self, node: str, slot: int) -> Source | None:
         """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
-        self._look_at_program()
+        self._note_program()
         inputs = self._sources.get(node, ())
         return inputs[slot] if slot < len(inputs) else None
 
-    def _look_at_program(self) -> None:
+    def _note_program(self) -> None:
         """Note what goes into each operator, and what optimizers take: they may have written to it."""
         program = self._program()
         if program is None or program is self._known_program:
@@ -168,10 +168,10 @@ class Answers:
         found = self._slot_table[slot_id]
         if request.io != "input" or found.io != "output" or found.node.role in ("operator", "input"):
             return False
-        self._look_at_program()
+        self._note_program()
         return (found.node.name, found.slot) in self._updated
 
-    def _asked(self, request: TensorRequest) -> NDArray[Any]:
+    def _requested_value(self, request: TensorRequest) -> NDArray[Any]:
         return self._array(request, self._now - request.previous)
 
     def _array(self, request: TensorRequest, iteration: int) -> NDArray[Any]:
@@ -187,8 +187,8 @@ class Answers:
         if read is not None:
             return read
         if iteration == self._now and not self._has_run(number):
-            raise MissingError(f"{request.node}:{request.slot} comes later in this step than where the training stands")
-        # The value of the step before is what is shown of an operator that comes later than where the training stands.
+            raise MissingError(f"{request.node}:{request.slot} comes later in this step than the stop")
+        # The value of the step before is what is shown of an operator that comes later than the stop.
         if iteration != self._now - 1 and self._is_updated(request, number):
             raise MissingError(f"the step has written over what went in as {request.node}:{request.slot}")
         tensor, why = None, ""
@@ -220,7 +220,7 @@ class Answers:
 
     def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
         try:
-            return self._asked(request)
+            return self._requested_value(request)
         except MissingError:
             return None
 
@@ -228,12 +228,12 @@ class Answers:
         try:
             return self._base(received_request(message))
         except Exception as error:
-            say_once(f"the shape of a tensor cannot be told: {error}")
+            log_once(f"the shape of a tensor cannot be told: {error}")
             return None
 
     def _base(self, request: TensorRequest) -> TensorBase:
         try:
-            array = self._asked(request)
+            array = self._requested_value(request)
         except MissingError:
             row = None if request.previous else self._row(request)
             if row is None:
@@ -247,15 +247,15 @@ class Answers:
         except MissingError:
             return None
         except Exception as error:
-            say_once(f"the statistics of a tensor cannot be told: {error}")
+            log_once(f"the statistics of a tensor cannot be told: {error}")
             return None
 
     def _statistics(self, request: TensorRequest) -> TensorStatistics | None:
         row = None if request.previous else self._row(request)
-        return row if row is not None else statistics(self._asked(request))
+        return row if row is not None else statistics(self._requested_value(request))
 
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
-        """Return the row of a tensor that was written in the step at which the training stands."""
+        """Return the row of a tensor that was written in the step at which the training is stopped."""
         slot_id = self._slot_id(request)
         if self._is_updated(request, slot_id):
             name, slot = self._slot_table[slot_id].node.name, self._slot_table[slot_id].slot
@@ -268,4 +268,4 @@ class Answers:
 
 
 def _tell(request: TensorRequest, error: Exception) -> None:
-    say_once(f"{request.node}:{request.slot} cannot be sent: {error}")
+    log_once(f"{request.node}:{request.slot} cannot be sent: {error}")

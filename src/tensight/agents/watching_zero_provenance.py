@@ -1,4 +1,4 @@
-"""Which tensors are zero only because what they were computed from was: their zeros were born elsewhere."""
+"""Which tensors are zero only because what they were computed from was: their zeros originate elsewhere."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tensight.graph import Layers
 
 
-class Inflows:
-    """What went into the operators of a process.
+class ObservedProvenance:
+    """The zero provenance of the operators of a process, with what was observed.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ class Inflows:
 
     def sources(self, layers: Layers, slot_ids: Iterable[int]) -> Iterator[int]:
         """Yield the slots whose statistics tell where the zeros of some slots come from."""
-        for number in slot_ids:
-            inflow = layers.inflows.get(self._slot_table[number].node.name)
-            for name, slot in () if inflow is None else inflow.sources:
+        for slot_id in slot_ids:
+            provenance = layers.zero_provenances.get(self._slot_table[slot_id].node.name)
+            for name, slot in () if provenance is None else provenance.sources:
                 found = self._slot_table.find(name, slot)
                 if found is not None:
                     yield found
 
-    def handed_on(
+    def propagated(
         self,
         layers: Layers,
         columns: StatisticsColumns,
@@ -44,7 +44,7 @@ class Inflows:
         iteration: int,
         if_unknown: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
-        """Tell which of some slots, if they are zero, only hand on zeros that went in.
+        """Tell which of some slots, if they are zero, only propagate zeros that went in.
 
         Parameters
         ----------
@@ -56,17 +56,19 @@ class Inflows:
         if_unknown : ndarray of bool
             The answer for each of them where nobody has looked at what went in.
         """
-        inflows = [layers.inflows.get(self._slot_table[number].node.name) for number in slot_ids.tolist()]
-        sources = {source: -1 for inflow in inflows if inflow is not None for source in inflow.sources}
+        names = [self._slot_table[slot_id].node.name for slot_id in slot_ids.tolist()]
+        provenances = [layers.zero_provenances.get(name) for name in names]
+        known_provenances = [provenance for provenance in provenances if provenance is not None]
+        sources = {source: -1 for provenance in known_provenances for source in provenance.sources}
         for source in sources:
             slot_id = self._slot_table.find(*source)
             if slot_id is not None:
                 sources[source] = slot_id
         zero = _zero(columns, [slot_id for slot_id in sources.values() if slot_id >= 0], iteration)
         found = []
-        for inflow, unknown in zip(inflows, if_unknown.tolist(), strict=True):
-            known = (zero.get(sources[source]) for source in inflow.sources) if inflow is not None else ()
-            answer = None if inflow is None else inflow.hands_on(known)
+        for provenance, unknown in zip(provenances, if_unknown.tolist(), strict=True):
+            known = (zero.get(sources[source]) for source in provenance.sources) if provenance is not None else ()
+            answer = None if provenance is None else provenance.propagates(known)
             found.append(unknown if answer is None else answer)
         return np.array(found, np.bool_)
 

@@ -1,4 +1,4 @@
-"""What outlives a step of a training: weights, buffers, the optimizers' states; and the gradients of weights."""
+"""The persistent tensors of a training: weights, buffers and optimizer states; and the gradients of weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Updated(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A tensor that outlives steps, dtype and shape as they were when it was found."""
+    """A persistent tensor, dtype and shape as they were when it was found."""
 
     slot_id: int
     tensor: Callable[[], Any]
@@ -51,8 +51,8 @@ class _Held(NamedTuple):
     """Of its value before the step's update, an input of its node."""
 
 
-class OutlivingTensors(ABC):
-    """Everything that outlives a step, and the gradients of weights: the same whatever is captured.
+class PersistentTensors(ABC):
+    """Weights, buffers and optimizer states, and the gradients of weights: the same whatever is captured.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class OutlivingTensors(ABC):
     def updated_by(self, optimizer: Any) -> Sequence[Updated | None]:
         """Return the weights that an optimizer updates, in its order; None for what belongs to no network."""
         if id(optimizer) not in self._updated:
-            self._look()
+            self._collect()
         return self._updated.get(id(optimizer), ())
 
     def reached(self, weight: Updated) -> None:
@@ -193,7 +193,7 @@ class OutlivingTensors(ABC):
         without_gradients : collection of str
             Names of weights that the step has read only where gradients were switched off.
         """
-        self._look()
+        self._collect()
         self._updating.clear()
         if not self._agent.capturing:
             self._reached.clear()
@@ -321,8 +321,8 @@ class OutlivingTensors(ABC):
                 if weight is not None:
                     yield optimizer, weight
 
-    def _look(self) -> None:
-        """Find out what there is, if anything was added since the last time."""
+    def _collect(self) -> None:
+        """Collect what there is, if anything was added since the last time."""
         optimizers = self.optimizers
         now = self._names.generation, tuple(self._extent(optimizer) for optimizer in optimizers)
         if now == self._seen:
