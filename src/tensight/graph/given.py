@@ -275,13 +275,13 @@ def _returned(
     Of a parameter with a name that are values of that name and, where it may be what a call returned, those without.
     """
     declared = graph.operators[-1].outputs if graph.operators else ()
-    for place, (returned, producer) in enumerate(graph.results):
+    for index, (returned, producer) in enumerate(graph.results):
         if producer is None:
             continue
         node, slot = producer
         if node.is_constant and len(declared) == len(graph.results):
             # Only where it is returned the file says of a constant whether it is a tensor.
-            if parameter.outputs and declared[place].dtype == parameter.outputs[0].dtype:
+            if parameter.outputs and declared[index].dtype == parameter.outputs[0].dtype:
                 yield graph, node, slot
             continue
         captured = _CAPTURED.fullmatch(node.name)

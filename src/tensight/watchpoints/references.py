@@ -75,7 +75,7 @@ class References:
 
     def step(
         self,
-        places: NDArray[np.int64],
+        tensor_ids: NDArray[np.int64],
         norms: FloatColumn,
         counts: NDArray[np.int64],
         finite: BoolColumn,
@@ -85,8 +85,8 @@ class References:
 
         Parameters
         ----------
-        places : int64 array, shape (rows,)
-            A number for each tensor, the same in every step.
+        tensor_ids : int64 array, shape (rows,)
+            The id of each tensor, the same in every step.
         norms, counts : array, shape (rows,)
             L2 norms and numbers of elements.
         finite : bool array, shape (rows,)
@@ -106,20 +106,20 @@ class References:
             found = np.full(len(norms), self._largest[0] if self._steps >= SURGE_STEPS + FEWEST_EARLIER - 1 else np.nan)
             self._remember_largest(norms)
         else:
-            found = self._previous(places, norms, counts)
+            found = self._previous(tensor_ids, norms, counts)
         return np.where(finite, found, np.nan)
 
-    def _previous(self, places: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
-        missing = int(places.max(initial=-1)) + 1 - len(self._norms)
+    def _previous(self, tensor_ids: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
+        missing = int(tensor_ids.max(initial=-1)) + 1 - len(self._norms)
         if missing > 0:
             self._norms = np.concatenate([self._norms, np.full(missing, np.nan)])
         sizes = np.sqrt(counts)
-        before = self._norms[places]
+        before = self._norms[tensor_ids]
         usual = USUAL_SHARE * self._usual * sizes
         # Before the second step nothing is usual; NaN takes the other.
         found = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
         known = ~np.isnan(norms)
-        self._norms[places[known]] = norms[known]
+        self._norms[tensor_ids[known]] = norms[known]
         some = norms > 0
         per_element = np.sort(norms[some] / sizes[some])
         if len(per_element):

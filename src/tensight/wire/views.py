@@ -122,7 +122,7 @@ def view_of(message: ViewRequest) -> RequestedView:
 
 
 def view_pieces(index: int, result: ViewResult) -> Iterator[ViewPiece]:
-    """Yield the answer to the request at place `index`, in pieces that any gRPC peer accepts.
+    """Yield the answer to the request at position `index`, in pieces that any gRPC peer accepts.
 
     Raises
     ------
@@ -188,7 +188,7 @@ class ViewAssembler:
         """
         index = piece.index
         if not 0 <= index < len(self._views) or index in self._done:
-            raise WireError(f"a view arrives at place {index}; {len(self._views)} were asked for, each once")
+            raise WireError(f"a view arrives at position {index}; {len(self._views)} were asked for, each once")
         if piece.error:
             self._done.add(index)
             self._begun.pop(index, None)
